@@ -1,0 +1,40 @@
+"""What the kubelet's configuration says that admission depends on. Field names are the kubelet's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topomend.model.bitmask import CPUSet
+
+DEFAULT_VERSION = "v1.36.3"
+"""The kubelet version whose rules are replayed where a node does not tell its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReservation:
+    """``reservedMemory`` of one NUMA node and one resource (``memory`` or ``hugepages-*``), in bytes."""
+
+    numa_node: int
+    resource: str
+    size: int
+
+
+@dataclass(frozen=True)
+class KubeletSettings:
+    """The managers' policies and what is reserved. Defaults are the kubelet's (apis/config/v1beta1/defaults.go).
+
+    ``reserved_cpus`` is the set in force where it is known (``reservedSystemCPUs``, or what pod-resources shows);
+    None leaves it to the static policy, which takes ``reserved_cpu_millis`` (kubeReserved + systemReserved, in
+    thousandths of a CPU) rounded up (cpu_manager.go:NewManager).
+    """
+
+    version: str = DEFAULT_VERSION
+    topology_manager_policy: str = "none"
+    topology_manager_scope: str = "container"
+    topology_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
+    cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: Mapping[str, str] = field(default_factory=dict)
+    memory_manager_policy: str = "None"
+    reserved_cpus: CPUSet | None = None
+    reserved_cpu_millis: int = 0
+    reserved_memory: tuple[MemoryReservation, ...] = ()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)

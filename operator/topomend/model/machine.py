@@ -1,0 +1,148 @@
+"""A NUMA machine as the kubelet sees it through cadvisor, and the PCI devices that stand in it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+
+from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
+
+
+@dataclass(frozen=True, slots=True)
+class HugePages:
+    """The huge pages of one size on one NUMA node. ``size`` in bytes, ``count`` in pages."""
+
+    size: int
+    count: int
+
+    @property
+    def resource(self) -> str:
+        """The resource name, for example ``hugepages-2Mi`` (pkg/apis/core/v1/helper: HugePageResourceName)."""
+        return hugepage_resource(self.size)
+
+
+def hugepage_resource(size: int) -> str:
+    """The resource name of huge pages of ``size`` bytes, in the API's canonical binary form."""
+    for shift, suffix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"hugepages-{size >> shift}{suffix}"
+    return f"hugepages-{size}"
+
+
+@dataclass(frozen=True, slots=True)
+class NUMANode:
+    """One NUMA node. ``memory`` is the node's MemTotal in bytes, huge pages included.
+
+    ``distances`` are the entries of the node's sysfs ``distance`` file in their order: one for each NUMA node that is
+    online, ascending by id. Empty where the file could not be read.
+    """
+
+    id: int
+    memory: int
+    hugepages: tuple[HugePages, ...] = ()
+    distances: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One physical core: its online hardware threads and where it stands.
+
+    ``l3_cache`` is the id of the last-level ("uncore") cache it shares, None where sysfs tells none; the kubelet then
+    counts the socket as the cache (pkg/kubelet/cm/cpumanager/topology:getUncoreCacheID).
+    """
+
+    threads: CPUSet
+    socket: int
+    numa_node: int
+    l3_cache: int | None = None
+
+    @property
+    def id(self) -> int:
+        """The kubelet's core id: the lowest of its thread ids (topology.go:getUniqueCoreID)."""
+        return lowest(self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class PCILink:
+    """A PCI Express link: speeds in GT/s, widths in lanes; None where sysfs does not say."""
+
+    speed: float | None = None
+    width: int | None = None
+    max_speed: float | None = None
+    max_width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PCIDevice:
+    """One PCI function and where it stands in the machine.
+
+    ``address`` is ``domain:bus:device.function``. ``pci_class``, ``vendor_id`` and ``device_id`` are the numbers of
+    its configuration space; the names are empty where no hardware database was at hand. ``numa_node`` is None where
+    neither the kernel nor its place in the tree tells. ``path`` lists the bridges above it, root first.
+    """
+
+    address: str
+    pci_class: int
+    vendor_id: int
+    device_id: int
+    vendor_name: str = ""
+    device_name: str = ""
+    driver: str = ""
+    numa_node: int | None = None
+    numa_source: str = ""
+    path: tuple[str, ...] = ()
+    iommu_group: int | None = None
+    physical_function: str = ""
+    link: PCILink | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """NUMA nodes ascending by id, and the cores that are online.
+
+    A NUMA node without cores is CPU-less; one without memory has ``memory == 0``.
+    """
+
+    numa_nodes: tuple[NUMANode, ...]
+    cores: tuple[Core, ...]
+    offline: CPUSet = 0
+    isolated: CPUSet = 0
+    pci_devices: tuple[PCIDevice, ...] = ()
+
+    @cached_property
+    def cpus(self) -> CPUSet:
+        """Every online CPU."""
+        return reduce(or_, (core.threads for core in self.cores), 0)
+
+    @cached_property
+    def numa_mask(self) -> NUMAMask:
+        """Every NUMA node, CPU-less ones included."""
+        return mask_of(node.id for node in self.numa_nodes)
+
+    @cached_property
+    def cpus_of_numa_node(self) -> Mapping[int, CPUSet]:
+        """The CPUs of each NUMA node that has any, ascending by id."""
+        return _cpus_by(self.cores, lambda core: core.numa_node)
+
+    @cached_property
+    def cpus_of_socket(self) -> Mapping[int, CPUSet]:
+        """The CPUs of each socket, ascending by id."""
+        return _cpus_by(self.cores, lambda core: core.socket)
+
+    @cached_property
+    def cpus_of_l3_cache(self) -> Mapping[int, CPUSet]:
+        """The CPUs of each L3 cache by the kubelet's rule: where a core tells none, its socket's id stands for it."""
+        return _cpus_by(self.cores, lambda core: core.socket if core.l3_cache is None else core.l3_cache)
+
+    @cached_property
+    def memory_only(self) -> NUMAMask:
+        """The NUMA nodes without CPUs."""
+        return self.numa_mask & ~mask_of(self.cpus_of_numa_node)
+
+
+def _cpus_by(cores: Iterable[Core], key: Callable[[Core], int]) -> Mapping[int, CPUSet]:
+    sets: dict[int, CPUSet] = {}
+    for core in cores:
+        sets[key(core)] = sets.get(key(core), 0) | core.threads
+    return dict(sorted(sets.items()))

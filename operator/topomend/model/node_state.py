@@ -1,0 +1,96 @@
+"""A node as admission sees it at one moment: its machine, its kubelet's settings, its devices, and who holds what."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from topomend.model.bitmask import CPUSet, NUMAMask
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device that a plugin offers.
+
+    ``numa_nodes`` is None where the plugin gave no topology. A plugin may also name a node that does not exist
+    (commonly -1): the kubelet then counts the resource as NUMA-aware although the device fits nowhere.
+    """
+
+    resource: str
+    id: str
+    numa_nodes: tuple[int, ...] | None = None
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """Memory or huge pages that the Memory Manager pinned for a container: ``size`` bytes over the nodes of the mask."""
+
+    resource: str
+    numa_nodes: NUMAMask
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """The devices of one resource that a container holds, by id."""
+
+    resource: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAllocation:
+    """What one container holds exclusively. ``init`` is true for an init container without ``restartPolicy: Always``."""
+
+    name: str
+    init: bool = False
+    cpus: CPUSet = 0
+    memory: tuple[MemoryBlock, ...] = ()
+    devices: tuple[DeviceAllocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocation:
+    """What one active pod holds. ``uid`` is empty where the source does not tell it (pod-resources does not)."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    containers: tuple[ContainerAllocation, ...] = ()
+
+
+@dataclass(frozen=True)
+class NUMANodeMemory:
+    """The Memory Manager's book for one NUMA node (memorymanager/state:NUMANodeState).
+
+    ``assignments`` counts blocks that touch the node, ``cells`` is the group of nodes it belongs to (itself alone when
+    free), ``reserved`` is what blocks hold of each resource, in bytes.
+    """
+
+    numa_node: int
+    assignments: int
+    cells: NUMAMask
+    reserved: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """Everything replay needs to know of a node, and nothing else.
+
+    ``memory`` is the Memory Manager's own book where it could be read; None has replay rebuild it from the blocks of
+    ``pods``, which is exact for blocks on one NUMA node and in total for groups.
+    """
+
+    name: str
+    machine: Machine
+    kubelet: KubeletSettings = KubeletSettings()
+    devices: tuple[Device, ...] = ()
+    pods: tuple[PodAllocation, ...] = ()
+    memory: tuple[NUMANodeMemory, ...] | None = None
+
+
+def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:
+    """The container allocations of all ``pods``, in order."""
+    for pod in pods:
+        yield from pod.containers

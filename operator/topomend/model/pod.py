@@ -1,0 +1,48 @@
+"""A pod as the kubelet's resource managers read it: identity, containers in admission order, quantities."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from topomend.model.quantity import MilliQuantity
+
+
+class ContainerKind(Enum):
+    """How long a container runs: before the others, beside them from the start, or as the pod's work."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Requests and limits by resource name, in thousandths. Requests default to limits, as the API server does."""
+
+    requests: Mapping[str, MilliQuantity] = field(default_factory=dict)
+    limits: Mapping[str, MilliQuantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container. ``kind`` SIDECAR is an init container with ``restartPolicy: Always``."""
+
+    name: str
+    kind: ContainerKind
+    resources: Resources = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """``containers`` stand in the order of admission: init containers and sidecars as written, then app containers.
+
+    ``qos_class`` is the API server's ``status.qosClass``; empty has the rule computed. ``resources`` are the pod-level
+    ones of ``spec.resources``, None where the pod has none.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    containers: tuple[Container, ...] = ()
+    qos_class: str = ""
+    resources: Resources | None = None
