@@ -51,8 +51,8 @@ def lowest(mask: int) -> int:
 def parse_id_list(text: str) -> int:
     """Read a cpulist such as ``0-3,8,10-11``; empty text is the empty set.
 
-    Raises InvalidIDList that names the part which is wrong. Source of the format: Documentation/core-api/printk-formats.rst
-    (bitmaps, ``%*pbl``).
+    Raises InvalidIDList that names the part which is wrong.
+    Source of the format: Documentation/core-api/printk-formats.rst (bitmaps, ``%*pbl``).
     """
     mask = 0
     for part in filter(None, (piece.strip() for piece in text.strip().split(","))):

@@ -24,7 +24,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """Memory or huge pages that the Memory Manager pinned for a container: ``size`` bytes over the nodes of the mask."""
+    """Memory or huge pages that the Memory Manager pinned: ``size`` bytes over the NUMA nodes of the mask."""
 
     resource: str
     numa_nodes: NUMAMask
@@ -41,7 +41,7 @@ class DeviceAllocation:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAllocation:
-    """What one container holds exclusively. ``init`` is true for an init container without ``restartPolicy: Always``."""
+    """What one container holds exclusively; ``init`` is true for an init container that is not a sidecar."""
 
     name: str
     init: bool = False
@@ -84,7 +84,7 @@ class NodeState:
 
     name: str
     machine: Machine
-    kubelet: KubeletSettings = KubeletSettings()
+    kubelet: KubeletSettings = field(default_factory=KubeletSettings)
     devices: tuple[Device, ...] = ()
     pods: tuple[PodAllocation, ...] = ()
     memory: tuple[NUMANodeMemory, ...] | None = None

@@ -29,7 +29,7 @@ class Container:
 
     name: str
     kind: ContainerKind
-    resources: Resources = Resources()
+    resources: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True, slots=True)

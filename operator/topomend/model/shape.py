@@ -1,4 +1,4 @@
-"""One-line synthetic machines, such as ``sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2``.
+"""One-line synthetic machines: ``sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2``.
 
 Owns the text's grammar and how Linux would number such a machine. Files for it are the sandbox's business.
 """
@@ -113,7 +113,9 @@ def _check(shape: Shape) -> None:
     for resource, counts in shape.devices:
         for node, _ in counts:
             if node >= numa_count:
-                raise InvalidShape(f"device {resource} stands on NUMA node {node}; the machine ends at {numa_count - 1}")
+                raise InvalidShape(
+                    f"device {resource} stands on NUMA node {node}; the machine ends at {numa_count - 1}"
+                )
 
 
 def _count(word: str, text: str, least: int = 1) -> int:

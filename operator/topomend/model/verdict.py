@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from topomend.model.bitmask import NUMAMask, CPUSet
+from topomend.model.bitmask import CPUSet, NUMAMask
 from topomend.model.node_state import MemoryBlock
 
 

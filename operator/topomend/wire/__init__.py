@@ -1,0 +1,1 @@
+"""The model to and from API objects, as plain dicts, and the versions of those objects. No network, no files."""

@@ -1,0 +1,32 @@
+"""The API group that topomend owns, and the names in it that more than one room spells."""
+
+GROUP = "topomend.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+NODE_TOPOLOGY = "NodeTopology"
+RELAUNCH = "Relaunch"
+
+STEER_LABEL = f"{GROUP}/steer"
+"""Namespace label: ``enabled`` has every new pod that a kubelet would align fitted before it is scheduled."""
+
+RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
+"""Pod or namespace annotation: ``"false"`` leaves refused pods alone."""
+
+MAX_ATTEMPTS_ANNOTATION = f"{GROUP}/max-attempts"
+"""Pod or namespace annotation: how often a pod may be relaunched."""
+
+RELAUNCH_GATE = f"{GROUP}/relaunch"
+"""Scheduling gate of a replacement until its record owns it."""
+
+RELAUNCH_FINALIZER = f"{GROUP}/relaunch"
+"""Finalizer on a refused pod while its record is being written."""
+
+RECORD_ANNOTATION = f"{GROUP}/record"
+"""Pod annotation: the name of the Relaunch that claims (old pod) or made (new pod) it."""
+
+REPLACES_ANNOTATION = f"{GROUP}/replaces"
+"""Pod annotation of a replacement: the uid of the pod it stands in for."""
+
+ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
+"""Pod annotation of a replacement: which attempt it is, counted from 1."""

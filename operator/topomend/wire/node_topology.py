@@ -1,0 +1,457 @@
+"""NodeTopology (``topomend.io/v1alpha1``) to and from a NodeState.
+
+Owns the object's layout. What its conditions say is decided where the facts are found; here they are carried. The
+object is small: sets of CPUs are cpulist strings, cores are one string each, and what is empty is left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from topomend.model.bitmask import MAX_ID, CPUSet, format_id_list, mask_of, members
+from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.machine import Core, HugePages, Machine, NUMANode, PCIDevice, PCILink
+from topomend.model.node_state import (
+    ContainerAllocation,
+    Device,
+    DeviceAllocation,
+    MemoryBlock,
+    NodeState,
+    NUMANodeMemory,
+    PodAllocation,
+)
+from topomend.model.quantity import MAX_INT64, value
+from topomend.wire.document import Document, MalformedObject, without_empty
+from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One standard condition: ``status`` True, False or Unknown, ``reason`` CamelCase; its times are the writer's."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The scalars behind the columns of ``kubectl get ntopo``, computed by whoever publishes."""
+
+    cpus_free: str = ""
+    memory_free: str = ""
+    devices: int = 0
+    status: str = ""
+
+
+def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
+    """The ``status`` of the node's NodeTopology; conditions without transition times."""
+    kubelet = state.kubelet
+    return without_empty(
+        {
+            "summary": without_empty(
+                {
+                    "topologyManagerPolicy": kubelet.topology_manager_policy,
+                    "topologyManagerScope": kubelet.topology_manager_scope,
+                    "kubeletVersion": kubelet.version,
+                    "numaNodes": len(state.machine.numa_nodes),
+                    "cpusFree": summary.cpus_free,
+                    "memoryFree": summary.memory_free,
+                    "devices": summary.devices,
+                    "status": summary.status,
+                }
+            ),
+            "machine": _machine_fields(state.machine),
+            "kubelet": _kubelet_fields(kubelet),
+            "devices": _device_fields(state.devices),
+            "pods": [_pod_fields(pod) for pod in state.pods],
+            "memory": [_book_fields(node) for node in state.memory or ()],
+            "conditions": [
+                {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+                for each in conditions
+            ],
+        }
+    )
+
+
+def node_topology(name: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole NodeTopology object."""
+    return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY, "metadata": {"name": name}, "status": dict(status)}
+
+
+def read_node_topology(content: Any) -> NodeState:
+    """The NodeState of a NodeTopology object. Raises MalformedObject that names the field which is wrong."""
+    document = Document(content)
+    if document["kind"].text() != NODE_TOPOLOGY:
+        raise document["kind"].wrong(NODE_TOPOLOGY)
+    if document["apiVersion"].text() != API_VERSION:
+        raise document["apiVersion"].wrong(API_VERSION)
+    status = document["status"]
+    books = tuple(_read_book(each) for each in status["memory"])
+    return NodeState(
+        name=document["metadata"]["name"].text(),
+        machine=_read_machine(status["machine"]),
+        kubelet=_read_kubelet(status["kubelet"]),
+        devices=tuple(device for group in status["devices"] for device in _read_devices(group)),
+        pods=tuple(_read_pod(each) for each in status["pods"]),
+        memory=books or None,
+    )
+
+
+def read_conditions(content: Any) -> tuple[Condition, ...]:
+    """The conditions of a NodeTopology object. Raises MalformedObject."""
+    return tuple(
+        Condition(each["type"].text(), each["status"].text(), each["reason"].text(""), each["message"].text(""))
+        for each in Document(content)["status"]["conditions"]
+    )
+
+
+# The machine
+
+
+def _machine_fields(machine: Machine) -> dict[str, Any]:
+    return without_empty(
+        {
+            "numaNodes": [
+                without_empty(
+                    {
+                        "id": node.id,
+                        "cpus": format_id_list(machine.cpus_of_numa_node.get(node.id, 0)),
+                        "memoryBytes": node.memory,
+                        "hugepages": [{"sizeBytes": each.size, "count": each.count} for each in node.hugepages],
+                        "distances": list(node.distances),
+                    }
+                )
+                for node in machine.numa_nodes
+            ],
+            "sockets": _groups(machine.cpus_of_socket),
+            "l3Caches": _groups(_cpus_of_known_l3_caches(machine)),
+            "cores": [format_id_list(core.threads) for core in machine.cores],
+            "offlineCPUs": format_id_list(machine.offline),
+            "isolatedCPUs": format_id_list(machine.isolated),
+            "pciDevices": [_pci_fields(device) for device in machine.pci_devices],
+        }
+    )
+
+
+def _groups(sets: Mapping[int, CPUSet]) -> list[dict[str, Any]]:
+    return [{"id": each, "cpus": format_id_list(cpus)} for each, cpus in sets.items()]
+
+
+def _cpus_of_known_l3_caches(machine: Machine) -> dict[int, CPUSet]:
+    sets: dict[int, CPUSet] = {}
+    for core in machine.cores:
+        if core.l3_cache is not None:
+            sets[core.l3_cache] = sets.get(core.l3_cache, 0) | core.threads
+    return dict(sorted(sets.items()))
+
+
+def _pci_fields(device: PCIDevice) -> dict[str, Any]:
+    link = device.link or PCILink()
+    fields = without_empty(
+        {
+            "address": device.address,
+            "class": f"{device.pci_class:06x}",
+            "vendorID": f"{device.vendor_id:04x}",
+            "deviceID": f"{device.device_id:04x}",
+            "vendorName": device.vendor_name,
+            "deviceName": device.device_name,
+            "driver": device.driver,
+            "numaNode": device.numa_node,
+            "numaSource": device.numa_source,
+            "path": list(device.path),
+            "iommuGroup": device.iommu_group,
+            "physicalFunction": device.physical_function,
+            "names": list(device.names),
+        }
+    )
+    link_fields = without_empty(
+        {
+            "speedGTs": _decimal(link.speed),
+            "width": link.width,
+            "maxSpeedGTs": _decimal(link.max_speed),
+            "maxWidth": link.max_width,
+        }
+    )
+    return fields | ({"link": link_fields} if link_fields else {})
+
+
+def _decimal(number: float | None) -> str | None:
+    return None if number is None else f"{number:g}"
+
+
+def _read_machine(machine: Document) -> Machine:
+    nodes = tuple(
+        NUMANode(
+            id=each["id"].integer(most=MAX_ID - 1),
+            memory=each["memoryBytes"].integer(default=0),
+            hugepages=tuple(
+                HugePages(pool["sizeBytes"].integer(least=1), pool["count"].integer()) for pool in each["hugepages"]
+            ),
+            distances=tuple(distance.integer(most=255) for distance in each["distances"]),
+        )
+        for each in machine["numaNodes"]
+    )
+    if not nodes:
+        raise machine["numaNodes"].wrong("a list of at least one NUMA node")
+    if list({node.id: None for node in nodes}) != sorted(node.id for node in nodes):
+        raise machine["numaNodes"].wrong("a list of NUMA nodes with ascending ids, each once,")
+    return Machine(
+        numa_nodes=nodes,
+        cores=_read_cores(machine),
+        offline=machine["offlineCPUs"].id_list(),
+        isolated=machine["isolatedCPUs"].id_list(),
+        pci_devices=tuple(_read_pci(each) for each in machine["pciDevices"]),
+    )
+
+
+def _read_cores(machine: Document) -> tuple[Core, ...]:
+    numa_nodes = _owners(machine["numaNodes"])
+    sockets = _owners(machine["sockets"])
+    l3_caches = _owners(machine["l3Caches"])
+    cores = []
+    seen = 0
+    for each in machine["cores"]:
+        threads = each.id_list()
+        if not threads or threads & seen:
+            raise each.wrong("a list of CPUs that no other core has")
+        seen |= threads
+        first, *others = members(threads)
+        places = [(numa_nodes.get(cpu), sockets.get(cpu), l3_caches.get(cpu)) for cpu in (first, *others)]
+        numa_node, socket, l3_cache = places[0]
+        if numa_node is None or socket is None:
+            raise each.wrong("CPUs that a NUMA node and a socket have")
+        if any(place[:2] != places[0][:2] for place in places):
+            raise each.wrong("CPUs of one NUMA node and one socket")
+        cores.append(Core(threads, socket, numa_node, l3_cache))
+    if seen != mask_of(numa_nodes):
+        raise machine["cores"].wrong(f"a list that covers the NUMA nodes' CPUs {format_id_list(mask_of(numa_nodes))}")
+    return tuple(cores)
+
+
+def _owners(groups: Document) -> dict[int, int]:
+    """Which group each CPU is in, by the group's id."""
+    owners: dict[int, int] = {}
+    for group in groups:
+        for cpu in members(group["cpus"].id_list()):
+            if cpu in owners:
+                raise group["cpus"].wrong(f"a list without CPU {cpu}, which another entry has,")
+            owners[cpu] = group["id"].integer(most=MAX_INT64)
+    return owners
+
+
+def _read_pci(device: Document) -> PCIDevice:
+    link = device["link"]
+    return PCIDevice(
+        address=device["address"].text(),
+        pci_class=_hexadecimal(device["class"]),
+        vendor_id=_hexadecimal(device["vendorID"]),
+        device_id=_hexadecimal(device["deviceID"]),
+        vendor_name=device["vendorName"].text(""),
+        device_name=device["deviceName"].text(""),
+        driver=device["driver"].text(""),
+        numa_node=None if device["numaNode"].absent else device["numaNode"].integer(most=MAX_ID - 1),
+        numa_source=device["numaSource"].text(""),
+        path=tuple(each.text() for each in device["path"]),
+        iommu_group=None if device["iommuGroup"].absent else device["iommuGroup"].integer(),
+        physical_function=device["physicalFunction"].text(""),
+        link=None
+        if link.absent
+        else PCILink(
+            speed=_read_decimal(link["speedGTs"]),
+            width=None if link["width"].absent else link["width"].integer(),
+            max_speed=_read_decimal(link["maxSpeedGTs"]),
+            max_width=None if link["maxWidth"].absent else link["maxWidth"].integer(),
+        ),
+        names=tuple(each.text() for each in device["names"]),
+    )
+
+
+def _hexadecimal(number: Document) -> int:
+    try:
+        return int(number.text(), 16)
+    except ValueError as error:
+        raise number.wrong("a hexadecimal number") from error
+
+
+def _read_decimal(number: Document) -> float | None:
+    if number.absent:
+        return None
+    try:
+        return float(number.text())
+    except ValueError as error:
+        raise number.wrong("a decimal number") from error
+
+
+# The kubelet
+
+
+def _kubelet_fields(kubelet: KubeletSettings) -> dict[str, Any]:
+    fields = without_empty(
+        {
+            "version": kubelet.version,
+            "topologyManagerPolicy": kubelet.topology_manager_policy,
+            "topologyManagerScope": kubelet.topology_manager_scope,
+            "topologyManagerPolicyOptions": dict(kubelet.topology_manager_policy_options),
+            "cpuManagerPolicy": kubelet.cpu_manager_policy,
+            "cpuManagerPolicyOptions": dict(kubelet.cpu_manager_policy_options),
+            "memoryManagerPolicy": kubelet.memory_manager_policy,
+            "reservedCPUMillis": kubelet.reserved_cpu_millis or None,
+            "reservedMemory": _reservation_fields(kubelet.reserved_memory),
+            "featureGates": dict(kubelet.feature_gates),
+        }
+    )
+    # Empty means "nothing is reserved"; absent means "the kubelet takes them by its own rule".
+    if kubelet.reserved_cpus is not None:
+        fields["reservedCPUs"] = format_id_list(kubelet.reserved_cpus)
+    return fields
+
+
+def _reservation_fields(reservations: Iterable[MemoryReservation]) -> list[dict[str, Any]]:
+    by_node: dict[int, dict[str, str]] = {}
+    for each in reservations:
+        by_node.setdefault(each.numa_node, {})[each.resource] = str(each.size)
+    return [{"numaNode": node, "limits": limits} for node, limits in sorted(by_node.items())]
+
+
+def _read_kubelet(kubelet: Document) -> KubeletSettings:
+    return KubeletSettings(
+        version=kubelet["version"].text(DEFAULT_VERSION),
+        topology_manager_policy=kubelet["topologyManagerPolicy"].text("none"),
+        topology_manager_scope=kubelet["topologyManagerScope"].text("container"),
+        topology_manager_policy_options=_read_options(kubelet["topologyManagerPolicyOptions"]),
+        cpu_manager_policy=kubelet["cpuManagerPolicy"].text("none"),
+        cpu_manager_policy_options=_read_options(kubelet["cpuManagerPolicyOptions"]),
+        memory_manager_policy=kubelet["memoryManagerPolicy"].text("None"),
+        reserved_cpus=None if kubelet["reservedCPUs"].absent else kubelet["reservedCPUs"].id_list(),
+        reserved_cpu_millis=kubelet["reservedCPUMillis"].integer(default=0),
+        reserved_memory=tuple(
+            MemoryReservation(each["numaNode"].integer(most=MAX_ID - 1), resource, value(quantity.quantity()))
+            for each in kubelet["reservedMemory"]
+            for resource, quantity in each["limits"].fields()
+        ),
+        feature_gates={name: gate.boolean() for name, gate in kubelet["featureGates"].fields()},
+    )
+
+
+def _read_options(options: Document) -> dict[str, str]:
+    return {name: option.text() for name, option in options.fields()}
+
+
+# Devices and allocations
+
+
+def _device_fields(devices: Iterable[Device]) -> list[dict[str, Any]]:
+    """Devices grouped by resource, then by equal topology and health, ids together: small, and order kept."""
+    resources: dict[str, dict[tuple[tuple[int, ...] | None, bool], list[str]]] = {}
+    for device in devices:
+        kinds = resources.setdefault(device.resource, {})
+        kinds.setdefault((device.numa_nodes, device.healthy), []).append(device.id)
+    return [
+        {
+            "resource": resource,
+            "groups": [_device_group(numa_nodes, healthy, ids) for (numa_nodes, healthy), ids in kinds.items()],
+        }
+        for resource, kinds in resources.items()
+    ]
+
+
+def _device_group(numa_nodes: tuple[int, ...] | None, healthy: bool, ids: list[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"ids": ids}
+    if numa_nodes is not None:
+        fields["numaNodes"] = list(numa_nodes)
+    if not healthy:
+        fields["healthy"] = False
+    return fields
+
+
+def _read_devices(resource: Document) -> Iterable[Device]:
+    for group in resource["groups"]:
+        numa_nodes = group["numaNodes"]
+        places = None if numa_nodes.absent else tuple(each.integer(least=-1, most=MAX_INT64) for each in numa_nodes)
+        for device in group["ids"]:
+            yield Device(resource["resource"].text(), device.text(), places, group["healthy"].boolean(default=True))
+
+
+def _pod_fields(pod: PodAllocation) -> dict[str, Any]:
+    return without_empty(
+        {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "containers": [_container_fields(each) for each in pod.containers],
+        }
+    )
+
+
+def _container_fields(container: ContainerAllocation) -> dict[str, Any]:
+    return without_empty(
+        {
+            "name": container.name,
+            "init": True if container.init else None,
+            "cpus": format_id_list(container.cpus),
+            "memory": [
+                {"resource": block.resource, "numaNodes": list(members(block.numa_nodes)), "bytes": block.size}
+                for block in container.memory
+            ],
+            "devices": [{"resource": each.resource, "ids": list(each.ids)} for each in container.devices],
+        }
+    )
+
+
+def _read_pod(pod: Document) -> PodAllocation:
+    return PodAllocation(
+        namespace=pod["namespace"].text("default"),
+        name=pod["name"].text(),
+        uid=pod["uid"].text(""),
+        containers=tuple(
+            ContainerAllocation(
+                name=each["name"].text(),
+                init=each["init"].boolean(default=False),
+                cpus=each["cpus"].id_list(),
+                memory=tuple(
+                    MemoryBlock(block["resource"].text(), _read_mask(block["numaNodes"]), block["bytes"].integer())
+                    for block in each["memory"]
+                ),
+                devices=tuple(
+                    DeviceAllocation(held["resource"].text(), tuple(device.text() for device in held["ids"]))
+                    for held in each["devices"]
+                ),
+            )
+            for each in pod["containers"]
+        ),
+    )
+
+
+def _book_fields(node: NUMANodeMemory) -> dict[str, Any]:
+    return {
+        "numaNode": node.numa_node,
+        "assignments": node.assignments,
+        "cells": list(members(node.cells)),
+        "reserved": [{"resource": resource, "bytes": size} for resource, size in node.reserved.items()],
+    }
+
+
+def _read_book(node: Document) -> NUMANodeMemory:
+    return NUMANodeMemory(
+        numa_node=node["numaNode"].integer(most=MAX_ID - 1),
+        assignments=node["assignments"].integer(),
+        cells=_read_mask(node["cells"]),
+        reserved={each["resource"].text(): each["bytes"].integer() for each in node["reserved"]},
+    )
+
+
+def _read_mask(ids: Document) -> int:
+    return mask_of(each.integer(most=MAX_ID - 1) for each in ids)
+
+
+__all__ = [
+    "Condition",
+    "MalformedObject",
+    "Summary",
+    "node_topology",
+    "read_conditions",
+    "read_node_topology",
+    "status_of",
+]
