@@ -1,0 +1,106 @@
+"""What can go wrong between a request and its answer, in one small tree whichever client asked.
+
+APIError                 any of them
+├── Unanswered           no answer arrived: whether the request took effect is not known
+└── Refused              the API server answered, with a status
+    ├── NotFound             404
+    ├── Forbidden            401, 403
+    ├── Conflict             409: a precondition or a version did not hold
+    │   └── AlreadyExists        409 to a create: an object of that name is there
+    ├── Gone                 410: a version or continue token is too old
+    ├── Invalid              400, 422: the object itself was refused
+    ├── TooManyRequests      429; ``retry_after`` in seconds where the server named it
+    └── ServerFailed         5xx: whether the request took effect is not known
+"""
+
+import json
+from collections.abc import Mapping
+
+MAX_MESSAGE = 300
+"""Longer answers are cut: an API server's words can quote whole objects, and those must not reach a log."""
+
+
+class APIError(Exception):
+    """A request to the Kubernetes API that did not succeed."""
+
+
+class Unanswered(APIError):
+    """No answer arrived; the request may or may not have taken effect."""
+
+
+class Refused(APIError):
+    """The API server answered with a failure. ``status`` is the HTTP status, ``reason`` the API's own CamelCase word."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(
+            f"{status} {reason}: {message[:MAX_MESSAGE]}" if reason else f"{status}: {message[:MAX_MESSAGE]}"
+        )
+        self.status = status
+        self.reason = reason
+        self.message = message[:MAX_MESSAGE]
+        self.retry_after = retry_after
+
+
+class NotFound(Refused):
+    """There is no such object, or no such kind."""
+
+
+class Forbidden(Refused):
+    """The account may not do this, or is not known; also what an admission policy denies."""
+
+
+class Conflict(Refused):
+    """A precondition (uid, resourceVersion, field ownership) did not hold."""
+
+
+class AlreadyExists(Conflict):
+    """An object of that name is there."""
+
+
+class Gone(Refused):
+    """The version asked for is no longer kept."""
+
+
+class Invalid(Refused):
+    """The object was refused for what it says."""
+
+
+class TooManyRequests(Refused):
+    """The API server asks for patience."""
+
+
+class ServerFailed(Refused):
+    """The API server or something before it failed; the request may or may not have taken effect."""
+
+
+_BY_STATUS: Mapping[int, type[Refused]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def refused(status: int, body: bytes | str, retry_after: str | None = None) -> Refused:
+    """The error for an HTTP status of 400 or more and the body that came with it (a metav1.Status, or anything)."""
+    reason, message = _status_words(body)
+    kind = ServerFailed if status >= 500 else _BY_STATUS.get(status, Refused)
+    if kind is Conflict and reason == "AlreadyExists":
+        kind = AlreadyExists
+    seconds = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+    return kind(status, reason, message, seconds)
+
+
+def _status_words(body: bytes | str) -> tuple[str, str]:
+    try:
+        status = json.loads(body)
+    except ValueError:
+        status = None
+    if isinstance(status, dict):
+        return str(status.get("reason") or ""), str(status.get("message") or "")
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body
+    return "", " ".join(text.split())
