@@ -29,7 +29,7 @@ class Unanswered(APIError):
 
 
 class Refused(APIError):
-    """The API server answered with a failure. ``status`` is the HTTP status, ``reason`` the API's own CamelCase word."""
+    """The API server answered with a failure: its HTTP ``status``, and the CamelCase ``reason`` of the API."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(
