@@ -1,0 +1,56 @@
+# Everything runs in a virtual environment of its own (.venv), built from requirements/dev.lock.
+# Needed beforehand: Python 3.11 or newer with venv, git, a C library. Go comes from the machine or from a wheel.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CASES ?= 30000
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test check format bench oracle generate lock clean help
+
+help: ## Say what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+demo: .venv/ready ## Watch a refused pod get relaunched, on a sandbox
+	@$(BIN)/topomend demo
+
+test: .venv/ready ## Run every test
+	@$(BIN)/pytest
+
+check: .venv/ready ## Style, types, and which room imports which
+	@test ! -e operator/__init__.py || { echo "operator/__init__.py must not exist: it would hide Python's own operator module"; exit 1; }
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python tests/generated.py --check
+
+format: .venv/ready ## Format, and mend what can be mended
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: .venv/ready ## Compare with the kubelet's own code, side by side
+	@$(BIN)/python -m tests.bench
+
+oracle: .venv/ready ## Compare CASES random cases with the kubelet's own managers
+	@$(BIN)/python -m tests.oracle.compare --cases $(CASES)
+
+generate: .venv/ready ## Make the generated files anew (gRPC stubs, deploy/install.yaml)
+	@$(BIN)/python tests/generated.py
+
+lock: .venv/ready ## Pin the dependencies anew
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --group dev --output-file requirements/dev.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/runtime.lock
+
+clean: ## Remove what was made here
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+
+.venv/ready: requirements/dev.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing: install Python 3.11 or newer, or say PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) --version) is too old: topomend needs Python 3.11 or newer; say PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make a virtual environment: install its venv module (Debian: python3-venv)"; exit 1; }
+	@echo "Installing the pinned packages into .venv"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
