@@ -1,0 +1,168 @@
+"""Relaunch (``topomend.io/v1alpha1``, namespaced, status subresource) to and from the model's Relaunch.
+
+Owns the object's layout; the protocol's rules are ``relaunch/protocol.py``'s. ``spec`` is written once, at creation,
+and never changes; ``status`` is a subresource, so a record that was just created has none and reads as ``Recorded``.
+
+    apiVersion: topomend.io/v1alpha1
+    kind: Relaunch
+    metadata: {namespace, name}    # the refused pod's namespace; name <pod name>-<10 hex digits of its uid's SHA-256>
+    spec:                          # immutable
+      pod: {name, uid}             # strings, required: the refused pod, in the record's own namespace
+      refusedBy: string            # required: name of the node whose kubelet refused it
+      reason: string               # required: the kubelet's status.reason, such as TopologyAffinityError
+      message: string              # the kubelet's status.message, at most 1024 characters
+      attempt: integer             # required, 1 to 1000
+      manifest: {...}              # required, x-kubernetes-preserve-unknown-fields: metadata and spec of the new pod
+    status:
+      step: string                 # Recorded Committed Blocked Created Launched Cancelled Superseded
+      newPod: {name, uid}          # strings: the one pod that may lose our scheduling gate
+      candidates: [string]         # node names the new pod was narrowed to, best first; at most 16
+      verdicts:                    # at most 10, list-map keyed by node
+      - node: string               # required
+        admitted: boolean          # required
+        reason: string             # the kubelet's word where it would refuse
+        explanation: string        # at most 1024 characters
+      counts:                      # every node, by answer; at most 32, list-map keyed by reason
+      - reason: string             # required: Admits, or why not, such as TopologyAffinityError, Taint, NodeSelector
+        nodes: integer             # required
+      startTime: date-time         # when the operator first saw the refusal
+      launchedTime: date-time      # when the new pod's gate went
+      conditions: [...]            # standard conditions, list-map keyed by type; Succeeded is the summary
+
+Columns: POD .spec.pod.name, REFUSED-BY .spec.refusedBy, ATTEMPT .spec.attempt, NEW-POD .status.newPod.name,
+SUCCEEDED .status.conditions[?(@.type=="Succeeded")].status, AGE; wide: STEP .status.step,
+STATUS .status.conditions[?(@.type=="Succeeded")].message.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.wire.document import Document, without_empty
+from topomend.wire.group import API_VERSION, RELAUNCH
+
+MAX_TEXT = 1024
+MAX_VERDICTS = 10
+MAX_CANDIDATES = 16
+MAX_COUNTS = 32
+
+_LONGEST_NAME = 253
+_HASH_DIGITS = 10
+
+
+def record_name(pod_name: str, pod_uid: str) -> str:
+    """The record's name: the same for the same refused pod always, so that creating it twice cannot make two."""
+    digits = sha256(pod_uid.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{pod_name[: _LONGEST_NAME - _HASH_DIGITS - 1].rstrip('-.')}-{digits}"
+
+
+def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
+    """The object to create: metadata and spec. Its status is written through the subresource (``relaunch_status``)."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": RELAUNCH,
+        "metadata": {"namespace": relaunch.namespace, "name": relaunch.name},
+        "spec": {
+            "pod": {"name": relaunch.pod_name, "uid": relaunch.pod_uid},
+            "refusedBy": relaunch.refused_by,
+            "reason": relaunch.reason,
+            "message": relaunch.message[:MAX_TEXT],
+            "attempt": relaunch.attempt,
+            "manifest": dict(relaunch.manifest),
+        },
+    }
+
+
+def relaunch_status(relaunch: Relaunch) -> dict[str, Any]:
+    """The ``status`` of a record."""
+    return without_empty(
+        {
+            "step": relaunch.step.value,
+            "newPod": without_empty({"name": relaunch.new_name, "uid": relaunch.new_uid}),
+            "candidates": list(relaunch.candidates[:MAX_CANDIDATES]),
+            "verdicts": [_verdict_fields(each) for each in relaunch.verdicts[:MAX_VERDICTS]],
+            "counts": [
+                {"reason": reason, "nodes": nodes} for reason, nodes in list(relaunch.counts.items())[:MAX_COUNTS]
+            ],
+            "startTime": relaunch.start_time,
+            "launchedTime": relaunch.launched_time,
+            "conditions": [_condition_fields(each) for each in relaunch.conditions],
+        }
+    )
+
+
+def read_relaunch(content: Any) -> Relaunch:
+    """The Relaunch of an object. Raises MalformedObject that names the field which is wrong."""
+    document = Document(content)
+    if document["kind"].text(default=RELAUNCH) != RELAUNCH:
+        raise document["kind"].wrong(RELAUNCH)
+    metadata, spec, status = document["metadata"], document["spec"], document["status"]
+    manifest = spec["manifest"]
+    if not isinstance(manifest.content, dict):
+        raise manifest.wrong("the manifest of a pod")
+    return Relaunch(
+        namespace=metadata["namespace"].text(),
+        name=metadata["name"].text(),
+        pod_name=spec["pod"]["name"].text(),
+        pod_uid=spec["pod"]["uid"].text(),
+        refused_by=spec["refusedBy"].text(),
+        reason=spec["reason"].text(),
+        message=spec["message"].text(""),
+        attempt=spec["attempt"].integer(least=1),
+        manifest=manifest.content,
+        step=_read_step(status["step"]),
+        new_name=status["newPod"]["name"].text(""),
+        new_uid=status["newPod"]["uid"].text(""),
+        candidates=tuple(each.text() for each in status["candidates"]),
+        verdicts=tuple(
+            NodeVerdict(
+                each["node"].text(), each["admitted"].boolean(), each["reason"].text(""), each["explanation"].text("")
+            )
+            for each in status["verdicts"]
+        ),
+        counts={each["reason"].text(): each["nodes"].integer() for each in status["counts"]},
+        start_time=status["startTime"].text(""),
+        launched_time=status["launchedTime"].text(""),
+        conditions=tuple(_read_condition(each) for each in status["conditions"]),
+        uid=metadata["uid"].text(""),
+        version=metadata["resourceVersion"].text(""),
+        creation_time=metadata["creationTimestamp"].text(""),
+    )
+
+
+def _read_step(step: Document) -> Step:
+    try:
+        return Step(step.text(Step.RECORDED.value))
+    except ValueError as error:
+        raise step.wrong(f"one of {', '.join(each.value for each in Step)}") from error
+
+
+def _verdict_fields(verdict: NodeVerdict) -> dict[str, Any]:
+    return without_empty(
+        {
+            "node": verdict.node,
+            "admitted": verdict.admitted,
+            "reason": verdict.reason,
+            "explanation": verdict.explanation[:MAX_TEXT],
+        }
+    )
+
+
+def _condition_fields(condition: RelaunchCondition) -> dict[str, Any]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
+    }
+
+
+def _read_condition(condition: Document) -> RelaunchCondition:
+    return RelaunchCondition(
+        type=condition["type"].text(),
+        status=condition["status"].text(),
+        reason=condition["reason"].text(),
+        message=condition["message"].text(""),
+        last_transition_time=condition["lastTransitionTime"].text(""),
+    )

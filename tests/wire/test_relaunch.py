@@ -1,0 +1,49 @@
+import pytest
+
+from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.wire.document import MalformedObject
+from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
+
+RELAUNCH = Relaunch(
+    namespace="train",
+    name=record_name("train-9", "8a3c"),
+    pod_name="train-9",
+    pod_uid="8a3c",
+    refused_by="gpu-01",
+    reason="TopologyAffinityError",
+    message="Pod was rejected: Resources cannot be allocated with Topology locality",
+    attempt=1,
+    manifest={"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "main"}]}},
+    step=Step.LAUNCHED,
+    new_name="train-9",
+    new_uid="77b1",
+    candidates=("gpu-03", "gpu-07"),
+    verdicts=(NodeVerdict("gpu-03", True), NodeVerdict("gpu-02", False, "TopologyAffinityError", "lacks 1 gpu")),
+    counts={"Admits": 2, "TopologyAffinityError": 1},
+    start_time="2026-01-02T03:04:05Z",
+    launched_time="2026-01-02T03:04:06Z",
+    conditions=(RelaunchCondition("Succeeded", "True", "Launched", "on gpu-03", "2026-01-02T03:04:06Z"),),
+)
+
+
+def test_a_record_reads_back_as_it_was_written() -> None:
+    assert read_relaunch(relaunch_object(RELAUNCH) | {"status": relaunch_status(RELAUNCH)}) == RELAUNCH
+
+
+def test_a_record_without_status_is_at_its_first_step() -> None:
+    assert read_relaunch(relaunch_object(RELAUNCH)).step is Step.RECORDED
+
+
+def test_the_name_depends_on_the_uid_alone_and_is_a_valid_object_name() -> None:
+    assert record_name("train-9", "8a3c") == record_name("train-9", "8a3c") != record_name("train-9", "8a3d")
+    assert len(record_name("a" * 253, "8a3c")) <= 253
+    assert "--" not in record_name("a" * 241 + "-" + "b" * 11, "8a3c")
+
+
+def test_a_malformed_record_names_the_field() -> None:
+    content = relaunch_object(RELAUNCH) | {"status": {"step": "Sleeping"}}
+    with pytest.raises(MalformedObject, match=r"status\.step: 'Sleeping' where one of Recorded"):
+        read_relaunch(content)
+    del content["spec"]["manifest"]
+    with pytest.raises(MalformedObject, match=r"spec\.manifest: missing"):
+        read_relaunch(content)
