@@ -18,7 +18,10 @@ RELAUNCH = Relaunch(
     new_name="train-9",
     new_uid="77b1",
     candidates=("gpu-03", "gpu-07"),
-    verdicts=(NodeVerdict("gpu-03", True), NodeVerdict("gpu-02", False, "TopologyAffinityError", "lacks 1 gpu")),
+    verdicts=(
+        NodeVerdict("gpu-03", admitted=True),
+        NodeVerdict("gpu-02", admitted=False, reason="TopologyAffinityError", explanation="lacks 1 gpu"),
+    ),
     counts={"Admits": 2, "TopologyAffinityError": 1},
     start_time="2026-01-02T03:04:05Z",
     launched_time="2026-01-02T03:04:06Z",
