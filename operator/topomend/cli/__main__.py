@@ -1,0 +1,5 @@
+"""``python -m topomend.cli``: the same as the program ``topomend``, for processes that start another of themselves."""
+
+from topomend.cli.main import main
+
+main(prog_name="topomend")
