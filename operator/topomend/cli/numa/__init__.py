@@ -1,0 +1,1 @@
+"""The kubectl plugin's verbs, one a file: ``kubectl numa show|explain|fit|simulate|relaunches|check``."""

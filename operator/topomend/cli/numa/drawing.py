@@ -1,0 +1,114 @@
+"""A node drawn in text: one character a core, one letter a container, a line of devices, the distance matrix.
+
+Ids are the operating system's, as the kubelet uses them. Every letter is explained at the first place it stands.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from string import ascii_lowercase, ascii_uppercase
+
+from topomend.model.bitmask import CPUSet, format_id_list
+from topomend.model.machine import Core, HugePages, NUMANode
+from topomend.model.node_state import NodeState
+from topomend.model.quantity import format_bytes
+
+FREE, RESERVED, SEVERAL, UNNAMED = ".", "R", "+", "#"
+
+_LETTERS = ascii_lowercase + "".join(letter for letter in ascii_uppercase if letter != RESERVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A container that holds something exclusively, and its letter in the drawing."""
+
+    letter: str
+    name: str
+    cpus: CPUSet
+    devices: frozenset[tuple[str, str]]
+
+
+def draw(state: NodeState) -> Iterator[str]:
+    """The lines that show one node."""
+    holders = _holders(state)
+    kubelet, machine = state.kubelet, state.machine
+    sizes = f"{len(machine.numa_nodes)} NUMA, {len(machine.cores)} cores, {machine.cpus.bit_count()} CPUs"
+    yield (
+        f"{state.name}   {kubelet.topology_manager_policy} / {kubelet.topology_manager_scope}   "
+        f"cpu={kubelet.cpu_manager_policy} mem={kubelet.memory_manager_policy}   {sizes}"
+    )
+    explained: set[str] = set()
+    for node in machine.numa_nodes:
+        yield from _numa_node(state, node, holders, explained)
+    yield from _distances(machine.numa_nodes)
+
+
+def _holders(state: NodeState) -> list[Holder]:
+    found = [
+        (
+            f"{pod.namespace}/{pod.name} {container.name}",
+            container.cpus,
+            frozenset((each.resource, device) for each in container.devices for device in each.ids),
+        )
+        for pod in state.pods
+        for container in pod.containers
+        if container.cpus or container.devices or container.memory
+    ]
+    return [Holder(_LETTERS[index] if index < len(_LETTERS) else UNNAMED, *each) for index, each in enumerate(found)]
+
+
+def _numa_node(state: NodeState, node: NUMANode, holders: list[Holder], explained: set[str]) -> Iterator[str]:
+    cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
+    held = state.kubelet.reserved_cpus or 0
+    for holder in holders:
+        held |= holder.cpus
+    free = (cpus & ~held).bit_count()
+    yield (
+        f"NUMA {node.id}  CPUs {format_id_list(cpus) or 'none'}   {free} of {cpus.bit_count()} free   "
+        f"memory {format_bytes(node.memory)}{''.join(map(_hugepages, node.hugepages))}"
+    )
+    cores = [core for core in state.machine.cores if core.numa_node == node.id]
+    if cores:
+        marks = [(core.l3_cache, _mark(core, holders, state.kubelet.reserved_cpus or 0)) for core in cores]
+        groups = ["".join(mark for _, mark in group) for _, group in groupby(marks, key=lambda each: each[0])]
+        yield f"  cores    {'|'.join(groups)}{_legend(''.join(groups), holders, explained)}"
+    for resource, places in groupby(
+        [each for each in state.devices if each.numa_nodes and node.id in each.numa_nodes],
+        key=lambda each: each.resource,
+    ):
+        marks_by_id = [(device.id, _device_mark(resource, device.id, holders)) for device in places]
+        row = "  ".join(f"{name} {mark}" for name, mark in marks_by_id)
+        yield f"  devices  {resource}: {row}{_legend(''.join(mark for _, mark in marks_by_id), holders, explained)}"
+
+
+def _hugepages(pool: HugePages) -> str:
+    return f"   {pool.resource} {pool.count}" if pool.count else ""
+
+
+def _mark(core: Core, holders: list[Holder], reserved: CPUSet) -> str:
+    marks = {holder.letter for holder in holders if holder.cpus & core.threads}
+    if core.threads & reserved:
+        marks.add(RESERVED)
+    if not marks:
+        return FREE
+    return marks.pop() if len(marks) == 1 else SEVERAL
+
+
+def _device_mark(resource: str, name: str, holders: list[Holder]) -> str:
+    return next((holder.letter for holder in holders if (resource, name) in holder.devices), FREE)
+
+
+def _legend(marks: str, holders: list[Holder], explained: set[str]) -> str:
+    words = [(FREE, "free"), (RESERVED, "reserved"), (SEVERAL, "held by several"), (UNNAMED, "held")]
+    words += [(holder.letter, holder.name) for holder in holders if holder.letter != UNNAMED]
+    fresh = [(mark, word) for mark, word in words if mark in marks and mark not in explained]
+    explained.update(mark for mark, _ in fresh)
+    return "".join(f"   {mark} {word}" for mark, word in fresh)
+
+
+def _distances(nodes: tuple[NUMANode, ...]) -> Iterator[str]:
+    if len(nodes) < 2 or any(len(node.distances) != len(nodes) for node in nodes):
+        return
+    yield "distance " + "".join(f"{node.id:>5}" for node in nodes)
+    for node in nodes:
+        yield f"{node.id:>8} " + "".join(f"{distance:>5}" for distance in node.distances)
