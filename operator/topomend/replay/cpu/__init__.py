@@ -1,0 +1,1 @@
+"""The CPU Manager's static policy (pkg/kubelet/cm/cpumanager)."""

@@ -1,0 +1,399 @@
+"""Which CPUs a request gets out of a set of free ones: best fit down the machine's levels, or evenly over NUMA nodes.
+
+Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Quirks are kept: full sockets and cores are told by averages,
+a full element takes the machine's CPUs of it, and the distributed search reads combinations that a later one has
+overwritten in memory.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from topomend.model.bitmask import CPUSet, members
+from topomend.replay.cpu.topology import CPUTopology
+from topomend.replay.rejection import KUBELET_WOULD_HANG, KubeletBreaks
+
+MOST_COMBINATIONS = 200_000
+"""How many combinations of NUMA nodes the distributed search may look at before it counts as one that never ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How to choose: the policy options that steer it.
+
+    ``group`` is the number of CPUs handed out together by the distributed search, None for packed.
+    """
+
+    spread: bool = False
+    uncore_cache: bool = False
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentError:
+    """The CPUs could not be found; ``text`` is the kubelet's."""
+
+    text: str
+
+
+def take(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+    """Choose ``count`` CPUs out of ``free`` (policy_static.go:takeByTopology).
+
+    Raises KubeletBreaks where the kubelet's search would not end.
+    """
+    if strategy.group is None or count % strategy.group:
+        return _take_packed(topology, free, count, strategy)
+    return _take_distributed(topology, free, count, strategy)
+
+
+class _Accumulator:
+    """CPUs taken so far (``result``), those left (``free``), and how many are still needed."""
+
+    def __init__(self, topology: CPUTopology, free: CPUSet, count: int) -> None:
+        self.topology = topology
+        self.free = free & topology.cpus
+        self.needed = count
+        self.result = 0
+
+    @property
+    def satisfied(self) -> bool:
+        return self.needed < 1
+
+    @property
+    def failed(self) -> bool:
+        return self.needed > self.free.bit_count()
+
+    def take(self, cpus: CPUSet) -> None:
+        """Take ``cpus``. Those already taken count as given once more, as they do in the kubelet."""
+        self.result |= cpus
+        self.free &= ~self.result
+        self.needed -= cpus.bit_count()
+
+    def take_whole(self, elements: Mapping[int, CPUSet], order: Iterable[int], is_free: Callable[[int], bool]) -> None:
+        """Take every element of ``order`` that is free on entry and not larger than what is needed in its turn."""
+        for number in [each for each in order if is_free(each)]:
+            if self.needed >= elements[number].bit_count():
+                self.take(elements[number])
+
+    # Orders: fewest free CPUs first, equals by id; only what holds a free CPU takes part.
+
+    def _sorted(self, elements: Mapping[int, CPUSet], numbers: Iterable[int], within: CPUSet = -1) -> list[int]:
+        free = self.free
+        keyed = [((elements[each] & free).bit_count(), each) for each in numbers if elements[each] & within & free]
+        keyed.sort()
+        return [number for _, number in keyed]
+
+    def numa_nodes(self) -> list[int]:
+        topology = self.topology
+        if topology.numa_first:
+            return self._sorted(topology.numa_nodes, topology.numa_nodes)
+        return [
+            node
+            for socket in self._sorted(topology.sockets, topology.sockets)
+            for node in self._sorted(topology.numa_nodes, topology.numa_nodes, topology.sockets[socket])
+        ]
+
+    def sockets(self) -> list[int]:
+        topology = self.topology
+        if not topology.numa_first:
+            return self._sorted(topology.sockets, topology.sockets)
+        return [
+            socket
+            for node in self._sorted(topology.numa_nodes, topology.numa_nodes)
+            for socket in self._sorted(topology.sockets, topology.sockets, topology.numa_nodes[node])
+        ]
+
+    def uncore_caches(self) -> list[int]:
+        topology = self.topology
+        return [
+            cache
+            for node in self.numa_nodes()
+            for cache in self._sorted(topology.uncore_caches, topology.uncore_caches, topology.numa_nodes[node])
+        ]
+
+    def cores(self) -> list[int]:
+        topology = self.topology
+        if topology.numa_first:
+            groups = [topology.cores_of_socket[socket] for socket in self.sockets()]
+        else:
+            groups = [topology.cores_of_numa_node[node] for node in self.numa_nodes()]
+        return [core for group in groups for core in self._sorted(topology.cores, group)]
+
+    def single_cpus(self, *, spread: bool) -> Iterator[int]:
+        topology = self.topology
+        if spread:
+            groups = [topology.sockets[socket] & self.free for socket in self.sockets()]
+        else:
+            groups = [topology.cores[core] & self.free for core in self.cores()]
+        for group in groups:
+            yield from members(group)
+
+    # Steps.
+
+    def take_full_numa_nodes(self) -> None:
+        nodes = self.topology.numa_nodes
+        self.take_whole(nodes, self.numa_nodes(), lambda node: not nodes[node] & ~self.free)
+
+    def take_full_sockets(self) -> None:
+        sockets, size = self.topology.sockets, self.topology.cpus_per_socket
+        self.take_whole(sockets, self.sockets(), lambda socket: (sockets[socket] & self.free).bit_count() == size)
+
+    def take_full_cores(self) -> None:
+        cores, size = self.topology.cores, self.topology.cpus_per_core
+        self.take_whole(cores, self.cores(), lambda core: (cores[core] & self.free).bit_count() == size)
+
+    def take_uncore_caches(self) -> None:
+        """Whole caches first, then the first cache that holds exactly what is left (takeUncoreCache)."""
+        caches = self.topology.uncore_caches
+        for cache in self.uncore_caches():
+            if self.needed >= self.topology.cpus_per_uncore_cache:
+                self.take_whole(caches, self.uncore_caches(), lambda each: not caches[each] & ~self.free)
+            if self.satisfied:
+                return
+            self._take_part_of(cache)
+            if self.satisfied:
+                return
+
+    def _take_part_of(self, cache: int) -> None:
+        topology, per_core = self.topology, self.topology.cpus_per_core
+        local = topology.uncore_caches[cache]
+        cores = [core for core in topology.cores_of_uncore_cache[cache] if topology.cores[core] & local & self.free]
+        cpus = 0
+        for core in cores[: -(-self.needed // per_core)]:
+            cpus |= topology.cores[core] & self.free
+        if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
+            cpus ^= 1 << (cpus.bit_length() - 1)
+        if cpus.bit_count() == self.needed:
+            self.take(cpus)
+
+    def take_single_cpus(self, *, spread: bool) -> None:
+        for cpu in list(self.single_cpus(spread=spread)):
+            self.take(1 << cpu)
+            if self.satisfied:
+                return
+
+
+def _not_enough(count: int, free: CPUSet) -> AssignmentError:
+    return AssignmentError(
+        f"not enough cpus available to satisfy request: requested={count}, available={free.bit_count()}"
+    )
+
+
+def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+    """Whole NUMA nodes and sockets, caches if preferred, whole cores unless spread, single CPUs."""
+    acc = _Accumulator(topology, free, count)
+    if acc.satisfied:
+        return 0
+    if acc.failed:
+        return _not_enough(count, free)
+    steps: list[Callable[[], None]] = [acc.take_full_numa_nodes, acc.take_full_sockets]
+    if not topology.numa_first:
+        steps.reverse()
+    if strategy.uncore_cache:
+        steps.append(acc.take_uncore_caches)
+    if not strategy.spread:
+        steps.append(acc.take_full_cores)
+    steps.append(lambda: acc.take_single_cpus(spread=strategy.spread))
+    for step in steps:
+        step()
+        if acc.satisfied:
+            return acc.result
+    return AssignmentError("failed to allocate cpus")
+
+
+# The distributed search (KEP-2902): the fewest NUMA nodes over which the request can be spread evenly, and among
+# those the combination that leaves the machine most evenly used.
+
+
+@dataclass
+class _Combination:
+    """A slice of Go: the first ``length`` entries of an array that other slices may share and write."""
+
+    array: list[int]
+    length: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array[: self.length])
+
+    def append(self, number: int) -> "_Combination":
+        """Go's append: in place while the array has room, else into a new one of twice the room."""
+        if self.length < len(self.array):
+            self.array[self.length] = number
+            return _Combination(self.array, self.length + 1)
+        room = max(1, 2 * len(self.array))
+        grown = [*self.array, number, *([0] * (room - self.length - 1))]
+        return _Combination(grown, self.length + 1)
+
+
+def _combinations(
+    numbers: Sequence[int], size: int, start: int = 0, chosen: _Combination | None = None
+) -> Iterator[_Combination]:
+    """All combinations in the kubelet's order (iterateCombinations).
+
+    What was yielded is overwritten by later ones where the kubelet's slices share an array: for 4, 6, 7 members.
+    """
+    chosen = chosen or _Combination([], 0)
+    if size == 0:
+        yield chosen
+        return
+    for index in range(start, len(numbers) - size + 1):
+        yield from _combinations(numbers, size - 1, index + 1, chosen.append(numbers[index]))
+
+
+def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+    packed = Strategy(spread=strategy.spread)
+    acc = _Accumulator(topology, free, count)
+    if acc.satisfied:
+        return 0
+    if acc.failed:
+        return _not_enough(count, free)
+    search = _DistributedSearch(acc, strategy.group or 1, count)
+    for size in search.sizes():
+        best = search.best(size)
+        if best is not None:
+            return _hand_out(acc, count, search.group, best, packed)
+    return _take_packed(topology, free, count, packed)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    balance: float
+    combination: _Combination
+    remainder: _Combination | None
+
+
+class _DistributedSearch:
+    def __init__(self, acc: _Accumulator, group: int, count: int) -> None:
+        self.acc = acc
+        self.group = group
+        self.count = count
+        self.numa_nodes = acc.numa_nodes()
+        self.free = {node: (acc.free & acc.topology.numa_nodes[node]).bit_count() for node in self.numa_nodes}
+        self.looked_at = 0
+
+    def sizes(self) -> range:
+        """How many NUMA nodes to try (rangeNUMANodesNeededToSatisfy)."""
+        topology, group = self.acc.topology, self.group
+        groups = (topology.cpus.bit_count() - 1) // group + 1
+        per_node = (groups - 1) // len(topology.numa_nodes) + 1
+        wanted = (self.count - 1) // group + 1
+        return range((wanted - 1) // per_node + 1, min(wanted, len(set(self.numa_nodes))) + 1)
+
+    def best(self, size: int) -> _Choice | None:
+        """The combination with the lowest score; the first one among equals, and a score of 0 ends the search."""
+        best: _Choice | None = None
+        for combination in _combinations(self.numa_nodes, size):
+            self._count_step()
+            if best is not None and best.balance == 0:
+                break
+            choice = self._score(combination, size)
+            if choice is not None and (best is None or choice.balance < best.balance):
+                best = choice
+        return best
+
+    def _score(self, combination: _Combination, size: int) -> _Choice | None:
+        nodes, group = list(combination), self.group
+        if sum(self.free[node] for node in nodes) < self.count:
+            return None
+        if sum(self.free[node] // group for node in nodes) * group < self.count:
+            return None
+        even = _even_share(self.count, size, group)
+        if any(self.free[node] < even for node in nodes):
+            return None
+        left = dict(self.free)
+        for node in nodes:
+            left[node] -= even
+        remainder = self.count - even * size
+        if remainder == 0:
+            return _Choice(_standard_deviation(left.values()), combination, None)
+        return self._best_remainder(combination, left, remainder)
+
+    def _best_remainder(self, combination: _Combination, left: dict[int, int], remainder: int) -> _Choice | None:
+        candidates = [node for node in combination if left[node] >= self.group]
+        best: _Choice | None = None
+        for size in range(len(candidates), 0, -1):
+            for subset in _combinations(candidates, size):
+                self._count_step()
+                if sum(left[node] for node in subset) < remainder:
+                    continue
+                after = self._after_remainder(list(subset), left, remainder)
+                balance = _standard_deviation(after.values())
+                if best is None or balance < best.balance:
+                    best = _Choice(balance, combination, subset)
+        return best
+
+    def _after_remainder(self, subset: list[int], left: dict[int, int], remainder: int) -> dict[int, int]:
+        after = dict(left)
+        while remainder > 0:
+            before = remainder
+            for node in subset:
+                if remainder == 0:
+                    break
+                if after[node] >= self.group:
+                    after[node] -= self.group
+                    remainder -= self.group
+            if remainder == before:
+                raise _endless()
+        return after
+
+    def _count_step(self) -> None:
+        self.looked_at += 1
+        if self.looked_at > MOST_COMBINATIONS:
+            raise KubeletBreaks(
+                KUBELET_WOULD_HANG,
+                f"distribute-cpus-across-numa tries more than {MOST_COMBINATIONS} combinations of NUMA nodes",
+            )
+
+
+def _endless() -> KubeletBreaks:
+    return KubeletBreaks(KUBELET_WOULD_HANG, "distribute-cpus-across-numa hands out a remainder for ever")
+
+
+def _even_share(count: int, nodes: int, group: int) -> int:
+    return count // nodes // group * group
+
+
+def _hand_out(
+    acc: _Accumulator, count: int, group: int, choice: _Choice, strategy: Strategy
+) -> CPUSet | AssignmentError:
+    """Take the even share from each member of the combination, as it stands now, then the remainder in turns."""
+    topology = acc.topology
+    even = _even_share(count, choice.combination.length, group)
+    for node in choice.combination:
+        _take_from(acc, topology.numa_nodes[node], even, strategy)
+    remainder = count - even * choice.combination.length
+    while remainder > 0:
+        before = remainder
+        for node in choice.remainder or ():
+            if remainder == 0:
+                break
+            if (acc.free & topology.numa_nodes[node]).bit_count() < group:
+                continue
+            _take_from(acc, topology.numa_nodes[node], group, strategy)
+            remainder -= group
+        if remainder == before:
+            raise _endless()
+    if acc.needed > 0:
+        return AssignmentError(f"accounting error, not enough CPUs allocated, remaining: {acc.needed}")
+    if acc.needed < 0:
+        return AssignmentError(f"accounting error, too many CPUs allocated, remaining: {acc.needed}")
+    return acc.result
+
+
+def _take_from(acc: _Accumulator, cpus: CPUSet, count: int, strategy: Strategy) -> None:
+    taken = _take_packed(acc.topology, acc.free & cpus, count, strategy)
+    if not isinstance(taken, AssignmentError):
+        acc.take(taken)
+
+
+def _standard_deviation(numbers: Iterable[int]) -> float:
+    values = list(numbers)
+    mean = _round(sum(map(float, values)) / len(values))
+    return _round(math.sqrt(sum((value - mean) * (value - mean) for value in values) / len(values)))
+
+
+def _round(number: float) -> float:
+    """Three decimals, halves away from zero, as Go's math.Round does on numbers that are not negative."""
+    scaled = number * 1000
+    whole = math.floor(scaled)
+    return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000

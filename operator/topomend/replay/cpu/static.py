@@ -1,0 +1,342 @@
+"""The CPU Manager's static policy: who gets exclusive CPUs, the hints for them, and their allocation.
+
+Source: pkg/kubelet/cm/cpumanager/policy_static.go. Which CPUs a request gets out of a set is ``assignment``'s.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from topomend.model.bitmask import CPUSet, NUMAMask, format_id_list, lowest, mask_of, members
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.pod import Container, ContainerKind, Pod
+from topomend.model.quantity import MAX_INT64, is_whole, value
+from topomend.replay import qos
+from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
+from topomend.replay.cpu.options import StaticOptions, check_machine, read_options
+from topomend.replay.cpu.topology import CPUTopology
+from topomend.replay.gates import Gates
+from topomend.replay.options import InvalidOption
+from topomend.replay.rejection import Rejection, empty_pod_shared_pool, smt_alignment, unexpected
+from topomend.replay.topology.hints import (
+    Answer,
+    Family,
+    Hints,
+    Offer,
+    ResourceOffer,
+    SocketRule,
+    hints_or,
+    per_node,
+    touching,
+)
+from topomend.replay.topology.merge import least_width
+
+PROVIDER = "cpu"
+
+
+@dataclass(frozen=True)
+class StaticPolicy:
+    """What is fixed while the kubelet runs. ``reserved_physical`` are the reserved CPUs and their core's siblings."""
+
+    topology: CPUTopology
+    options: StaticOptions
+    gates: Gates
+    reserved: CPUSet
+    reserved_physical: CPUSet
+
+    @property
+    def strategy(self) -> Strategy:
+        """How CPUs are chosen (policy_static.go:takeByTopology)."""
+        return _strategy(self.options, self.topology)
+
+    @property
+    def pool(self) -> CPUSet:
+        """The shared pool before any exclusive CPU is given."""
+        return self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
+
+
+def start(settings: KubeletSettings, topology: CPUTopology, topology_manager_policy: str, gates: Gates) -> StaticPolicy:
+    """The policy as it starts. Raises InvalidOption with the kubelet's text where it would not.
+
+    Source: cpu_manager.go:NewManager, policy_static.go:NewStaticPolicy.
+    """
+    count = settings.reserved_cpus.bit_count() if settings.reserved_cpus else -(-settings.reserved_cpu_millis // 1000)
+    if count <= 0:
+        raise InvalidOption("[cpumanager] unable to determine reserved CPU resources for static policy")
+    try:
+        options = read_options(settings.cpu_manager_policy_options, gates)
+        check_machine(options, topology, topology_manager_policy)
+        reserved = settings.reserved_cpus or _take_reserved(topology, count, options)
+        _check_known(reserved, topology)
+    except InvalidOption as error:
+        raise InvalidOption(f"new static policy error: {error}") from error
+    return StaticPolicy(topology, options, gates, reserved, topology.siblings(reserved))
+
+
+def _check_known(reserved: CPUSet, topology: CPUTopology) -> None:
+    unknown = reserved & ~topology.cpus
+    if unknown:
+        raise InvalidOption(
+            "[cpumanager] unable to build the reserved physical CPUs from the reserved set: "
+            f"unknown CPU ID: {lowest(unknown)}"
+        )
+
+
+def _strategy(options: StaticOptions, topology: CPUTopology) -> Strategy:
+    group = (topology.cpus_per_core if options.full_pcpus_only else 1) if options.distribute_across_numa else None
+    return Strategy(options.distribute_across_cores, options.prefer_uncore_cache, group)
+
+
+def _take_reserved(topology: CPUTopology, count: int, options: StaticOptions) -> CPUSet:
+    taken = take(topology, topology.cpus, count, _strategy(options, topology))
+    cpus = 0 if isinstance(taken, AssignmentError) else taken
+    if cpus.bit_count() != count:
+        raise InvalidOption(
+            "[cpumanager] unable to reserve the required amount of CPUs "
+            f"(size of {format_id_list(cpus)} did not equal {count})"
+        )
+    return cpus
+
+
+class CPUManager:
+    """The manager at work on one pod: ``assigned`` maps its containers to their CPUs, ``pool`` is the shared pool."""
+
+    def __init__(self, policy: StaticPolicy, busy: CPUSet, assigned: dict[str, CPUSet]) -> None:
+        self._policy = policy
+        self.assigned = dict(assigned)
+        self.pool = policy.pool & ~busy
+        for cpus in assigned.values():
+            self.pool &= ~cpus
+        self._reusable: CPUSet = 0
+
+    @property
+    def _available(self) -> CPUSet:
+        return self.pool & ~self._policy.reserved
+
+    def requested(self, pod: Pod, container: Container) -> int:
+        """How many exclusive CPUs the container gets; 0 is the shared pool (guaranteedCPUs)."""
+        gates = self._policy.gates
+        if not qos.is_guaranteed(pod, gates):
+            return 0
+        if qos.uses_pod_level_managers(pod, gates) and not qos.is_container_guaranteed(container):
+            return 0
+        return _whole_cpus(container.resources.requests.get(qos.CPU, 0))
+
+    def requested_by_pod(self, pod: Pod) -> int:
+        """How many exclusive CPUs the pod's containers ever hold at once (podGuaranteedCPUs)."""
+        gates = self._policy.gates
+        if pod.resources is not None and qos.uses_pod_level_managers(pod, gates):
+            return _whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
+        return largest_need((each.kind, self.requested(pod, each)) for each in pod.containers)
+
+    def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
+        """The container's hints (GetTopologyHints)."""
+        count = self.requested(pod, container)
+        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+            return []
+        if container.name not in self.assigned:
+            return [self._offer(self._available, self._reusable, count)]
+        assigned = self.assigned[container.name]
+        if assigned.bit_count() != count:
+            return [self._impossible(count)]
+        return [self._offer(assigned, 0, count)]
+
+    def pod_hints(self, pod: Pod) -> list[ResourceOffer]:
+        """The pod's hints (GetPodTopologyHints)."""
+        count = self.requested_by_pod(pod)
+        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+            return []
+        if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, count):
+            return [self._impossible(count)]
+        assigned = 0
+        for container in pod.containers:
+            if container.name in self.assigned:
+                cpus = self.assigned[container.name]
+                if cpus.bit_count() != self.requested(pod, container):
+                    return [self._impossible(count)]
+                assigned |= cpus
+        if assigned.bit_count() == count:
+            return [self._offer(assigned, 0, count)]
+        return [self._offer(self._available, self._reusable | assigned, count)]
+
+    def allocate(self, pod: Pod, container: Container, affinity: NUMAMask | None) -> Rejection | None:
+        """Give the container its CPUs (Allocate)."""
+        count = self.requested(pod, container)
+        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+            return None
+        misaligned = self._smt_misalignment(count)
+        if misaligned is not None:
+            return misaligned
+        if container.name not in self.assigned:
+            taken = self._allocate_cpus(count, affinity, self._reusable)
+            if isinstance(taken, AssignmentError):
+                return unexpected(taken.text)
+            self.assigned[container.name] = taken
+        self._update_reusable(container)
+        return None
+
+    def allocate_pod(self, pod: Pod, affinity: NUMAMask | None) -> Rejection | None:
+        """Give the pod one set of CPUs and divide it among its containers (AllocatePod)."""
+        count = self.requested_by_pod(pod)
+        if count == 0:
+            return None
+        empty = self._empty_shared_pool(pod, count)
+        if empty:
+            return empty_pod_shared_pool(empty)
+        misaligned = self._smt_misalignment(count)
+        if misaligned is not None:
+            return misaligned
+        bubble = self._allocate_cpus(count, affinity, 0)
+        if isinstance(bubble, AssignmentError):
+            return unexpected(bubble.text)
+        return self._divide(pod, bubble)
+
+    def _divide(self, pod: Pod, bubble: CPUSet) -> Rejection | None:
+        """Init containers use what sidecars leave; app containers take their share in turn; the others share the rest.
+
+        The kubelet records the shares only when all are found.
+        """
+        shares: dict[str, CPUSet] = {}
+        left = bubble
+        for container in pod.containers:
+            count = self.requested(pod, container)
+            if count:
+                taken = take(self._policy.topology, left, count, self._policy.strategy)
+                if isinstance(taken, AssignmentError):
+                    return unexpected(taken.text)
+                shares[container.name] = taken
+                if container.kind is not ContainerKind.INIT:
+                    left &= ~taken
+            elif container.kind is ContainerKind.INIT:
+                shares[container.name] = left
+        for container in pod.containers:
+            self.assigned[container.name] = shares.get(container.name, left)
+        return None
+
+    def _empty_shared_pool(self, pod: Pod, count: int) -> str:
+        """Why containers that share would have no CPU at all; empty if they would have (validatePodScopeResources)."""
+        shared, exclusive = False, 0
+        for container in pod.containers:
+            requested = self.requested(pod, container)
+            if container.kind is not ContainerKind.INIT:
+                shared = shared or requested == 0
+                exclusive += requested
+            elif requested == 0 and exclusive >= count:
+                return "pod rejected, pod has shared init containers but no cpus available for them"
+        if shared and exclusive >= count:
+            return (
+                "pod rejected, sum of exclusive container cpu requests equals pod budget, "
+                "leaving no cpus for shared containers"
+            )
+        return ""
+
+    def _smt_misalignment(self, count: int) -> Rejection | None:
+        """Option full-pcpus-only; CPUs that an init container left for reuse are not counted (enforceSMTAlignment)."""
+        per_core = self._policy.topology.cpus_per_core
+        if not self._policy.options.full_pcpus_only:
+            return None
+        if count % per_core:
+            return smt_alignment(f"SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}")
+        available = (self.pool & ~self._policy.reserved_physical).bit_count()
+        if count > available:
+            return smt_alignment(
+                "SMT Alignment Error: not enough free physical CPUs: "
+                f"available physical CPUs = {available}, requested CPUs = {count}, CPUs per core = {per_core}"
+            )
+        return None
+
+    def _allocate_cpus(self, count: int, affinity: NUMAMask | None, reusable: CPUSet) -> CPUSet | AssignmentError:
+        """Take what the affinity holds first, then the rest from anywhere (allocateCPUs)."""
+        topology, strategy = self._policy.topology, self._policy.strategy
+        free = self._available | reusable
+        taken = 0
+        if affinity is not None:
+            aligned = free & self._aligned(affinity)
+            first = take(topology, aligned, min(count, aligned.bit_count()), strategy)
+            if isinstance(first, AssignmentError):
+                return first
+            taken = first
+        rest = take(topology, free & ~taken, count - taken.bit_count(), strategy)
+        if isinstance(rest, AssignmentError):
+            return rest
+        self.pool &= ~(taken | rest)
+        return taken | rest
+
+    def _aligned(self, affinity: NUMAMask) -> CPUSet:
+        """The CPUs of the affinity's NUMA nodes; with align-by-socket of every socket these touch (getAlignedCPUs)."""
+        topology = self._policy.topology
+        local = 0
+        for node in members(affinity):
+            local |= topology.numa_nodes.get(node, 0)
+        if not self._policy.options.align_by_socket:
+            return local
+        aligned = 0
+        for cpus in topology.sockets.values():
+            if cpus & local:
+                aligned |= cpus
+        return aligned
+
+    def _update_reusable(self, container: Container) -> None:
+        """Init containers leave their CPUs to later ones, others use them up (updateCPUsToReuse)."""
+        cpus = self.assigned[container.name]
+        if container.kind is ContainerKind.INIT:
+            self._reusable |= cpus
+        else:
+            self._reusable &= ~cpus
+
+    def _impossible(self, count: int) -> ResourceOffer:
+        return ResourceOffer(PROVIDER, qos.CPU, count, self._free_per_node(self._available), Answer.IMPOSSIBLE)
+
+    def _offer(self, available: CPUSet, reusable: CPUSet, count: int) -> ResourceOffer:
+        return ResourceOffer(
+            PROVIDER, qos.CPU, count, self._free_per_node(available | reusable), self._hints(available, reusable, count)
+        )
+
+    def _free_per_node(self, cpus: CPUSet) -> tuple[tuple[int, int], ...]:
+        return tuple((node, (local & cpus).bit_count()) for node, local in self._policy.topology.numa_nodes.items())
+
+    def _hints(self, available: CPUSet, reusable: CPUSet, count: int) -> Offer:
+        """Every mask with enough CPUs free that holds all reusable ones (generateCPUTopologyHints).
+
+        The preferred width is what the request would need of an empty machine, reserved CPUs included.
+        """
+        nodes = self._policy.topology.numa_nodes
+        universe = mask_of(nodes)
+        free = {node: (local & available).bit_count() for node, local in nodes.items()}
+        thresholds = [per_node(free, count - reusable.bit_count())]
+        thresholds += [touching(1 << node) for node in members(self._policy.topology.numa_nodes_with(reusable))]
+        sizes = {node: local.bit_count() for node, local in nodes.items()}
+        width = least_width(Family(universe, (per_node(sizes, count),)))
+        width = len(nodes) if width is None else width
+        hints = Hints((Family(universe, tuple(thresholds)),), width=width, sockets=self._socket_rule(width))
+        return hints_or(Answer.IMPOSSIBLE, hints)
+
+    def _socket_rule(self, width: int) -> SocketRule | None:
+        topology = self._policy.topology
+        per_socket = len(topology.numa_nodes) // len(topology.sockets)
+        if not self._policy.options.align_by_socket or per_socket == 0:
+            return None
+        return SocketRule(topology.numa_nodes_of_sockets, -(-width // per_socket))
+
+
+def _whole_cpus(quantity: int) -> int:
+    """The request in CPUs where it is integral (isIntegralCPUAmount), else 0.
+
+    Beyond an int64 of thousandths Go's two sides of the comparison overflow differently: not integral.
+    """
+    return value(quantity) if is_whole(quantity) and abs(quantity) <= MAX_INT64 else 0
+
+
+def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
+    """What containers need at most at one time: each init container beside the sidecars before it, or all the others.
+
+    Source: KEP-753; cpumanager/policy_static.go:podGuaranteedCPUs and its likes.
+    """
+    sidecars = at_start = apps = 0
+    for kind, need in needs:
+        if kind is ContainerKind.SIDECAR:
+            sidecars += need
+        elif kind is ContainerKind.INIT:
+            at_start = max(at_start, sidecars + need)
+        else:
+            apps += need
+    return max(at_start, sidecars + apps)

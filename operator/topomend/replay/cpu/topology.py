@@ -1,0 +1,78 @@
+"""The CPUs of a machine by NUMA node, socket, cache and core, as the CPU Manager counts them.
+
+Source: pkg/kubelet/cm/cpumanager/topology/topology.go:Discover.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topomend.model.bitmask import CPUSet, NUMAMask, mask_of
+from topomend.model.machine import Core, Machine
+
+
+@dataclass(frozen=True)
+class CPUTopology:
+    """Sets of CPUs by id. The counts per core, socket and cache are the kubelet's: integer divisions of totals."""
+
+    cpus: CPUSet
+    numa_nodes: Mapping[int, CPUSet]
+    sockets: Mapping[int, CPUSet]
+    uncore_caches: Mapping[int, CPUSet]
+    cores: Mapping[int, CPUSet]
+    cores_of_numa_node: Mapping[int, tuple[int, ...]]
+    cores_of_socket: Mapping[int, tuple[int, ...]]
+    cores_of_uncore_cache: Mapping[int, tuple[int, ...]]
+    numa_nodes_of_sockets: tuple[NUMAMask, ...]
+    cpus_per_core: int
+    cpus_per_socket: int
+    cpus_per_uncore_cache: int
+
+    @property
+    def numa_first(self) -> bool:
+        """Whether a NUMA node is taken before a socket (cpu_assignment.go:newCPUAccumulator)."""
+        return len(self.sockets) >= len(self.numa_nodes)
+
+    def siblings(self, cpus: CPUSet) -> CPUSet:
+        """The CPUs of every core that holds one of ``cpus``."""
+        together = 0
+        for threads in self.cores.values():
+            if threads & cpus:
+                together |= threads
+        return together
+
+    def numa_nodes_with(self, cpus: CPUSet) -> NUMAMask:
+        """The NUMA nodes that ``cpus`` stand on."""
+        return mask_of(node for node, local in self.numa_nodes.items() if local & cpus)
+
+
+def discover(machine: Machine) -> CPUTopology | str:
+    """The topology, or the error with which the CPU Manager would refuse to start."""
+    if not machine.cpus:
+        return "could not detect number of cpus"
+    if any(not core.threads for core in machine.cores):
+        return "no cpus provided"
+    cores = {core.id: core.threads for core in sorted(machine.cores, key=lambda core: core.id)}
+    count = machine.cpus.bit_count()
+    sockets, caches = machine.cpus_of_socket, machine.cpus_of_l3_cache
+    return CPUTopology(
+        cpus=machine.cpus,
+        numa_nodes=machine.cpus_of_numa_node,
+        sockets=sockets,
+        uncore_caches=caches,
+        cores=cores,
+        cores_of_numa_node=_ids_within(cores, machine.cpus_of_numa_node),
+        cores_of_socket=_ids_within(cores, sockets),
+        cores_of_uncore_cache=_ids_within(cores, caches),
+        numa_nodes_of_sockets=tuple(_numa_mask(machine.cores, socket) for socket in sockets),
+        cpus_per_core=count // len(machine.cores),
+        cpus_per_socket=count // len(sockets),
+        cpus_per_uncore_cache=count // len(caches),
+    )
+
+
+def _ids_within(cores: Mapping[int, CPUSet], larger: Mapping[int, CPUSet]) -> dict[int, tuple[int, ...]]:
+    return {number: tuple(core for core, threads in cores.items() if threads & cpus) for number, cpus in larger.items()}
+
+
+def _numa_mask(cores: tuple[Core, ...], socket: int) -> NUMAMask:
+    return mask_of({core.numa_node for core in cores if core.socket == socket})

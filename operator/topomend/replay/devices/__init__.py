@@ -1,0 +1,1 @@
+"""The Device Manager (pkg/kubelet/cm/devicemanager)."""

@@ -1,0 +1,105 @@
+"""What a kubelet works out once, at its start: options, topology, reserved CPUs and memory, or why it does not start.
+
+Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologymanager/topology_manager.go:NewManager,
+cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
+"""
+
+import weakref
+from dataclasses import dataclass
+
+from topomend.model.bitmask import format_id_list
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import Machine
+from topomend.replay.cpu import static as cpu_static
+from topomend.replay.cpu.topology import discover
+from topomend.replay.gates import Gates, read_gates
+from topomend.replay.memory import static as memory_static
+from topomend.replay.options import InvalidOption, go_map
+from topomend.replay.topology import policies
+from topomend.replay.topology.merge import NUMAInfo
+from topomend.replay.topology.options import read_options
+
+
+@dataclass(frozen=True)
+class StartedKubelet:
+    """A kubelet's fixed part. ``cpu`` and ``memory`` are None where their policy pins nothing."""
+
+    gates: Gates
+    numa: NUMAInfo
+    cpu: cpu_static.StaticPolicy | None
+    memory: memory_static.StaticPolicy | None
+    unmodelled: tuple[str, ...]
+
+
+def start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
+    """The kubelet with these settings on this machine, or the text with which it would refuse to start.
+
+    The answer is remembered as long as both arguments live: states of one node share them.
+    """
+    key = (id(machine), id(settings))
+    remembered = _started.get(key)
+    if remembered is not None:
+        return remembered
+    started = _start(machine, settings)
+    _started[key] = started
+    weakref.finalize(machine, _started.pop, key, None)
+    weakref.finalize(settings, _started.pop, key, None)
+    return started
+
+
+_started: dict[tuple[int, int], StartedKubelet | str] = {}
+
+
+def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
+    gates = read_gates(settings)
+    try:
+        numa = _topology_manager(machine, settings)
+        cpu = _cpu_manager(machine, settings, gates)
+        memory = _memory_manager(machine, settings, gates)
+    except InvalidOption as error:
+        return str(error)
+    return StartedKubelet(gates, numa, cpu, memory, (*gates.unmodelled, *_over_reserved(memory)))
+
+
+def _topology_manager(machine: Machine, settings: KubeletSettings) -> NUMAInfo:
+    """Source: topology_manager.go:NewManager, which checks nothing under policy none."""
+    policy = settings.topology_manager_policy
+    if policy == policies.NONE:
+        return NUMAInfo(machine.numa_mask)
+    options = read_options(settings.topology_manager_policy_options)
+    if options.prefer_closest and any(not node.distances for node in machine.numa_nodes):
+        raise InvalidOption("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
+    if len(machine.numa_nodes) > options.max_numa_nodes:
+        raise InvalidOption(f"unsupported on machines with more than {options.max_numa_nodes} NUMA Nodes")
+    if policy not in policies.POLICIES:
+        raise InvalidOption(f'unknown policy: "{policy}"')
+    if settings.topology_manager_scope not in ("container", "pod"):
+        raise InvalidOption(f'unknown scope: "{settings.topology_manager_scope}"')
+    distances = {node.id: node.distances for node in machine.numa_nodes} if options.prefer_closest else None
+    return NUMAInfo(machine.numa_mask, distances)
+
+
+def _cpu_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> cpu_static.StaticPolicy | None:
+    policy, options = settings.cpu_manager_policy, settings.cpu_manager_policy_options
+    topology = discover(machine)
+    if isinstance(topology, str):
+        raise InvalidOption(topology)
+    if policy == "none":
+        if options:
+            raise InvalidOption(f"new none policy error: None policy: received unsupported options={go_map(options)}")
+        return None
+    if policy != "static":
+        raise InvalidOption(f'unknown policy: "{policy}"')
+    return cpu_static.start(settings, topology, settings.topology_manager_policy, gates)
+
+
+def _memory_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> memory_static.StaticPolicy | None:
+    if not memory_static.check_policy(settings.memory_manager_policy):
+        return None
+    return memory_static.start(settings, machine, gates)
+
+
+def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]:
+    if memory is None or not memory.over_reserved:
+        return ()
+    return (f"more memory is reserved than NUMA nodes {format_id_list(memory.over_reserved)} have",)

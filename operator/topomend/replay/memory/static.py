@@ -1,0 +1,477 @@
+"""The Memory Manager's Static policy: the book of each NUMA node's memory, hints over it, and allocation from it.
+
+Source: pkg/kubelet/cm/memorymanager/policy_static.go.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from topomend.model.bitmask import NUMAMask, members
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import Machine
+from topomend.model.node_state import MemoryBlock, NUMANodeMemory
+from topomend.model.pod import Container, ContainerKind, Pod
+from topomend.model.quantity import as_int64
+from topomend.replay import qos
+from topomend.replay.cpu.static import largest_need
+from topomend.replay.gates import Gates
+from topomend.replay.options import InvalidOption, quoted
+from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks, Rejection, empty_pod_shared_pool, unexpected
+from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
+from topomend.replay.topology.merge import Hint, least_width, narrowest
+
+PROVIDER = "memory"
+
+_UINT64 = (1 << 64) - 1
+
+_NOT_INT64 = "[memorymanager] failed to represent quantity as int64"
+_NO_DEFAULT = "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+
+
+@dataclass(frozen=True)
+class StaticPolicy:
+    """What is fixed while the kubelet runs: what each NUMA node can give of each resource, in bytes."""
+
+    allocatable: Mapping[int, Mapping[str, int]]
+    gates: Gates
+    over_reserved: NUMAMask = 0
+    """NUMA nodes whose reservation exceeds what they have: the kubelet's unsigned subtraction then wraps around."""
+
+
+def start(settings: KubeletSettings, machine: Machine, gates: Gates) -> StaticPolicy:
+    """The policy as it starts. Raises InvalidOption with the kubelet's text where it would not.
+
+    That the reservations add up to Node Allocatable cannot be told from the settings alone and is not checked.
+    Source: memory_manager.go:getTotalMemoryTypeReserved, policy_static.go:NewPolicyStatic, getDefaultMachineState.
+    """
+    nodes = {node.id for node in machine.numa_nodes}
+    reserved: dict[tuple[int, str], int] = {}
+    for each in settings.reserved_memory:
+        if each.numa_node not in nodes:
+            raise InvalidOption(
+                f"the reserved memory configuration references a NUMA node {each.numa_node} "
+                "that does not exist on this machine"
+            )
+        reserved[each.numa_node, each.resource] = each.size
+    if sum(size for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0:
+        raise InvalidOption("[memorymanager] you should specify the system reserved memory")
+    allocatable: dict[int, dict[str, int]] = {}
+    over = 0
+    for node in machine.numa_nodes:
+        totals = {pages.resource: pages.size * pages.count for pages in node.hugepages}
+        totals[qos.MEMORY] = node.memory - sum(totals.values())
+        left = {resource: total - reserved.get((node.id, resource), 0) for resource, total in totals.items()}
+        over |= (min(left.values()) < 0) << node.id
+        allocatable[node.id] = {resource: amount & _UINT64 for resource, amount in left.items()}
+    return StaticPolicy(allocatable, gates, over)
+
+
+@dataclass
+class _NodeBook:
+    """One NUMA node: how many blocks touch it, the group it belongs to, what is reserved and free of each resource."""
+
+    node: int
+    free: dict[str, int]
+    assignments: int = 0
+    cells: NUMAMask = 0
+    reserved: dict[str, int] = field(default_factory=dict)
+
+    def give(self, resource: str, size: int) -> int:
+        """Reserve up to ``size``; what the node could not give is returned."""
+        given = min(size, max(0, self._free(resource)))
+        self.reserved[resource] = self.reserved.get(resource, 0) + given
+        self.free[resource] -= given
+        return size - given
+
+    def take_back(self, resource: str, size: int) -> int:
+        """Free up to ``size`` of what is reserved; what the node had not reserved is returned."""
+        returned = min(size, self.reserved.get(resource, 0))
+        self._free(resource)
+        self.reserved[resource] = self.reserved.get(resource, 0) - returned
+        self.free[resource] += returned
+        return size - returned
+
+    def _free(self, resource: str) -> int:
+        if resource not in self.free:
+            raise _missing(resource, self.node)
+        return self.free[resource]
+
+
+def _missing(resource: str, node: int) -> KubeletBreaks:
+    return KubeletBreaks(
+        KUBELET_WOULD_CRASH, f"NUMA node {node} has no {resource}; the Memory Manager reads it without asking"
+    )
+
+
+class Book:
+    """The machine's memory by NUMA node (memorymanager/state:NUMANodeMap)."""
+
+    def __init__(self, policy: StaticPolicy) -> None:
+        self._policy = policy
+        self.nodes = {
+            node: _NodeBook(node, dict(amounts), cells=1 << node)
+            for node, amounts in sorted(policy.allocatable.items())
+        }
+
+    def load(self, pages: Iterable[NUMANodeMemory]) -> None:
+        """Take over the book that the kubelet keeps; nodes and resources it does not have are skipped."""
+        for page in pages:
+            node = self.nodes.get(page.numa_node)
+            if node is None:
+                continue
+            node.assignments, node.cells = page.assignments, page.cells or 1 << page.numa_node
+            for resource, size in page.reserved.items():
+                if resource in node.free:
+                    node.reserved[resource] = size
+                    node.free[resource] -= size
+
+    def saved(self) -> tuple[NUMANodeMemory, ...]:
+        """The book as a node's state carries it."""
+        return tuple(
+            NUMANodeMemory(
+                number,
+                node.assignments,
+                node.cells,
+                {resource: size for resource, size in sorted(node.reserved.items()) if size},
+            )
+            for number, node in self.nodes.items()
+        )
+
+    def reserve(self, mask: NUMAMask, resource: str, size: int) -> None:
+        """Enter one block: the lowest NUMA node is filled first (updateMachineState)."""
+        for number in members(mask):
+            node = self.nodes.get(number)
+            if node is None:
+                continue
+            node.assignments += 1
+            node.cells = mask
+            if size:
+                size = node.give(resource, size)
+
+    def release(self, block: MemoryBlock) -> None:
+        """Strike one block out (releaseMemory)."""
+        size = block.size
+        for number in members(block.numa_nodes):
+            node = self.nodes.get(number)
+            if node is None:
+                continue
+            node.assignments = max(0, node.assignments - 1)
+            if node.assignments == 0:
+                node.cells = 1 << number
+            if size and block.resource in node.free:
+                size = node.take_back(block.resource, size)
+
+    def free(self, resource: str) -> dict[int, int]:
+        """What is free on each NUMA node. Raises KubeletBreaks where a node does not know the resource."""
+        return {number: self._amount(node.free, resource, number) for number, node in self.nodes.items()}
+
+    def free_within(self, mask: NUMAMask, resource: str) -> int:
+        """What is free over a mask. Raises KubeletBreaks where one of its nodes does not know the resource."""
+        return sum(
+            self._amount(self.nodes[number].free, resource, number) for number in members(mask) if number in self.nodes
+        )
+
+    def allocatable(self, resource: str) -> dict[int, int]:
+        """What each NUMA node could give if nothing were taken."""
+        return {number: amounts.get(resource, 0) for number, amounts in self._policy.allocatable.items()}
+
+    def suits(self, mask: NUMAMask, *, single: bool) -> bool:
+        """Whether groups allow an allocation over the mask; a single node is only asked about where ``single`` is set.
+
+        A node of a group takes no block of its own, and a node with blocks joins no other group (calculateHints,
+        isAffinityViolatingNUMAAllocations).
+        """
+        if mask.bit_count() == 1:
+            return not single or self.nodes[mask.bit_length() - 1].cells.bit_count() <= 1
+        return all(
+            not node.assignments or (node.cells.bit_count() > 1 and node.cells == mask) for node in self._within(mask)
+        )
+
+    def untouched(self) -> NUMAMask:
+        """The NUMA nodes without any block: these may form new groups."""
+        return sum(1 << number for number, node in self.nodes.items() if not node.assignments)
+
+    def groups(self) -> set[NUMAMask]:
+        """The groups of more than one NUMA node that hold blocks."""
+        return {node.cells for node in self.nodes.values() if node.assignments and node.cells.bit_count() > 1}
+
+    def _within(self, mask: NUMAMask) -> Iterator[_NodeBook]:
+        return (self.nodes[number] for number in members(mask) if number in self.nodes)
+
+    @staticmethod
+    def _amount(amounts: Mapping[str, int], resource: str, node: int) -> int:
+        if resource not in amounts:
+            raise _missing(resource, node)
+        return amounts[resource]
+
+
+class MemoryManager:
+    """The manager at work on one pod: ``book`` is the machine's, ``blocks`` are those of the pod's containers."""
+
+    def __init__(self, policy: StaticPolicy, book: Book, blocks: Mapping[str, tuple[MemoryBlock, ...]]) -> None:
+        self._policy = policy
+        self.book = book
+        self.blocks = dict(blocks)
+        self._reusable: dict[tuple[NUMAMask, str], int] = {}
+
+    def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
+        """The container's hints (GetTopologyHints)."""
+        if not self._is_served(pod):
+            return []
+        requests = self._requested(pod, container)
+        if requests is None:
+            return []
+        if self.blocks.get(container.name):
+            return self._regenerated(self.blocks[container.name], requests)
+        return self._offers(requests)
+
+    def pod_hints(self, pod: Pod) -> list[ResourceOffer]:
+        """The pod's hints (GetPodTopologyHints)."""
+        if not self._is_served(pod):
+            return []
+        requests = self._requested_by_pod(pod)
+        if requests is None:
+            return []
+        if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, requests):
+            return [self._trace(resource, size, Answer.IMPOSSIBLE) for resource, size in requests.items()]
+        for container in pod.containers:
+            if requests and self.blocks.get(container.name):
+                return self._regenerated(self.blocks[container.name], requests)
+        return self._offers(requests)
+
+    def allocate(self, pod: Pod, container: Container, affinity: Hint) -> Rejection | None:
+        """Give the container its memory (Allocate)."""
+        if not self._is_served(pod):
+            return None
+        if self.blocks.get(container.name):
+            self._update_reusable(container, self.blocks[container.name])
+            return None
+        requests = self._requested(pod, container)
+        if requests is None:
+            return unexpected(_NOT_INT64)
+        mask = self._final_mask(requests, affinity)
+        if isinstance(mask, str):
+            return unexpected(mask)
+        blocks = []
+        for resource, size in requests.items():
+            blocks.append(MemoryBlock(resource, mask, size))
+            self.book.reserve(mask, resource, max(0, size - self._reusable.get((mask, resource), 0)))
+        self._update_reusable(container, blocks)
+        self.blocks[container.name] = tuple(blocks)
+        self._shrink_init_blocks(pod, container, blocks)
+        return None
+
+    def allocate_pod(self, pod: Pod, affinity: Hint) -> Rejection | None:
+        """Give the pod one set of NUMA nodes and divide its memory among the containers (AllocatePod)."""
+        if not qos.is_guaranteed(pod, self._policy.gates):
+            return None
+        requests = self._requested_by_pod(pod)
+        if requests is None:
+            return None
+        empty = self._empty_shared_pool(pod, requests)
+        if empty:
+            return empty_pod_shared_pool(empty)
+        mask = self._final_mask(requests, affinity)
+        if isinstance(mask, str):
+            return unexpected(mask)
+        self._divide(pod, requests, mask)
+        for resource, size in requests.items():
+            self.book.reserve(mask, resource, size)
+        return None
+
+    def _divide(self, pod: Pod, requests: Mapping[str, int], mask: NUMAMask) -> None:
+        left = dict(requests)
+        shared = []
+        for container in pod.containers:
+            own = self._requested(pod, container) or {}
+            if own:
+                self.blocks[container.name] = _blocks(own, mask)
+                if container.kind is not ContainerKind.INIT:
+                    left = {resource: size - own.get(resource, 0) for resource, size in left.items()}
+            elif container.kind is ContainerKind.INIT:
+                self.blocks[container.name] = _blocks(left, mask)
+            else:
+                shared.append(container.name)
+        for name in shared:
+            self.blocks[name] = _blocks(left, mask)
+
+    def _is_served(self, pod: Pod) -> bool:
+        return qos.is_guaranteed(pod, self._policy.gates) and not qos.is_left_alone(pod, self._policy.gates)
+
+    def _requested(self, pod: Pod, container: Container) -> dict[str, int] | None:
+        """Bytes by resource; None where one is not a whole number of bytes (getContainerRequestedResources)."""
+        if qos.uses_pod_level_managers(pod, self._policy.gates) and not qos.is_container_guaranteed(container):
+            return {}
+        return _bytes(container.resources.requests)
+
+    def _requested_by_pod(self, pod: Pod) -> dict[str, int] | None:
+        """Bytes by resource that the pod needs at most at one time (getPodRequestedResources).
+
+        A resource that only init containers ask for is left out, as the kubelet does.
+        """
+        if pod.resources is not None and qos.uses_pod_level_managers(pod, self._policy.gates):
+            requests = _bytes(pod.resources.requests)
+            return None if requests is None else {name: size for name, size in requests.items() if size}
+        needs: list[tuple[ContainerKind, dict[str, int]]] = []
+        for container in pod.containers:
+            own = self._requested(pod, container)
+            if own is None:
+                return None
+            needs.append((container.kind, own))
+        resources = dict.fromkeys(name for kind, own in needs if kind is ContainerKind.APP for name in own)
+        return {name: largest_need((kind, own.get(name, 0)) for kind, own in needs) for name in resources}
+
+    def _empty_shared_pool(self, pod: Pod, requests: Mapping[str, int]) -> str:
+        """Why containers without own memory would have none at all; empty if they would (validatePodScopeResources)."""
+        shared, exclusive = False, dict.fromkeys(requests, 0)
+        for container in pod.containers:
+            own = self._requested(pod, container)
+            if own is None:
+                return _NOT_INT64
+            if container.kind is not ContainerKind.INIT:
+                shared = shared or not own
+                for name, size in own.items():
+                    exclusive[name] = exclusive.get(name, 0) + size
+            elif not own:
+                for name, size in requests.items():
+                    if exclusive[name] >= size:
+                        return f"pod rejected, pod has shared init containers but no {name} available for them"
+        for name, size in requests.items():
+            if shared and exclusive[name] >= size:
+                return (
+                    f"pod rejected, sum of exclusive container {name} requests equals pod budget, "
+                    "leaving no memory for shared containers"
+                )
+        return ""
+
+    def _regenerated(self, blocks: tuple[MemoryBlock, ...], requests: Mapping[str, int]) -> list[ResourceOffer]:
+        """The hints of memory already held: preferred whatever their width, or no preference (regenerateHints)."""
+        if len(blocks) != len(requests) or any(requests.get(each.resource) != each.size for each in blocks):
+            return []
+        return [self._trace(each.resource, each.size, Hints(masks=(each.numa_nodes,))) for each in blocks]
+
+    def _offers(self, requests: Mapping[str, int]) -> list[ResourceOffer]:
+        if not requests:
+            return []
+        offer = self._calculated(requests)
+        return [self._trace(resource, size, offer) for resource, size in requests.items()]
+
+    def _trace(self, resource: str, size: int, offer: Offer) -> ResourceOffer:
+        free = tuple((number, node.free.get(resource, 0)) for number, node in self.book.nodes.items())
+        return ResourceOffer(PROVIDER, resource, size, free, offer)
+
+    def _calculated(self, requests: Mapping[str, int]) -> Offer:
+        """Every mask that could give all of it and, by the rules of groups, may (calculateHints).
+
+        None at all is no preference: the kubelet leaves its map empty. The preferred width is what the request would
+        need if nothing were taken.
+        """
+        nodes = self.book.nodes
+        everything = sum(1 << number for number in nodes)
+        free = [per_node(self.book.free(resource), size) for resource, size in requests.items()]
+        could = [per_node(self.book.allocatable(resource), size) for resource, size in requests.items()]
+        width = least_width(Family(everything, tuple(could)))
+        if width is None:
+            return Answer.NO_PREFERENCE
+        new_group = Family(self.book.untouched(), tuple(free), least=2)
+        special = {1 << number for number in nodes} | self.book.groups() | {mask for mask, _ in self._reusable}
+        masks = tuple(mask for mask in sorted(special) if self._allows(mask, requests, could))
+        families = () if new_group.is_empty() else (new_group,)
+        return hints_or(Answer.NO_PREFERENCE, Hints(families, masks, width))
+
+    def _allows(self, mask: NUMAMask, requests: Mapping[str, int], could: list[Threshold]) -> bool:
+        return (
+            all(threshold.met_by(mask) for threshold in could)
+            and self.book.suits(mask, single=True)
+            and all(
+                self.book.free_within(mask, resource) + self._reusable.get((mask, resource), 0) >= size
+                for resource, size in requests.items()
+            )
+        )
+
+    def _final_mask(self, requests: Mapping[str, int], affinity: Hint) -> NUMAMask | str:
+        """The NUMA nodes that the memory really comes from, or the error (Allocate)."""
+        hint = affinity
+        if hint.mask is None:
+            found = self._best(requests)
+            if found is None:
+                return _NO_DEFAULT
+            if hint.preferred and not found.preferred:
+                return "[memorymanager] failed to find the default preferred hint"
+            hint = found
+        mask = hint.mask or 0
+        if any(self.book.free_within(mask, resource) < size for resource, size in requests.items()):
+            found = self._best(requests, including=mask)
+            if found is None:
+                return "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
+            if hint.preferred and not found.preferred:
+                return "[memorymanager] failed to find the extended preferred hint"
+            mask = found.mask or 0
+        if not self.book.suits(mask, single=False):
+            return "[memorymanager] preferred hint violates NUMA node allocation"
+        return mask
+
+    def _best(self, requests: Mapping[str, int], including: NUMAMask = 0) -> Hint | None:
+        """The hint the manager itself would choose (findBestHint): those of the preferred width are the narrowest."""
+        offer = self._calculated(requests) if requests else Answer.NO_PREFERENCE
+        if not isinstance(offer, Hints):
+            return None
+        if qos.MEMORY not in requests:
+            if including:
+                return None
+            raise KubeletBreaks(
+                KUBELET_WOULD_CRASH, "the Memory Manager looks for the hints of memory, which was not requested"
+            )
+        mask = narrowest(offer, including)
+        return None if mask is None else Hint(mask, offer.prefers(mask))
+
+    def _update_reusable(self, container: Container, blocks: Iterable[MemoryBlock]) -> None:
+        """Init containers leave their memory to later ones, others use it up (updatePodReusableMemory)."""
+        for block in blocks:
+            key = (block.numa_nodes, block.resource)
+            reusable = self._reusable.get(key, 0)
+            if container.kind is ContainerKind.INIT:
+                self._reusable[key] = max(reusable, block.size)
+            elif reusable:
+                self._reusable[key] = max(0, reusable - block.size)
+
+    def _shrink_init_blocks(self, pod: Pod, container: Container, blocks: Iterable[MemoryBlock]) -> None:
+        """Strike what was reused from the init containers' blocks (updateInitContainersMemoryBlocks)."""
+        for block in blocks:
+            left = block.size
+            for earlier in pod.containers:
+                if earlier.name == container.name or left == 0:
+                    break
+                if earlier.kind is not ContainerKind.INIT:
+                    continue
+                shrunk = []
+                for own in self.blocks.get(earlier.name, ()):
+                    same = own.resource == block.resource and own.numa_nodes == block.numa_nodes
+                    reused = min(own.size, left) if same else 0
+                    left -= reused
+                    shrunk.append(MemoryBlock(own.resource, own.numa_nodes, own.size - reused))
+                if shrunk:
+                    self.blocks[earlier.name] = tuple(shrunk)
+
+
+def check_policy(name: str) -> bool:
+    """Whether the policy pins memory. Raises InvalidOption for one that a Linux kubelet does not have."""
+    if name == "BestEffort":
+        raise InvalidOption('policy "BestEffort" is not available for platform "linux"')
+    if name not in ("None", "Static"):
+        raise InvalidOption(f"unknown policy: {quoted(name)}")
+    return name == "Static"
+
+
+def _blocks(sizes: Mapping[str, int], mask: NUMAMask) -> tuple[MemoryBlock, ...]:
+    return tuple(MemoryBlock(resource, mask, size) for resource, size in sizes.items() if size > 0)
+
+
+def _bytes(requests: Mapping[str, int]) -> dict[str, int] | None:
+    sizes: dict[str, int] = {}
+    for resource in sorted(filter(qos.is_memory, requests)):
+        size = as_int64(requests[resource])
+        if size is None:
+            return None
+        sizes[resource] = size & _UINT64
+    return sizes

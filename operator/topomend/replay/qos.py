@@ -1,0 +1,83 @@
+"""Quality of service and pod-level resources: which pods the managers pin at all.
+
+Source: pkg/apis/core/v1/helper/qos/qos.go, component-helpers/resource/helpers.go, pkg/kubelet/cm/qos/helpers.go.
+"""
+
+from collections.abc import Iterable
+
+from topomend.model.pod import Container, Pod, Resources
+from topomend.replay.gates import Gates
+
+GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
+
+CPU, MEMORY, HUGEPAGES_PREFIX = "cpu", "memory", "hugepages-"
+
+
+def qos_class(pod: Pod, gates: Gates) -> str:
+    """The pod's class: what its status says, else computed (qos.go:GetPodQOS)."""
+    return pod.qos_class or computed_qos_class(pod, gates)
+
+
+def is_guaranteed(pod: Pod, gates: Gates) -> bool:
+    """Whether the CPU and Memory Managers look at the pod."""
+    return qos_class(pod, gates) == GUARANTEED
+
+
+def computed_qos_class(pod: Pod, gates: Gates) -> str:
+    """The class by the pod's resources (qos.go:ComputePodQOS).
+
+    With pod-level resources only those count; requests alone then still leave the pod a candidate, and fail on their
+    number.
+    """
+    if gates.pod_level_resources and pod.resources is not None:
+        units = [pod.resources]
+        limited = not pod.resources.limits or _has_both(pod.resources)
+    else:
+        units = [container.resources for container in pod.containers]
+        limited = all(_has_both(each) for each in units)
+    requests = _totals(each.requests.items() for each in units)
+    limits = _totals(each.limits.items() for each in units)
+    if not requests and not limits:
+        return BEST_EFFORT
+    return GUARANTEED if limited and requests == limits else BURSTABLE
+
+
+def is_memory(resource: str) -> bool:
+    """Whether the Memory Manager pins the resource."""
+    return resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX)
+
+
+def has_pod_level_resources(pod: Pod) -> bool:
+    """Whether ``spec.resources`` names a resource it may name (helpers.go:IsPodLevelResourcesSet)."""
+    return pod.resources is not None and any(
+        name == CPU or is_memory(name) for name in (*pod.resources.requests, *pod.resources.limits)
+    )
+
+
+def uses_pod_level_managers(pod: Pod, gates: Gates) -> bool:
+    """Whether the managers act on the pod's own resources."""
+    return gates.pod_level_resource_managers and has_pod_level_resources(pod)
+
+
+def is_left_alone(pod: Pod, gates: Gates) -> bool:
+    """Whether the CPU and Memory Managers skip the pod because it has pod-level resources and they cannot serve it."""
+    return not gates.pod_level_resource_managers and has_pod_level_resources(pod)
+
+
+def is_container_guaranteed(container: Container) -> bool:
+    """Whether the container alone would be Guaranteed (qos/helpers.go:IsContainerEquivalentQOSGuaranteed)."""
+    requests, limits = container.resources.requests, container.resources.limits
+    return all(requests.get(name, 0) and requests[name] == limits.get(name, 0) for name in (CPU, MEMORY))
+
+
+def _has_both(resources: Resources) -> bool:
+    return resources.limits.get(CPU, 0) > 0 and resources.limits.get(MEMORY, 0) > 0
+
+
+def _totals(lists: Iterable[Iterable[tuple[str, int]]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for items in lists:
+        for name, quantity in items:
+            if name in (CPU, MEMORY) and quantity > 0:
+                totals[name] = totals.get(name, 0) + quantity
+    return totals

@@ -1,0 +1,293 @@
+"""Merging the hints of all resources into one, the way the kubelet's HintMerger ends up.
+
+The kubelet walks the product of all lists, (2^n - 1)^resources permutations, and keeps the best. The outcome does not
+depend on the order of that walk (policy.go:compare is a ranking), so it is found here without it:
+
+- A merged hint is preferred only if every resource gave the same preferred mask: intersect, take the fittest.
+- Otherwise the fittest of all intersections. Which masks are intersections of one mask from each list follows from
+  counting, for every mask, the choices whose intersection contains it, and undoing the overlap (Moebius inversion).
+
+Up to ``TABLED_NODES`` NUMA nodes the masks are tabled; beyond that ``wide`` searches them by their rules.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from topomend.model.bitmask import NUMAMask, mask_of, members
+from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks
+from topomend.replay.topology import wide
+from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
+
+TABLED_NODES = 10
+"""The most NUMA nodes for which a table of all masks is made: a thousand masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """An affinity and whether it is preferred; mask None is no affinity (topology_manager.go:TopologyHint)."""
+
+    mask: NUMAMask | None
+    preferred: bool
+
+
+@dataclass(frozen=True)
+class NUMAInfo:
+    """The machine as the merge sees it: every NUMA node, and distances where option prefer-closest-numa-nodes is on.
+
+    ``distances`` maps a node to its row, which the kubelet indexes by NUMA id (numa_info.go:CalculateAverageFor).
+    """
+
+    nodes: NUMAMask
+    distances: dict[int, tuple[int, ...]] | None = None
+
+    def total_distance(self, mask: NUMAMask) -> int:
+        """The sum of distances over all ordered pairs: for masks of one width it ranks as the average does."""
+        try:
+            return wide.total_distance(mask, self.distances)
+        except IndexError:
+            raise KubeletBreaks(
+                KUBELET_WOULD_CRASH,
+                "prefer-closest-numa-nodes reads past the end of a distance list where NUMA ids have gaps",
+            ) from None
+
+    def fittest(self, masks: Iterable[NUMAMask]) -> NUMAMask:
+        """The best of ``masks``, all of one width and at least one (policy.go: CompareNUMAAffinityMasks)."""
+        if self.distances is None:
+            return min(masks)
+        several = list(masks)
+        return min(several, key=lambda mask: (self.total_distance(mask), mask)) if len(several) > 1 else several[0]
+
+
+def merge(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
+    """The merged hint of best-effort and restricted (policy.go:HintMerger.Merge)."""
+    hints = [offer for offer in offers if isinstance(offer, Hints)]
+    certain = Answer.IMPOSSIBLE not in offers
+    if not hints:
+        return Hint(info.nodes, certain)
+    if info.nodes.bit_count() > TABLED_NODES:
+        return _merge_wide(info, hints, certain)
+    return _merge_tabled(info, hints, certain)
+
+
+def merge_single(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
+    """The merged hint of single-numa-node, which looks at preferred masks of one NUMA node only.
+
+    Source: policy_single_numa_node.go:filterSingleNumaHints, Merge.
+    """
+    if Answer.IMPOSSIBLE in offers:
+        return Hint(None, preferred=False)
+    common = info.nodes
+    masked = False
+    for offer in offers:
+        if isinstance(offer, Hints):
+            common &= offer.preferred_nodes()
+            masked = True
+    if not masked:
+        return Hint(None, preferred=True)
+    if not common:
+        return Hint(None, preferred=False)
+    lowest = common & -common
+    return Hint(None if lowest == info.nodes else lowest, preferred=True)
+
+
+def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
+    """The narrowest mask offered that contains ``including``; None where there is none."""
+    found = [mask for mask in hints.masks if not including & ~mask]
+    for family in hints.families:
+        if including & ~family.universe:
+            continue
+        ids = tuple(members(family.universe))
+        if len(ids) <= TABLED_NODES:
+            wanted = _compress(including, ids)
+            table = _family_table(family, ids)
+            tabled = next((mask for mask in _by_width(len(ids)) if table[mask] and not wanted & ~mask), None)
+            candidate = None if tabled is None else _expand(tabled, ids)
+        else:
+            candidate = wide.narrowest(family, including)
+        if candidate is not None:
+            found.append(candidate)
+    return min(found, key=lambda mask: (mask.bit_count(), mask), default=None)
+
+
+def least_width(family: Family) -> int | None:
+    """How many NUMA nodes the narrowest mask of the family has; None for an empty family."""
+    if all(nodes.bit_count() == 1 for threshold in family.thresholds for nodes, _ in threshold.groups):
+        width = max([family.least, *(_least_nodes(threshold, family.universe) for threshold in family.thresholds)])
+        if len(family.thresholds) <= 1:
+            return width if width <= family.universe.bit_count() else None
+    mask = narrowest(Hints((family,)))
+    return None if mask is None else mask.bit_count()
+
+
+def first_masks(hints: Hints, limit: int) -> list[NUMAMask]:
+    """The narrowest masks offered, at most ``limit`` of them, narrowest first."""
+    found = set(hints.masks)
+    for family in hints.families:
+        ids = tuple(members(family.universe))
+        if len(ids) <= TABLED_NODES:
+            table = _family_table(family, ids)
+            _take(found, (_expand(mask, ids) for mask in _by_width(len(ids)) if table[mask]), limit)
+        else:
+            _take(found, wide.members_by_width(family), limit)
+    return sorted(found, key=lambda mask: (mask.bit_count(), mask))[:limit]
+
+
+def _take(found: set[NUMAMask], masks: Iterator[NUMAMask], limit: int) -> None:
+    for _ in range(limit):
+        mask = next(masks, None)
+        if mask is None:
+            return
+        found.add(mask)
+
+
+def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
+    """How many of the largest amounts reach the need; one more than there are where none do."""
+    left = threshold.need
+    amounts = sorted((amount for nodes, amount in threshold.groups if nodes & universe), reverse=True)
+    for count, amount in enumerate(amounts):
+        if left <= 0:
+            return count
+        left -= amount
+    return len(amounts) if left <= 0 else universe.bit_count() + 1
+
+
+# Tables: a mask of the machine's NUMA nodes, which may have gaps, becomes an index by counting the nodes in order.
+# That keeps both width and order of masks.
+
+
+def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
+    ids = tuple(members(info.nodes))
+    tables = [_table(each, ids) for each in hints]
+    if certain:
+        preferred = _common_preferred(info, hints, tables, ids)
+        if preferred is not None:
+            return Hint(preferred, preferred=True)
+    order = _by_width(len(ids))
+    widths = [next(mask for mask in order if table[mask]).bit_count() for table in tables]
+    reachable = _intersections(tables)
+    by_width: dict[int, list[NUMAMask]] = {}
+    for mask in order:
+        if mask and reachable[mask]:
+            by_width.setdefault(mask.bit_count(), []).append(_expand(mask, ids))
+    if not by_width:
+        return Hint(info.nodes, preferred=False)
+    return Hint(info.fittest(by_width[min(by_width, key=width_rank(max(widths)))]), preferred=False)
+
+
+def width_rank(wanted: int) -> Callable[[int], tuple[bool, int]]:
+    """How non-preferred masks rank by width (policy.go:compare): ``wanted``, then narrower ones, widest first.
+
+    Wider ones come last, narrowest first. ``wanted`` is the kubelet's BestNonPreferredAffinityCount.
+    """
+    return lambda width: (width > wanted, abs(width - wanted))
+
+
+def _common_preferred(
+    info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...]
+) -> NUMAMask | None:
+    best: list[NUMAMask] = []
+    for index in _by_width(len(ids)):
+        if not all(table[index] for table in tables):
+            continue
+        mask = _expand(index, ids)
+        if best and mask.bit_count() > best[0].bit_count():
+            break
+        if all(each.prefers(mask) for each in hints):
+            best.append(mask)
+            if info.distances is None:
+                break
+    return info.fittest(best) if best else None
+
+
+def _intersections(tables: list[list[bool]]) -> list[int]:
+    """For every mask, how many choices of one mask from each table intersect in exactly it."""
+    counts = [1] * len(tables[0])
+    for table in tables:
+        supersets = [int(offered) for offered in table]
+        _over_halves(supersets, 1)
+        counts = [count * more for count, more in zip(counts, supersets, strict=True)]
+    _over_halves(counts, -1)
+    return counts
+
+
+def _over_halves(counts: list[int], sign: int) -> None:
+    """Add to (or take from) every mask's count those of its supersets, one NUMA node after the other."""
+    step = 1
+    while step < len(counts):
+        for start in range(0, len(counts), 2 * step):
+            middle, end = start + step, start + 2 * step
+            upper = counts[middle:end]
+            lower = counts[start:middle]
+            counts[start:middle] = [a + sign * b for a, b in zip(lower, upper, strict=True)]
+        step *= 2
+
+
+def _table(hints: Hints, ids: tuple[int, ...]) -> list[bool]:
+    table = [False] * (1 << len(ids))
+    for family in hints.families:
+        rows = _family_table(family, ids)
+        table = [a or b for a, b in zip(table, rows, strict=True)] if any(table) else rows
+    for mask in hints.masks:
+        table[_compress(mask, ids)] = True
+    return table
+
+
+def _family_table(family: Family, ids: tuple[int, ...]) -> list[bool]:
+    outside = _compress(mask_of(ids) & ~family.universe, ids)
+    size = 1 << len(ids)
+    table = [not mask & outside for mask in range(size)] if outside else [True] * size
+    table[0] = False
+    if family.least > 1:
+        table = [held and mask.bit_count() >= family.least for mask, held in enumerate(table)]
+    for threshold in family.thresholds:
+        need = threshold.need
+        amounts = _amounts(threshold, ids)
+        table = [held and amount >= need for held, amount in zip(table, amounts, strict=True)]
+    return table
+
+
+def _amounts(threshold: Threshold, ids: tuple[int, ...]) -> list[int]:
+    alone: dict[int, int] = {}
+    shared: list[tuple[NUMAMask, int]] = []
+    for nodes, amount in threshold.groups:
+        if nodes.bit_count() == 1:
+            alone[nodes] = alone.get(nodes, 0) + amount
+        else:
+            shared.append((_compress(nodes, ids), amount))
+    table = [0]
+    for node in ids:
+        amount = alone.get(1 << node, 0)
+        table += [total + amount for total in table] if amount else table
+    for nodes, amount in shared:
+        table = [total + amount if mask & nodes else total for mask, total in enumerate(table)]
+    return table
+
+
+def _compress(mask: NUMAMask, ids: tuple[int, ...]) -> int:
+    if not ids or ids[-1] == len(ids) - 1:
+        return mask & ((1 << len(ids)) - 1)
+    return sum(1 << position for position, node in enumerate(ids) if mask >> node & 1)
+
+
+def _expand(index: int, ids: tuple[int, ...]) -> NUMAMask:
+    if not ids or ids[-1] == len(ids) - 1:
+        return index
+    return mask_of(ids[position] for position in members(index))
+
+
+@lru_cache(maxsize=16)
+def _by_width(nodes: int) -> tuple[int, ...]:
+    """All masks over so many NUMA nodes but the empty one, narrowest first, equals by value (bitmask.go)."""
+    return tuple(sorted(range(1, 1 << nodes), key=lambda mask: (mask.bit_count(), mask)))
+
+
+def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
+    if certain:
+        preferred = wide.common_preferred(info.nodes, hints, info.distances)
+        if preferred is not None:
+            return Hint(preferred, preferred=True)
+    widths = [mask.bit_count() for mask in map(narrowest, hints) if mask is not None]
+    order = sorted(range(1, info.nodes.bit_count() + 1), key=width_rank(max(widths)))
+    best = wide.fittest_intersection(info.nodes, hints, order, info.distances)
+    return Hint(info.nodes if best is None else best, preferred=False)

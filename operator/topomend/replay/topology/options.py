@@ -1,0 +1,43 @@
+"""Options of the Topology Manager (pkg/kubelet/cm/topologymanager/policy_options.go)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from topomend.replay.options import InvalidOption, parse_bool, quoted
+
+DEFAULT_MAX_NUMA_NODES = 8
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyOptions:
+    """``prefer_closest`` ranks masks of one width by distance; ``max_numa_nodes`` is what the kubelet starts with."""
+
+    prefer_closest: bool = False
+    max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
+
+
+def read_options(options: Mapping[str, str]) -> TopologyOptions:
+    """The options of the configuration. Raises InvalidOption where the kubelet would refuse to start."""
+    closest, most = False, DEFAULT_MAX_NUMA_NODES
+    for name in sorted(options):
+        if name == "prefer-closest-numa-nodes":
+            closest = parse_bool(name, options[name])
+        elif name == "max-allowable-numa-nodes":
+            most = _max_numa_nodes(name, options[name])
+        else:
+            raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")
+    return TopologyOptions(closest, most)
+
+
+def _max_numa_nodes(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise InvalidOption(
+            f"unable to convert policy option to integer {quoted(name)}: "
+            f"strconv.Atoi: parsing {quoted(text)}: invalid syntax"
+        )
+    if int(text) < DEFAULT_MAX_NUMA_NODES:
+        raise InvalidOption(f"the minimum value of {quoted(name)} should not be less than {DEFAULT_MAX_NUMA_NODES}")
+    return int(text)

@@ -1,0 +1,336 @@
+"""Hints on machines with too many NUMA nodes to table all masks: found by search over their rules.
+
+Masks are built from the highest NUMA node down, leaving a node out before taking it in, so the first that fits is the
+smallest. A branch ends where even the best remaining nodes cannot reach a threshold, and of nodes that are alike only
+the lowest are tried. The kubelet itself walks all 2^n masks here and does not end.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from topomend.model.bitmask import NUMAMask, members
+from topomend.replay.rejection import KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.topology.hints import Family, Hints, Threshold
+
+MOST_STEPS = 200_000
+"""How long a search may take before it counts as one that never ends: about a second."""
+
+Distances = Mapping[int, tuple[int, ...]]
+
+
+def narrowest(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
+    """The narrowest mask of the family that contains ``including``; None where there is none."""
+    if family.is_empty() or including & ~family.universe:
+        return None
+    budget = _Budget()
+    for width in range(max(1, family.least, including.bit_count()), family.universe.bit_count() + 1):
+        search = _Search(family.universe, family.thresholds, budget, including=including)
+        found = next(search.of_width(width), None)
+        if found is not None:
+            return found
+    return None
+
+
+def members_by_width(family: Family) -> Iterator[NUMAMask]:
+    """The family's masks, narrowest first."""
+    budget = _Budget()
+    for width in range(max(1, family.least), family.universe.bit_count() + 1):
+        yield from _Search(family.universe, family.thresholds, budget, all_alike=False).of_width(width)
+
+
+def common_preferred(nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> NUMAMask | None:
+    """The fittest mask that every resource offers and prefers; None where there is none."""
+    named = {mask for each in hints for mask in each.masks}
+    found = [mask for mask in named if all(each.offers(mask) and each.prefers(mask) for each in hints)]
+    budget = _Budget()
+    for families in product(*(each.families for each in hints)):
+        mask = _common_of_families(nodes, families, hints, distances, budget)
+        if mask is not None:
+            found.append(mask)
+    return _fittest(found, distances)
+
+
+def fittest_intersection(
+    nodes: NUMAMask, hints: Sequence[Hints], widths: Iterable[int], distances: Distances | None
+) -> NUMAMask | None:
+    """The fittest mask that is the intersection of one mask from each resource, of the first width that has one.
+
+    ``widths`` are in order of preference.
+    """
+    alone = _single_nodes(nodes, hints)
+    searches = [_IntersectionSearch(nodes, choice, distances, _Budget()) for choice in product(*map(_parts, hints))]
+    for width in widths:
+        found = list(alone) if width == 1 else []
+        for search in searches:
+            mask = search.of_width(width)
+            if mask is not None:
+                found.append(mask)
+        if found:
+            return _fittest(found, distances)
+    return None
+
+
+class _Budget:
+    def __init__(self) -> None:
+        self._left = MOST_STEPS
+
+    def spend(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise KubeletBreaks(KUBELET_WOULD_HANG, f"the hints of this machine need more than {MOST_STEPS} steps")
+
+
+def _fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask | None:
+    def key(mask: NUMAMask) -> tuple[int, int, int]:
+        return mask.bit_count(), total_distance(mask, distances), mask
+
+    return min(masks, key=key, default=None)
+
+
+def total_distance(mask: NUMAMask, distances: Distances | None) -> int:
+    """The sum of distances over all ordered pairs of a mask; 0 where distances do not count."""
+    if distances is None:
+        return 0
+    nodes = list(members(mask))
+    return sum(distances[node][other] for node in nodes for other in nodes)
+
+
+def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances: Distances | None) -> list[int]:
+    """A number for each node, equal for nodes that can stand for each other: in no rule does it matter which."""
+    numbers: dict[object, int] = {}
+    result = []
+    every = list(nodes)
+    for node in every:
+        bit = 1 << node
+        rules = tuple(
+            tuple(sorted((0 if mask == bit else mask, amount) for mask, amount in each.groups if mask & bit))
+            for each in thresholds
+        )
+        row = None if distances is None else _distance_profile(node, every, distances)
+        result.append(numbers.setdefault((rules, row), len(numbers)))
+    return result
+
+
+def _distance_profile(node: int, nodes: list[int], distances: Distances) -> object:
+    """Equal for two nodes only if they are alike to every third one: their rows but for themselves, as they stand."""
+    own = distances[node][node]
+    rows = tuple(own if other == node else distances[node][other] for other in nodes)
+    columns = tuple(own if other == node else distances[other][node] for other in nodes)
+    near = min((distance for other, distance in zip(nodes, rows, strict=True) if other != node), default=own)
+    twins = tuple(other for other in nodes if other == node or distances[node][other] == near)
+    outside = tuple(
+        (row, column) for other, row, column in zip(nodes, rows, columns, strict=True) if other not in twins
+    )
+    within = {distances[one][other] for one in twins for other in twins if one != other}
+    return (own, twins, outside) if within <= {near} else node
+
+
+@dataclass
+class _Search:
+    """Masks of one width that contain ``including`` and meet all thresholds, smallest first.
+
+    With ``all_alike`` false every mask is found, not only one of those that differ by nodes alike. ``kinds`` tells
+    nodes apart that the thresholds do not.
+    """
+
+    universe: NUMAMask
+    thresholds: Sequence[Threshold]
+    budget: _Budget
+    including: NUMAMask = 0
+    all_alike: bool = True
+    distances: Distances | None = None
+    kinds: Mapping[int, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._thresholds = tuple(dict.fromkeys(self.thresholds))
+        self._nodes = sorted(members(self.universe & ~self.including), reverse=True)
+        signatures = _signatures(self._nodes, self._thresholds, self.distances)
+        self._alike: list[object] = [
+            (signature, self.kinds.get(node)) if self.all_alike else node
+            for signature, node in zip(signatures, self._nodes, strict=True)
+        ]
+        self._most = [self._best_sums(threshold) for threshold in self._thresholds]
+
+    def _best_sums(self, threshold: Threshold) -> list[list[int]]:
+        """For every position, the most that so many of the nodes from there on can add."""
+        gains = [sum(amount for mask, amount in threshold.groups if mask >> node & 1) for node in self._nodes]
+        sums = []
+        for position in range(len(gains) + 1):
+            total, best = 0, [0]
+            for gain in sorted(gains[position:], reverse=True):
+                total += gain
+                best.append(total)
+            sums.append(best)
+        return sums
+
+    def of_width(self, width: int) -> Iterator[NUMAMask]:
+        """The masks of so many NUMA nodes."""
+        wanted = width - self.including.bit_count()
+        if 0 <= wanted <= len(self._nodes):
+            yield from self._walk(0, self.including, wanted, frozenset())
+
+    def _walk(self, position: int, mask: NUMAMask, wanted: int, taken: frozenset[object]) -> Iterator[NUMAMask]:
+        self.budget.spend()
+        if not self._may_suffice(position, mask, wanted):
+            return
+        if wanted == 0:
+            yield mask
+            return
+        alike = self._alike[position]
+        if wanted < len(self._nodes) - position and alike not in taken:
+            yield from self._walk(position + 1, mask, wanted, taken)
+        yield from self._walk(position + 1, mask | 1 << self._nodes[position], wanted - 1, taken | {alike})
+
+    def _may_suffice(self, position: int, mask: NUMAMask, wanted: int) -> bool:
+        for threshold, most in zip(self._thresholds, self._most, strict=True):
+            have = sum(amount for nodes, amount in threshold.groups if nodes & mask)
+            if have + most[position][wanted] < threshold.need:
+                return False
+        return True
+
+
+def _common_of_families(
+    nodes: NUMAMask,
+    families: Sequence[Family],
+    hints: Sequence[Hints],
+    distances: Distances | None,
+    budget: _Budget,
+) -> NUMAMask | None:
+    universe = nodes
+    for family in families:
+        universe &= family.universe
+    if not universe:
+        return None
+    thresholds = [threshold for family in families for threshold in family.thresholds]
+    least = max(family.least for family in families)
+    rules = [each.sockets for each in hints if each.sockets is not None]
+    kinds: dict[int, object] = {
+        node: tuple(mask for rule in rules for mask in rule.numa_nodes_of_sockets if mask >> node & 1)
+        for node in members(universe)
+    }
+    for width in _widths(hints, least, universe.bit_count()):
+        search = _Search(universe, thresholds, budget, distances=distances, kinds=kinds)
+        fitting = (mask for mask in search.of_width(width) if all(each.prefers(mask) for each in hints))
+        best = next(fitting, None) if distances is None else _fittest(fitting, distances)
+        if best is not None:
+            return best
+    return None
+
+
+def _widths(hints: Sequence[Hints], least: int, most: int) -> Iterable[int]:
+    """The widths that every resource may prefer."""
+    fixed = {each.width for each in hints if each.width is not None and each.sockets is None}
+    return [width for width in range(max(1, least), most + 1) if fixed <= {width}]
+
+
+def _single_nodes(nodes: NUMAMask, hints: Sequence[Hints]) -> list[NUMAMask]:
+    """The single NUMA nodes that one resource offers as such, and that some mask of every other holds."""
+    return [
+        1 << node
+        for node in members(nodes)
+        if any(each.offers(1 << node) for each in hints) and all(_reaches(each, node) for each in hints)
+    ]
+
+
+def _reaches(hints: Hints, node: int) -> bool:
+    return any(mask >> node & 1 for mask in hints.masks) or any(
+        family.universe >> node & 1 and not family.is_empty() for family in hints.families
+    )
+
+
+def _parts(hints: Hints) -> list[Family]:
+    """A resource's families, and each of its other masks as a family of one; single nodes are seen to elsewhere."""
+    named = [Family(mask, (), mask.bit_count()) for mask in hints.masks if mask.bit_count() > 1]
+    return [*(family for family in hints.families if not family.is_empty()), *named]
+
+
+@dataclass
+class _IntersectionSearch:
+    """Masks that are an intersection of one mask from each of ``families``.
+
+    A mask is one if every other node can be left out by one of the families, none of which then lacks anything.
+    """
+
+    nodes: NUMAMask
+    families: Sequence[Family]
+    distances: Distances | None
+    budget: _Budget
+
+    def __post_init__(self) -> None:
+        universe = self.nodes
+        for family in self.families:
+            universe &= family.universe
+        self._universe = universe
+        self._order = sorted(members(universe), reverse=True)
+        thresholds = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
+        self._alike = _signatures(self._order, thresholds, self.distances)
+        self._most_left_out = sum(map(self._most_by, self.families))
+
+    def _most_by(self, family: Family) -> int:
+        """At most how many nodes of the universe one family can do without."""
+        most = min(len(self._order), family.universe.bit_count() - family.least)
+        for threshold in family.thresholds:
+            alone = {mask: amount for mask, amount in threshold.groups if mask.bit_count() == 1}
+            spare = sum(amount for mask, amount in threshold.groups if mask & family.universe) - threshold.need
+            count = 0
+            for loss in sorted(alone.get(1 << node, 0) for node in self._order):
+                spare -= loss
+                if spare < 0:
+                    break
+                count += 1
+            most = min(most, count)
+        return most
+
+    def of_width(self, width: int) -> NUMAMask | None:
+        """The fittest one of so many NUMA nodes."""
+        if not 0 < width <= len(self._order) or len(self._order) - width > self._most_left_out:
+            return None
+        found = self._walk(0, 0, width, [0] * len(self.families), frozenset())
+        return next(found, None) if self.distances is None else _fittest(found, self.distances)
+
+    def _walk(
+        self, position: int, mask: NUMAMask, wanted: int, left_out: list[NUMAMask], taken: frozenset[int]
+    ) -> Iterator[NUMAMask]:
+        self.budget.spend()
+        if wanted == 0:
+            rest = sum(1 << node for node in self._order[position:])
+            if self._leave_out(rest, left_out) is not None:
+                yield mask
+            return
+        node, alike = self._order[position], self._alike[position]
+        if wanted < len(self._order) - position and alike not in taken:
+            more = self._leave_out(1 << node, left_out)
+            if more is not None:
+                yield from self._walk(position + 1, mask, wanted, more, taken)
+        yield from self._walk(position + 1, mask | 1 << node, wanted - 1, left_out, taken | {alike})
+
+    def _leave_out(self, more: NUMAMask, left_out: list[NUMAMask]) -> list[NUMAMask] | None:
+        """Who leaves out what, with ``more`` left out too; None where that cannot be."""
+        for index, family in enumerate(self.families):
+            if family.holds(family.universe & ~(left_out[index] | more)):
+                return [mask | more if at == index else mask for at, mask in enumerate(left_out)]
+        every = more
+        for mask in left_out:
+            every |= mask
+        return self._divide(list(members(every)), [0] * len(self.families))
+
+    def _divide(self, nodes: list[int], left_out: list[NUMAMask]) -> list[NUMAMask] | None:
+        self.budget.spend()
+        if not nodes:
+            return left_out
+        tried: set[tuple[NUMAMask, Family]] = set()
+        for index, family in enumerate(self.families):
+            without = left_out[index] | 1 << nodes[0]
+            if (left_out[index], family) in tried or not family.holds(family.universe & ~without):
+                continue
+            tried.add((left_out[index], family))
+            divided = self._divide(nodes[1:], [without if at == index else each for at, each in enumerate(left_out)])
+            if divided is not None:
+                return divided
+        return None
+
+
+def _counting(family: Family) -> Threshold:
+    """The demand for so many NUMA nodes, as a threshold."""
+    return Threshold(tuple((1 << node, 1) for node in members(family.universe)), family.least)
