@@ -1,0 +1,305 @@
+"""Plays a case on the kubelet's own managers and on topomend's replay, and says where the two part.
+
+Both answers come into one form first: plain JSON values, lists sorted where order means nothing. Which of several
+failing resources the kubelet reports is left to the order of Go's maps and differs from run to run: a case on whose
+messages the two part is asked again, and for each step one answer that agrees is enough.
+"""
+
+import signal
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from itertools import zip_longest
+from operator import or_
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias
+
+from tests.oracle.cases import node_state
+from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
+
+from topomend.model.bitmask import CPUSet, format_id_list, members, parse_id_list
+from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, allocations
+from topomend.model.verdict import ContainerPlacement, Verdict
+from topomend.replay.admission import admit, release, start_refusal
+from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
+from topomend.replay.topology import merge
+from topomend.wire.pod import read_pod
+
+ASKED_AGAIN = 30
+"""How often a case on which the two part is asked again."""
+
+REPLAY_SECONDS = 20
+"""How long replay may take for a case."""
+
+Fact: TypeAlias = Any
+"""One step in the common form, or how the node ended."""
+
+Held: TypeAlias = tuple[str, list[Fact]]
+"""A container's name; its CPUs, memory blocks and devices."""
+
+ENDS = ("refused to start", "crash", "hang")
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Where the two part first: the step (-1 is the start), the field, and what each says."""
+
+    step: int
+    field: str
+    kubelet: Fact
+    replay: Fact
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.field}:\n  kubelet: {self.kubelet}\n  replay:  {self.replay}"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A case's outcome: the oracle's first answer, the disagreement if one stayed, how often it was asked again,
+    and what replay said it does not model, where it said so and the comparison ended.
+    """
+
+    answer: Answer
+    disagreement: Disagreement | None
+    asked_again: int = 0
+    unmodelled: tuple[str, ...] = ()
+
+
+def play(case: Case, oracle: KubeletOracle, *, wide: bool = False) -> Played:
+    """Play ``case`` on both. Raises OracleFailed.
+
+    ``wide`` has replay merge hints the way it does on machines with many NUMA nodes, where the kubelet has no end.
+    """
+    oracle.send(case)
+    with _merging_wide() if wide else nullcontext():
+        replayed = _replayed(case)
+    answer = oracle.receive()
+    answers = [list(_facts_of(case, answer))]
+    found = _compare(answers, replayed)
+    while found is not None and len(answers) <= ASKED_AGAIN and not _is_settled(found):
+        answers.append(list(_facts_of(case, oracle.ask(case))))
+        found = _compare(answers, replayed)
+    return Played(answer, found, len(answers) - 1, replayed[-1].get("unmodelled", ()))
+
+
+def _is_settled(found: Disagreement) -> bool:
+    """Whether asking again would be in vain: only which of several errors is told hangs on the order of Go's maps."""
+    return found.field != "message"
+
+
+def _compare(answers: list[list[Fact]], replayed: list[Fact]) -> Disagreement | None:
+    """The first step on which replay agrees with none of the kubelet's answers, which differ in messages at most."""
+    for index, (ours, *theirs) in enumerate(zip_longest(replayed, *answers)):
+        if theirs[0] == {"ended": "hang"} or (ours is not None and "unmodelled" in ours):
+            return None  # what takes the kubelet too long may yet have an end
+        if ours not in theirs:
+            return Disagreement(index - 1, *_difference(theirs[0], ours))
+        if ours is not None and "ended" in ours:
+            return None
+    return None
+
+
+def _difference(theirs: Fact, ours: Fact) -> tuple[str, Fact, Fact]:
+    if theirs is None or ours is None or theirs.keys() != ours.keys():
+        return next((each for each in ENDS if each in str((theirs, ours))), "exception"), theirs, ours
+    field = next(each for each in theirs if theirs[each] != ours[each])
+    return field, theirs[field], ours[field]
+
+
+# The kubelet's side
+
+
+def _facts_of(case: Case, answer: Answer) -> Iterator[Fact]:
+    """The start and then each step; the last one says how the node ended where it did."""
+    if "refused" in answer:
+        yield {"ended": "refused to start", "why": answer["refused"]}
+        return
+    yield {"started": True}
+    steps = answer.get("steps", [])
+    if answer.get("panic"):
+        steps = steps[:-1]
+    for asked, said in zip(case["steps"], steps, strict=False):
+        yield _fact_of(case, asked, said)
+    if answer.get("panic"):
+        yield {"ended": "crash"}
+    if answer.get("timeout"):
+        yield {"ended": "hang"}
+
+
+def _fact_of(case: Case, asked: Case, said: Answer) -> Fact:
+    state = said["state"]
+    fact: Fact = {}
+    if "admit" in asked:
+        fact = {key: said[key] for key in ("admitted", "reason", "message")}
+        fact["containers"] = [_container(case, each) for each in said["containers"]] if said["admitted"] else []
+    fact["pods"] = _occupied((name, map(_held, containers or ())) for name, containers in state["pods"].items())
+    fact["default"] = format_id_list(parse_id_list(state["defaultCPUs"]) | _strictly_reserved(case, state))
+    fact["book"] = [
+        [node["numaNode"], node["assignments"], sorted(node["cells"]), _without_zeros(node["reserved"])]
+        for node in state["memory"] or ()
+    ]
+    fact["devices"] = {resource: sorted(ids) for resource, ids in state["devices"].items()}
+    return fact
+
+
+def _container(case: Case, said: Answer) -> Fact:
+    devices = {}
+    for resource, ids in (said["devices"] or {}).items():
+        numa_nodes = {
+            node
+            for device in case["devices"]
+            if device["resource"] == resource and device["id"] in ids
+            for node in device["numaNodes"] or ()
+            if node >= 0
+        }
+        devices[resource] = [len(ids), sorted(numa_nodes)]
+    name, (cpus, memory, _) = _held(said)
+    return [name, said["affinity"], said["preferred"], cpus, memory, devices]
+
+
+def _held(said: Answer) -> Held:
+    memory = sorted([each["type"], sorted(each["numaNodes"]), each["size"]] for each in said["memory"] or ())
+    devices = {resource: sorted(ids) for resource, ids in (said["devices"] or {}).items() if ids}
+    return said["name"], [said["cpus"], memory, devices]
+
+
+def _occupied(pods: Iterable[tuple[str, Iterable[Held]]]) -> Fact:
+    """What each container of each pod holds; who holds nothing is left out."""
+    held = {name: {each: what for each, what in containers if any(what)} for name, containers in pods}
+    return {name: containers for name, containers in held.items() if containers}
+
+
+def _strictly_reserved(case: Case, state: Answer) -> CPUSet:
+    """What strict-cpu-reservation keeps out of the shared pool; a NodeState does not tell the two apart."""
+    if case["kubelet"].get("cpuManagerPolicyOptions", {}).get("strict-cpu-reservation") != "true":
+        return 0
+    held = (parse_id_list(each["cpus"]) for containers in state["pods"].values() for each in containers or ())
+    return parse_id_list(state["reservedCPUs"]) & ~reduce(or_, held, 0)
+
+
+def _without_zeros(amounts: dict[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+# Replay's side
+
+
+@contextmanager
+def _merging_wide() -> Iterator[None]:
+    before = merge.TABLED_NODES
+    merge.TABLED_NODES = 0
+    try:
+        yield
+    finally:
+        merge.TABLED_NODES = before
+
+
+class TooSlow(BaseException):
+    """Replay did not come to an end in REPLAY_SECONDS."""
+
+
+def _replayed(case: Case) -> list[Fact]:
+    """All facts of the replay; the last one says so where it took too long or raised."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise TooSlow
+
+    facts: list[Fact] = []
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(REPLAY_SECONDS)
+    try:
+        facts.extend(replay(case))
+    except TooSlow:
+        facts.append({"exception": f"no end within {REPLAY_SECONDS} s"})
+    except Exception as error:  # noqa: BLE001 - whatever replay raises is what is being looked for
+        facts.append({"exception": "".join(traceback.format_exception(error)[-3:])})
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    return facts
+
+
+def replay(case: Case) -> Iterator[Fact]:
+    """The case on topomend's replay, in the common form: the start, then each step."""
+    node = node_state(case)
+    refusal = start_refusal(node)
+    if refusal is not None:
+        yield {"ended": "refused to start", "why": refusal}
+        return
+    yield {"started": True}
+    for step in case["steps"]:
+        fact: Fact = {}
+        if "admit" in step:
+            verdict, node = admit(node, read_pod(step["admit"]))
+            if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
+                yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
+                return
+            if verdict.unmodelled:
+                yield {"unmodelled": verdict.unmodelled}
+                return
+            fact = _verdict(verdict)
+        else:
+            node = release(node, step["end"]["namespace"], step["end"]["name"])
+        yield {**fact, **_state(node)}
+
+
+def _verdict(verdict: Verdict) -> Fact:
+    return {
+        "admitted": verdict.admitted,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "containers": [_placement(each) for each in verdict.containers] if verdict.admitted else [],
+    }
+
+
+def _placement(placed: ContainerPlacement) -> Fact:
+    return [
+        placed.name,
+        None if placed.affinity is None else list(members(placed.affinity)),
+        placed.preferred,
+        format_id_list(placed.cpus),
+        _blocks(placed.memory),
+        {each.resource: [each.count, list(members(each.numa_nodes))] for each in placed.devices},
+    ]
+
+
+def _blocks(blocks: tuple[MemoryBlock, ...]) -> list[Fact]:
+    return sorted([each.resource, list(members(each.numa_nodes)), each.size] for each in blocks)
+
+
+def _state(node: NodeState) -> Fact:
+    held: dict[str, set[str]] = {}
+    for container in allocations(node.pods):
+        for each in container.devices:
+            held.setdefault(each.resource, set()).update(each.ids)
+    return {
+        "pods": _occupied((f"{pod.namespace}/{pod.name}", map(_allocation, pod.containers)) for pod in node.pods),
+        "default": format_id_list(_shared_pool(node)),
+        "book": _book(node),
+        "devices": {resource: sorted(ids) for resource, ids in held.items() if ids},
+    }
+
+
+def _book(node: NodeState) -> list[Fact]:
+    """The Memory Manager's book; a state without one has yet to write the first line."""
+    if node.memory is None and node.kubelet.memory_manager_policy == "Static":
+        return [[each.id, 0, [each.id], {}] for each in node.machine.numa_nodes]
+    return [
+        [each.numa_node, each.assignments, list(members(each.cells)), _without_zeros(dict(each.reserved))]
+        for each in node.memory or ()
+    ]
+
+
+def _allocation(held: ContainerAllocation) -> Held:
+    devices = {each.resource: sorted(each.ids) for each in held.devices if each.ids}
+    return held.name, [format_id_list(held.cpus), _blocks(held.memory), devices]
+
+
+def _shared_pool(node: NodeState) -> CPUSet:
+    """What is left for containers without CPUs of their own; the policy "none" keeps no pool at all."""
+    if node.kubelet.cpu_manager_policy != "static":
+        return 0
+    exclusive = reduce(or_, (each.cpus for each in allocations(node.pods)), 0)
+    return node.machine.cpus & ~exclusive

@@ -1,0 +1,63 @@
+"""A case of the oracle in the words of topomend's model: what replay needs to play the same case."""
+
+from tests.oracle.kubelet_oracle import Case
+
+from topomend.model.bitmask import parse_id_list
+from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.machine import Core, HugePages, Machine, NUMANode
+from topomend.model.node_state import Device, NodeState
+from topomend.model.quantity import parse_quantity, value
+
+
+def node_state(case: Case) -> NodeState:
+    """The case's node before its first step."""
+    return NodeState("node", _machine(case["machine"]), _settings(case["kubelet"]), _devices(case))
+
+
+def _machine(machine: Case) -> Machine:
+    nodes = (
+        NUMANode(
+            node["id"],
+            node["memory"],
+            tuple(HugePages(each["size"], each["count"]) for each in node.get("hugepages", ())),
+            tuple(node.get("distances", ())),
+        )
+        for node in machine["numaNodes"]
+    )
+    cores = (
+        Core(parse_id_list(core["threads"]), core["socket"], core["numaNode"], core["l3Cache"])
+        for core in machine["cores"]
+    )
+    return Machine(tuple(nodes), tuple(cores))
+
+
+def _settings(kubelet: Case) -> KubeletSettings:
+    reserved = kubelet.get("reservedSystemCPUs", "")
+    return KubeletSettings(
+        topology_manager_policy=kubelet["topologyManagerPolicy"],
+        topology_manager_scope=kubelet["topologyManagerScope"],
+        topology_manager_policy_options=kubelet.get("topologyManagerPolicyOptions", {}),
+        cpu_manager_policy=kubelet["cpuManagerPolicy"],
+        cpu_manager_policy_options=kubelet.get("cpuManagerPolicyOptions", {}),
+        memory_manager_policy=kubelet["memoryManagerPolicy"],
+        reserved_cpus=parse_id_list(reserved) if reserved else None,
+        reserved_cpu_millis=parse_quantity(kubelet.get("kubeReserved", {}).get("cpu", "0")),
+        reserved_memory=tuple(
+            MemoryReservation(each["numaNode"], resource, value(parse_quantity(size)))
+            for each in kubelet.get("reservedMemory", ())
+            for resource, size in each["limits"].items()
+        ),
+        feature_gates=kubelet.get("featureGates", {}),
+    )
+
+
+def _devices(case: Case) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            each["resource"],
+            each["id"],
+            None if each["numaNodes"] is None else tuple(each["numaNodes"]),
+            not each.get("unhealthy", False),
+        )
+        for each in case.get("devices", ())
+    )

@@ -1,0 +1,170 @@
+"""``python -m tests.oracle.compare``: random cases on the kubelet's managers and on replay, on all cores.
+
+Says which rules the cases passed through and where the two part.
+What disagrees is shrunk and written down as JSON, ready to be kept in ``cases/`` once it is mended.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.oracle.agreement import Disagreement, play
+from tests.oracle.build import OracleNotBuilt, oracle_binary
+from tests.oracle.generate import random_case
+from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
+from tests.oracle.shrink import shrink
+
+BATCH = 500
+"""Cases a batch: small enough that all cores end together."""
+
+MOST_SHRUNK = 5
+"""Disagreements that are shrunk in each process; further ones are counted only."""
+
+
+@dataclass
+class Report:
+    """What a batch of cases came to. ``seen`` counts the rules that the kubelet's answers passed through."""
+
+    cases: int = 0
+    admissions: int = 0
+    asked_again: int = 0
+    seen: Counter[str] = field(default_factory=Counter)
+    disagreements: list[tuple[int, Case, Disagreement]] = field(default_factory=list)
+
+    def add(self, other: "Report") -> None:
+        """Count ``other`` in."""
+        self.cases += other.cases
+        self.admissions += other.admissions
+        self.asked_again += other.asked_again
+        self.seen += other.seen
+        self.disagreements += other.disagreements
+
+    def lines(self) -> Iterator[str]:
+        """The report for a person."""
+        for rule, count in sorted(self.seen.items()):
+            yield f"{count:9}  {rule}"
+        for seed, case, found in self.disagreements:
+            yield f"\nDISAGREEMENT, case {seed}: {found}\n{json.dumps(case)}"
+        yield (
+            f"\n{self.cases} cases, {self.admissions} admissions, {self.asked_again} settled only when asked again "
+            f"(order of Go's maps): {len(self.disagreements)} disagreements"
+        )
+
+
+def compare(seeds: Iterable[int], oracle: KubeletOracle, shrunk: int = MOST_SHRUNK) -> Report:
+    """Play the cases of ``seeds``, every other one with the merge for wide machines.
+
+    The first ``shrunk`` disagreements are made small.
+    """
+    report = Report()
+    for seed in seeds:
+        case = random_case(Random(seed))  # noqa: S311 - repeatable, not secret
+        wide = seed % 2 == 1
+        played = play(case, oracle, wide=wide)
+        report.cases += 1
+        report.admissions += sum("admit" in step for step in case["steps"])
+        report.asked_again += played.disagreement is None and played.asked_again > 0
+        report.seen.update(_rules(case, played.answer))
+        report.seen.update(f"not modelled by replay: {each}" for each in played.unmodelled)
+        if played.disagreement is not None:
+            if len(report.disagreements) < shrunk:
+                case, found = smallest(case, played.disagreement, oracle, wide=wide)
+            else:
+                found = played.disagreement
+            report.disagreements.append((seed, case, found))
+    return report
+
+
+def smallest(
+    case: Case, found: Disagreement, oracle: KubeletOracle, *, wide: bool = False
+) -> tuple[Case, Disagreement]:
+    """The case made small while the two still part over the same field."""
+
+    def still_disagrees(smaller: Case) -> bool:
+        again = play(smaller, oracle, wide=wide).disagreement
+        return again is not None and again.field == found.field
+
+    case = shrink({**case, "timeoutSeconds": 1}, still_disagrees)
+    return case, play(case, oracle, wide=wide).disagreement or found
+
+
+def _rules(case: Case, answer: Answer) -> Iterator[str]:
+    """What the kubelet passed through in this case, with numbers and names taken out."""
+    kubelet = case["kubelet"]
+    yield f"machine: {len(case['machine']['numaNodes'])} NUMA nodes"
+    for name in ("topologyManagerPolicyOptions", "cpuManagerPolicyOptions", "featureGates"):
+        yield from (f"{name}: {option}={value}" for option, value in kubelet.get(name, {}).items())
+    policies = [kubelet[name] for name in ("topologyManagerPolicy", "topologyManagerScope")]
+    policies += [f"cpu {kubelet['cpuManagerPolicy']}", f"memory {kubelet['memoryManagerPolicy']}"]
+    yield "node: " + ", ".join([*policies, "devices" if case["devices"] else "no devices"])
+    if "refused" in answer:
+        yield f"refused to start: {_nameless(answer['refused'])}"
+    if answer.get("panic"):
+        yield f"panic: {_nameless(answer['panic'])}"
+    if answer.get("timeout"):
+        yield "no end"
+    for step, said in zip(case["steps"], answer.get("steps", ()), strict=False):
+        if "admit" in step:
+            yield f"pod: {'admitted' if said['admitted'] else said['reason'] + ' ' + _nameless(said['message'])}"
+
+
+def _nameless(text: str) -> str:
+    return re.sub(r"\d+(,\d+|-\d+)*", "N", re.sub(r"\b[a-z]+\.(com|org|io)/[a-z]+", "RESOURCE", text))[:160]
+
+
+def compare_batch(seeds: range) -> Report:
+    """One batch in a process of its own."""
+    with KubeletOracle(oracle_binary()) as oracle:
+        return compare(seeds, oracle)
+
+
+def main() -> int:
+    """Run the comparison that the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle.compare", description=__doc__)
+    parser.add_argument("--cases", type=int, default=30_000)
+    parser.add_argument("--seed", type=int, default=None, help="the first case's number (default: a random one)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", type=Path, help="a folder for the disagreements, one file each")
+    options = parser.parse_args()
+    try:
+        oracle_binary()
+    except OracleNotBuilt as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+    seed = secrets.randbelow(1 << 40) if options.seed is None else options.seed
+    sys.stdout.write(f"seed {seed}: repeat with --seed {seed} --cases {options.cases}\n")
+    report = _compare_all(seed, options.cases, options.processes)
+    sys.stdout.write("\n".join(report.lines()) + "\n")
+    if options.write:
+        options.write.mkdir(parents=True, exist_ok=True)
+        for number, case, _ in report.disagreements:
+            (options.write / f"{number}.json").write_text(json.dumps(case, indent=1) + "\n")
+    return 1 if report.disagreements else 0
+
+
+def _compare_all(seed: int, cases: int, processes: int) -> Report:
+    batches = [range(first, min(first + BATCH, seed + cases)) for first in range(seed, seed + cases, BATCH)]
+    report, begin = Report(), time.monotonic()
+    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
+        for done, each in enumerate(pool.imap_unordered(compare_batch, batches), start=1):
+            report.add(each)
+            if sys.stderr.isatty() or done % 20 == 0 or done == len(batches):
+                pace = report.cases / (time.monotonic() - begin)
+                sys.stderr.write(
+                    f"{report.cases} of {cases} cases, {pace:.0f} a second, {len(report.disagreements)} disagreements\n"
+                )
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())

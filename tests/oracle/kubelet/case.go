@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Case is a node and what happens to it, or one merge of hints. Names follow the kubelet's configuration.
+type Case struct {
+	Name           string   `json:"name,omitempty"`
+	Shows          string   `json:"shows,omitempty"`
+	Machine        Machine  `json:"machine"`
+	Kubelet        Settings `json:"kubelet"`
+	Devices        []Device `json:"devices"`
+	Steps          []Step   `json:"steps"`
+	Merge          *Merge   `json:"merge,omitempty"`
+	TimeoutSeconds float64  `json:"timeoutSeconds,omitempty"`
+}
+
+// Machine is what cadvisor reports. Sets of CPUs are cpulists.
+type Machine struct {
+	NUMANodes []NUMANode `json:"numaNodes"`
+	Cores     []Core     `json:"cores"`
+}
+
+type NUMANode struct {
+	ID        int         `json:"id"`
+	Memory    uint64      `json:"memory"`
+	HugePages []HugePages `json:"hugepages,omitempty"`
+	Distances []uint64    `json:"distances,omitempty"`
+}
+
+// HugePages of one size: Size in bytes.
+type HugePages struct {
+	Size  uint64 `json:"size"`
+	Count uint64 `json:"count"`
+}
+
+type Core struct {
+	Threads  string `json:"threads"`
+	Socket   int    `json:"socket"`
+	NUMANode int    `json:"numaNode"`
+	L3Cache  *int   `json:"l3Cache"`
+}
+
+// Settings of the kubelet. KubeReserved holds the CPU that is reserved where ReservedSystemCPUs is empty.
+// The reservation of memory follows from ReservedMemory: the kubelet refuses to start where they differ.
+type Settings struct {
+	TopologyManagerPolicy        string              `json:"topologyManagerPolicy"`
+	TopologyManagerScope         string              `json:"topologyManagerScope"`
+	TopologyManagerPolicyOptions map[string]string   `json:"topologyManagerPolicyOptions,omitempty"`
+	CPUManagerPolicy             string              `json:"cpuManagerPolicy"`
+	CPUManagerPolicyOptions      map[string]string   `json:"cpuManagerPolicyOptions,omitempty"`
+	MemoryManagerPolicy          string              `json:"memoryManagerPolicy"`
+	ReservedSystemCPUs           string              `json:"reservedSystemCPUs,omitempty"`
+	KubeReserved                 v1.ResourceList     `json:"kubeReserved,omitempty"`
+	ReservedMemory               []MemoryReservation `json:"reservedMemory,omitempty"`
+	FeatureGates                 map[string]bool     `json:"featureGates,omitempty"`
+}
+
+type MemoryReservation struct {
+	NUMANode int32           `json:"numaNode"`
+	Limits   v1.ResourceList `json:"limits"`
+}
+
+// Device as its plugin announces it. NUMANodes nil is a device without topology.
+type Device struct {
+	Resource  string  `json:"resource"`
+	ID        string  `json:"id"`
+	NUMANodes []int64 `json:"numaNodes"`
+	Unhealthy bool    `json:"unhealthy,omitempty"`
+}
+
+// Step is one thing that happens: a pod is admitted, its containers start (in the order given), or it ends.
+// An admitted pod stays as admission left it until a step says otherwise.
+type Step struct {
+	Admit *json.RawMessage `json:"admit,omitempty"`
+	Start *Start           `json:"start,omitempty"`
+	End   *PodName         `json:"end,omitempty"`
+}
+
+type PodName struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+type Start struct {
+	PodName
+	Containers []string `json:"containers"`
+}
+
+// Answer to a case: the kubelet refuses to start, its code panics or takes too long, or one answer a step.
+type Answer struct {
+	Refused string       `json:"refused,omitempty"`
+	Panic   string       `json:"panic,omitempty"`
+	Timeout bool         `json:"timeout,omitempty"`
+	Merged  *Merged      `json:"merged,omitempty"`
+	Steps   []StepAnswer `json:"steps,omitempty"`
+}
+
+// StepAnswer carries the pod's status fields of an admission, what each of its containers was given (also by a
+// refused admission, up to the container that failed), and the node's books once pods that are gone are purged.
+type StepAnswer struct {
+	Admitted   bool        `json:"admitted"`
+	Reason     string      `json:"reason"`
+	Message    string      `json:"message"`
+	Containers []Container `json:"containers"`
+	State      *State      `json:"state"`
+}
+
+type Container struct {
+	Name      string              `json:"name"`
+	Affinity  []int               `json:"affinity"`
+	Preferred bool                `json:"preferred"`
+	CPUs      string              `json:"cpus"`
+	Memory    []Block             `json:"memory"`
+	Devices   map[string][]string `json:"devices"`
+}
+
+type Block struct {
+	Type      string `json:"type"`
+	NUMANodes []int  `json:"numaNodes"`
+	Size      uint64 `json:"size"`
+}
+
+// State of the node: the shared pool, what the static policy reserves, the Memory Manager's book, and the ids of the devices that are held.
+type State struct {
+	DefaultCPUs  string                 `json:"defaultCPUs"`
+	ReservedCPUs string                 `json:"reservedCPUs"`
+	Memory       []NUMANodeMemory       `json:"memory"`
+	Devices      map[string][]string    `json:"devices"`
+	Pods         map[string][]Container `json:"pods"`
+}
+
+type NUMANodeMemory struct {
+	NUMANode    int               `json:"numaNode"`
+	Assignments int               `json:"assignments"`
+	Cells       []int             `json:"cells"`
+	Reserved    map[string]uint64 `json:"reserved"`
+	Free        map[string]uint64 `json:"free"`
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"reflect"
+	"unsafe"
+
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+)
+
+// newDeviceManager is devicemanager.NewManagerImpl with the socket's path as an argument: the exported one creates
+// a directory under /var/lib/kubelet, which needs root and would be shared by all oracles of the machine.
+//
+//go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
+func newDeviceManager(logger klog.Logger, socketPath string, topology []cadvisorapi.Node, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
+
+// set writes an unexported field of a manager, in place of the manager's Start: that one opens sockets and files
+// and starts goroutines that never end, once for each of many thousand cases. Panics where the field is no more or
+// has another type.
+func set[T any](manager any, name string, value T) {
+	field := reflect.ValueOf(manager).Elem().FieldByName(name)
+	if field.Type() != reflect.TypeFor[T]() {
+		panic("the field " + name + " is a " + field.Type().String())
+	}
+	*(*T)(unsafe.Pointer(field.UnsafeAddr())) = value
+}
+
+// get reads an unexported field of a manager, as set writes it.
+func get[T any](manager any, name string) T {
+	field := reflect.ValueOf(manager).Elem().FieldByName(name)
+	return *(*T)(unsafe.Pointer(field.UnsafeAddr()))
+}
+
+// allocatedDevices are the ids that the device manager counts as taken, by resource.
+func allocatedDevices(manager *devicemanager.ManagerImpl) map[string]sets.Set[string] {
+	return get[map[string]sets.Set[string]](manager, "allocatedDevices")
+}

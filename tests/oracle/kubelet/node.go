@@ -1,0 +1,326 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	cpustate "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/utils/cpuset"
+)
+
+// Node is one kubelet's four managers and the pods that are active on it, in the order of their admission.
+type Node struct {
+	topology topologymanager.Manager
+	devices  *devicemanager.ManagerImpl
+	cpus     cpumanager.Manager
+	memory   memorymanager.Manager
+	pods     []*v1.Pod
+}
+
+type sourcesReady struct{}
+
+func (sourcesReady) AddSource(string) {}
+func (sourcesReady) AllReady() bool   { return true }
+
+// startNode builds the managers in the kubelet's order (cm/container_manager_linux.go:NewContainerManager, Start), so
+// that of several reasons not to start the kubelet's own is told.
+func startNode(given *Case) (*Node, error) {
+	if err := setFeatureGates(given.Kubelet.FeatureGates); err != nil {
+		return nil, err
+	}
+	machine, err := machineInfo(&given.Machine)
+	if err != nil {
+		return nil, err
+	}
+	settings, logger, node := &given.Kubelet, logr.Discard(), &Node{}
+	specificCPUs, err := cpuset.Parse(settings.ReservedSystemCPUs)
+	if err != nil {
+		return nil, err
+	}
+	reservation := nodeAllocatableReservation(settings, specificCPUs)
+	node.topology, err = topologymanager.NewManager(
+		machine.Topology, settings.TopologyManagerPolicy, settings.TopologyManagerScope, settings.TopologyManagerPolicyOptions)
+	if err != nil {
+		return nil, err
+	}
+	node.devices, err = newDeviceManager(logger, filepath.Join(deviceFolder(), "kubelet.sock"), machine.Topology, node.topology)
+	if err != nil {
+		return nil, err
+	}
+	node.topology.AddHintProvider(logger, listedOrder{node.devices, listedRank(given.Devices)})
+	node.cpus, err = cpumanager.NewManager(logger, settings.CPUManagerPolicy, settings.CPUManagerPolicyOptions,
+		0, machine, specificCPUs, reservation, "", node.topology)
+	if err != nil {
+		return nil, err
+	}
+	node.topology.AddHintProvider(logger, node.cpus)
+	node.memory, err = memorymanager.NewManager(logger, settings.MemoryManagerPolicy, machine, reservation,
+		memoryReservations(settings), "", node.topology)
+	if err != nil {
+		return nil, err
+	}
+	node.topology.AddHintProvider(logger, node.memory)
+	if err := node.start(); err != nil {
+		return nil, err
+	}
+	return node, connectPlugins(node.devices, given.Devices)
+}
+
+// start does what the managers' own Start methods do, with states in memory in place of the checkpoint files.
+func (n *Node) start() error {
+	cpus := cpustate.NewMemoryState(logr.Discard())
+	set[cpustate.State](n.cpus, "state", cpus)
+	set(n.cpus, "activePods", cpumanager.ActivePodsFunc(n.activePods))
+	set[config.SourcesReady](n.cpus, "sourcesReady", sourcesReady{})
+	set(n.cpus, "containerMap", containermap.NewContainerMap())
+	if err := get[cpumanager.Policy](n.cpus, "policy").Start(logr.Discard(), cpus); err != nil {
+		return err
+	}
+	memory := memorystate.NewMemoryState(klog.TODO())
+	set[memorystate.State](n.memory, "state", memory)
+	set(n.memory, "activePods", memorymanager.ActivePodsFunc(n.activePods))
+	set[config.SourcesReady](n.memory, "sourcesReady", sourcesReady{})
+	set(n.memory, "containerMap", containermap.NewContainerMap())
+	if err := get[memorymanager.Policy](n.memory, "policy").Start(klog.TODO(), memory); err != nil {
+		return err
+	}
+	set(n.devices, "activePods", devicemanager.ActivePodsFunc(n.activePods))
+	set[config.SourcesReady](n.devices, "sourcesReady", sourcesReady{})
+	set[checkpointmanager.CheckpointManager](n.devices, "checkpointManager", noCheckpoints{})
+	return nil
+}
+
+func (n *Node) activePods() []*v1.Pod { return slices.Clone(n.pods) }
+
+func (n *Node) take(step *Step, answer *StepAnswer) {
+	switch {
+	case step.Admit != nil:
+		n.admit(*step.Admit, answer)
+	case step.Start != nil:
+		n.startContainers(step.Start)
+	case step.End != nil:
+		n.pods = slices.DeleteFunc(n.pods, func(pod *v1.Pod) bool { return isNamed(pod, step.End) })
+	}
+	n.purge()
+	answer.State = n.state()
+}
+
+// admit asks as the kubelet's admission does: the pod is active while it is being admitted, and no more once refused
+// (kubelet.go:HandlePodAdditions, rejectPod). The prefix of the message is rejectPod's.
+func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
+	pod, err := readPod(document)
+	if err != nil {
+		panic(fmt.Sprintf("not a pod: %v", err))
+	}
+	n.pods = append(n.pods, pod)
+	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1], Operation: lifecycle.AddOperation})
+	answer.Admitted, answer.Reason, answer.Containers = result.Admit, result.Reason, n.containers(pod)
+	if !result.Admit {
+		answer.Message = "Pod was rejected: " + result.Message
+		n.pods = n.pods[:len(n.pods)-1]
+	}
+}
+
+// readPod is the pod as the kubelet gets it from the API server: with defaults filled in, quantities in canonical form.
+func readPod(document json.RawMessage) (*v1.Pod, error) {
+	written := &v1.Pod{}
+	if err := json.Unmarshal(document, written); err != nil {
+		return nil, err
+	}
+	corev1.SetObjectDefaults_Pod(written)
+	canonical, err := json.Marshal(written)
+	if err != nil {
+		return nil, err
+	}
+	pod := &v1.Pod{}
+	if err := json.Unmarshal(canonical, pod); err != nil {
+		return nil, err
+	}
+	if pod.UID == "" {
+		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	}
+	return pod, nil
+}
+
+// startContainers tells the managers what the kubelet tells them before each container starts
+// (cm/internal_container_lifecycle.go:PreStartContainer).
+func (n *Node) startContainers(start *Start) {
+	for _, pod := range n.pods {
+		if !isNamed(pod, &start.PodName) {
+			continue
+		}
+		for _, container := range allContainers(pod) {
+			if !slices.Contains(start.Containers, container.Name) {
+				continue
+			}
+			id := string(pod.UID) + "/" + container.Name
+			n.cpus.AddContainer(logr.Discard(), pod, container, id)
+			n.memory.AddContainer(klog.TODO(), pod, container, id)
+			n.topology.AddContainer(pod, container, id)
+		}
+	}
+}
+
+// purge has each manager drop what pods hold that are no more: they do so whenever they are asked for hints.
+func (n *Node) purge() {
+	nobody := &v1.Pod{}
+	n.devices.UpdateAllocatedDevices()
+	n.cpus.GetPodTopologyHints(nobody)
+	n.memory.GetPodTopologyHints(nobody)
+}
+
+func (n *Node) containers(pod *v1.Pod) []Container {
+	var answer []Container
+	for _, container := range allContainers(pod) {
+		hint := n.topology.GetAffinity(string(pod.UID), container.Name)
+		held := n.held(string(pod.UID), container.Name)
+		held.Affinity, held.Preferred = maskIDs(hint.NUMANodeAffinity), hint.Preferred
+		answer = append(answer, held)
+	}
+	return answer
+}
+
+func (n *Node) held(podUID, name string) Container {
+	held := Container{Name: name, CPUs: n.cpus.GetExclusiveCPUs(podUID, name).String(), Devices: map[string][]string{}}
+	for _, block := range n.memory.GetMemory(podUID, name) {
+		held.Memory = append(held.Memory, Block{string(block.Type), block.NUMAAffinity, block.Size})
+	}
+	for resource, devices := range n.devices.GetDevices(podUID, name) {
+		held.Devices[resource] = slices.Sorted(maps.Keys(devices))
+	}
+	return held
+}
+
+func (n *Node) state() *State {
+	cpus := get[cpustate.State](n.cpus, "state")
+	allocatable := get[cpumanager.Policy](n.cpus, "policy").GetAllocatableCPUs(cpus)
+	state := &State{
+		DefaultCPUs:  cpus.GetDefaultCPUSet().String(),
+		ReservedCPUs: n.cpus.GetAllCPUs().Difference(allocatable).String(),
+		Devices:      map[string][]string{},
+		Pods:         map[string][]Container{},
+	}
+	books := n.memory.State().GetMachineState()
+	for _, id := range slices.Sorted(maps.Keys(books)) {
+		book := books[id]
+		node := NUMANodeMemory{NUMANode: id, Assignments: book.NumberOfAssignments, Cells: book.Cells, Reserved: map[string]uint64{}, Free: map[string]uint64{}}
+		for resource, table := range book.MemoryMap {
+			node.Reserved[string(resource)], node.Free[string(resource)] = table.Reserved, table.Free
+		}
+		state.Memory = append(state.Memory, node)
+	}
+	for _, pod := range n.pods {
+		var held []Container
+		for _, container := range allContainers(pod) {
+			held = append(held, n.held(string(pod.UID), container.Name))
+		}
+		state.Pods[pod.Namespace+"/"+pod.Name] = held
+	}
+	for resource, ids := range allocatedDevices(n.devices) {
+		if len(ids) > 0 {
+			state.Devices[resource] = slices.Sorted(maps.Keys(ids))
+		}
+	}
+	return state
+}
+
+func allContainers(pod *v1.Pod) []*v1.Container {
+	var all []*v1.Container
+	for index := range pod.Spec.InitContainers {
+		all = append(all, &pod.Spec.InitContainers[index])
+	}
+	for index := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[index])
+	}
+	return all
+}
+
+func isNamed(pod *v1.Pod, name *PodName) bool {
+	return pod.Namespace == name.Namespace && pod.Name == name.Name
+}
+
+// nodeAllocatableReservation is cm/node_container_manager_linux.go:GetNodeAllocatableReservation: zero entries are
+// absent. A set of reserved CPUs takes the place of the amounts (cmd/kubelet/app/server.go:run). Huge pages cannot be reserved here.
+func nodeAllocatableReservation(settings *Settings, specific cpuset.CPUSet) v1.ResourceList {
+	cpu := settings.KubeReserved[v1.ResourceCPU]
+	if !specific.IsEmpty() {
+		cpu = *resource.NewQuantity(int64(specific.Size()), resource.DecimalSI)
+	}
+	memory := resource.NewQuantity(0, resource.BinarySI)
+	for _, reservation := range settings.ReservedMemory {
+		memory.Add(reservation.Limits[v1.ResourceMemory])
+	}
+	reservation := v1.ResourceList{}
+	if !cpu.IsZero() {
+		reservation[v1.ResourceCPU] = cpu
+	}
+	if !memory.IsZero() {
+		reservation[v1.ResourceMemory] = *memory
+	}
+	return reservation
+}
+
+func memoryReservations(settings *Settings) []kubeletconfig.MemoryReservation {
+	var reservations []kubeletconfig.MemoryReservation
+	for _, reservation := range settings.ReservedMemory {
+		reservations = append(reservations, kubeletconfig.MemoryReservation{NumaNode: reservation.NUMANode, Limits: reservation.Limits})
+	}
+	return reservations
+}
+
+// deviceFolder is where the device manager would put its socket; nothing is written there.
+var deviceFolder = sync.OnceValue(func() string { return os.TempDir() })
+
+// listedRank is the place of each device ("resource/id") in the case.
+func listedRank(devices []Device) map[string]int {
+	rank := map[string]int{}
+	for index, device := range devices {
+		rank[device.Resource+"/"+device.ID] = index
+	}
+	return rank
+}
+
+var gatesInForce = map[string]bool{}
+
+// setFeatureGates gives the gates of the case their values and those of the case before their defaults again.
+func setFeatureGates(wanted map[string]bool) error {
+	if maps.Equal(wanted, gatesInForce) {
+		return nil
+	}
+	values := maps.Clone(wanted)
+	if values == nil {
+		values = map[string]bool{}
+	}
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for name := range gatesInForce {
+		for feature, spec := range known {
+			if _, again := wanted[name]; !again && string(feature) == name {
+				values[name] = spec.Default
+			}
+		}
+	}
+	gatesInForce = maps.Clone(wanted)
+	return utilfeature.DefaultMutableFeatureGate.SetFromMap(values)
+}

@@ -1,0 +1,45 @@
+"""Replay agrees with the kubelet's own managers: on every kept case, and on random ones.
+
+Slow the first time, when the kubelet's packages are compiled (minutes with a cold Go cache), and then by the number of
+random cases: CASES in the environment changes it. SEED repeats a run.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.oracle.agreement import play
+from tests.oracle.build import oracle_binary
+from tests.oracle.compare import compare
+from tests.oracle.kubelet_oracle import KubeletOracle
+
+KEPT = sorted((Path(__file__).parent / "cases").glob("*.json"))
+
+CASES = int(os.environ.get("CASES", "30000"))
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[KubeletOracle]:
+    with KubeletOracle(oracle_binary()) as started:
+        yield started
+
+
+@pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
+@pytest.mark.parametrize("wide", [False, True], ids=["tabled", "wide"])
+@pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
+def test_replay_agrees_on_a_kept_case(kept: Path, wide: bool, oracle: KubeletOracle) -> None:
+    case = json.loads(kept.read_text())
+    found = play(case, oracle, wide=wide).disagreement
+    assert found is None, f"{case['shows']}\n{found}"
+
+
+@pytest.mark.timeout(1800)
+def test_replay_agrees_on_random_cases(oracle: KubeletOracle) -> None:
+    seed = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
+    print(f"SEED={seed} CASES={CASES}")  # noqa: T201 - pytest shows it where the test fails
+    report = compare(range(seed, seed + CASES), oracle)
+    assert not report.disagreements, "\n".join(report.lines())
+    assert report.admissions > CASES
