@@ -1,7 +1,9 @@
 """``simulate``: admit the pods of a trace against one node, and print what its kubelet would answer."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -106,8 +108,8 @@ def _documents(source: str, flag: str) -> Iterator[Any]:
         raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error
 
 
-def _open(source: str) -> IO[str]:
-    return click.get_text_stream("stdin", encoding="utf-8") if source == "-" else Path(source).open(encoding="utf-8")
+def _open(source: str) -> AbstractContextManager[IO[str]]:
+    return nullcontext(sys.stdin) if source == "-" else Path(source).open(encoding="utf-8")
 
 
 def _with_overrides(state: NodeState, overrides: dict[str, str | None]) -> NodeState:
