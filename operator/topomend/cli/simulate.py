@@ -50,7 +50,7 @@ _OPTION_GATES = {
 @click.option("--reserved-cpus", metavar="CPULIST", help="CPUs kept for the system, such as 0,32.")
 @click.option("--reserved-memory", metavar="RESERVATIONS", help="Such as '0:memory=512Mi;1:memory=256Mi'.")
 @click.pass_context
-def simulate(context: click.Context, node: str, pods: str, output: str, **overrides: str | None) -> None:
+def simulate(context: click.Context, /, node: str, pods: str, output: str, **overrides: str | None) -> None:
     """Admit the pods of a trace one after another, as the node's kubelet would.
 
     A shape is one line such as "sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2". In a
@@ -186,7 +186,7 @@ def _print_yaml(verdicts: list[Verdict]) -> None:
 
 
 def _print_table(verdicts: list[Verdict]) -> None:
-    rows = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES")]
+    rows: list[tuple[str, ...]] = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES")]
     for verdict in verdicts:
         pod = f"{verdict.namespace}/{verdict.name}"
         rows += [_row(pod, container, verdict) for container in verdict.containers] or [
