@@ -28,7 +28,7 @@ var commands = map[string]func() *cobra.Command{
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: topomend-sandbox etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|cri [flags]")
+		fmt.Fprintln(os.Stderr, "usage: topomend-sandbox etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|cri|key [flags]")
 		os.Exit(2)
 	}
 	name := os.Args[1]
@@ -37,7 +37,9 @@ func main() {
 	case "etcd":
 		etcdmain.Main(os.Args)
 	case "cri":
-		os.Exit(serveFakeRuntime(os.Args[1:]))
+		os.Exit(serveFakeRuntimes(os.Args[1:]))
+	case "key":
+		os.Exit(writeKey(os.Args[1:]))
 	default:
 		command, known := commands[name]
 		if !known {

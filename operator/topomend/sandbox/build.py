@@ -1,0 +1,180 @@
+"""The one binary of a sandbox: built once from Go modules, cached under the hash of its sources.
+
+Two builds at once are one build: the second waits for the first and uses its result. Which toolchain builds it is
+``toolchain``'s business.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from topomend.sandbox.failures import SandboxUnavailable
+from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.toolchain import find_go
+
+BINARY = "topomend-sandbox"
+
+REPORT_EVERY = 10.0
+"""Seconds between two words of a build that goes on."""
+
+Progress = Callable[[str], None]
+
+
+def ensure_binary(on_progress: Progress) -> Path:
+    """The path of the binary, built first where this user has none of these sources yet.
+
+    Raises SandboxUnavailable where it cannot be built, with the compiler's last words.
+    """
+    sources = read_sources()
+    folder = cache_folder() / "binaries" / cache_key(sources)
+    binary = folder / BINARY
+    if binary.exists():
+        return binary
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(
+        folder / "lock", lambda: on_progress("another build of the sandbox's binary is under way: waiting for it")
+    ):
+        if not binary.exists():
+            _build(sources, folder, on_progress)
+    return binary
+
+
+def read_sources() -> Mapping[str, bytes]:
+    """The Go module that ships with this package: file name -> content."""
+    folder = resources.files("topomend.sandbox") / "binary"
+    return {
+        entry.name: entry.read_bytes()
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".go") or entry.name in {"go.mod", "go.sum"}
+    }
+
+
+def cache_key(sources: Mapping[str, bytes]) -> str:
+    """A name for exactly these sources."""
+    digest = hashlib.sha256()
+    for name, content in sorted(sources.items()):
+        digest.update(f"{name} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:24]
+
+
+def kubernetes_version(go_mod: str) -> str:
+    """The version of Kubernetes that a go.mod requires, such as ``v1.36.3``."""
+    matched = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", go_mod, re.MULTILINE)
+    if matched is None:
+        raise ValueError("go.mod requires no k8s.io/kubernetes")
+    return matched[1]
+
+
+def linker_flags(version: str) -> str:
+    """Strip symbols, and have each program report ``version``: built outside its own tree, Kubernetes says v0.0.0."""
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    package = "k8s.io/component-base/version"
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(["-s", "-w", *(f"-X {package}.{name}={value}" for name, value in values.items())])
+
+
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold an exclusive lock on the file ``path``; ``on_wait`` is called once if another holds it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(sources: Mapping[str, bytes], folder: Path, on_progress: Progress) -> None:
+    version = kubernetes_version(sources["go.mod"].decode())
+    go = find_go(re.search(r"^go (\S+)$", sources["go.mod"].decode(), re.MULTILINE)[1], on_progress)  # type: ignore[index]
+    source_folder = folder / "source"
+    source_folder.mkdir(exist_ok=True)
+    for name, content in sources.items():
+        (source_folder / name).write_bytes(content)
+    environment = {
+        **os.environ,
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+    }
+    if "HOME" not in environment or not os.access(environment["HOME"], os.W_OK):
+        environment |= {"GOPATH": str(cache_folder() / "go"), "GOCACHE": str(cache_folder() / "go-build")}
+    on_progress(
+        f"building Kubernetes {version} for the sandbox, once: about 5 minutes, 20 s where Go has its parts cached"
+    )
+    _run([str(go), "mod", "download"], source_folder, environment, _Report("downloading Go modules", on_progress))
+    total = len(
+        _run([str(go), "list", "-deps", "."], source_folder, environment, _Report("reading Go modules", on_progress))
+    )
+    partial = folder / f"{BINARY}.partial"
+    command = [str(go), "build", "-v", "-trimpath", "-ldflags", linker_flags(version), "-o", str(partial), "."]
+    _run(command, source_folder, environment, _Report("compiling", on_progress, total))
+    partial.chmod(0o755)
+    partial.replace(folder / BINARY)
+    on_progress(f"built {folder / BINARY}")
+
+
+class _Report:
+    """Says every few seconds what goes on, for how long, and how far it got."""
+
+    def __init__(self, stage: str, on_progress: Progress, total: int = 0) -> None:
+        self.lines = 0
+        self._stage, self._on_progress, self._total = stage, on_progress, total
+        self._start = time.monotonic()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "_Report":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._done.wait(REPORT_EVERY):
+            elapsed = int(time.monotonic() - self._start)
+            share = f", {self.lines} of at most {self._total} packages" if self._total and self.lines else ""
+            self._on_progress(f"{self._stage}: {elapsed // 60}:{elapsed % 60:02d} elapsed{share}")
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str], report: _Report) -> list[str]:
+    """Run a Go command; the lines it wrote, counted as they come. Raises SandboxUnavailable with its last words."""
+    lines: list[str] = []
+    with (
+        report,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        assert process.stdout is not None  # noqa: S101 - it was asked for above
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                report.lines += 1
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        last = next((line for line in reversed(lines) if line), "no output")
+        raise SandboxUnavailable(f"go {command[1]} failed in {folder}: {last[:300]}")
+    return lines

@@ -1,0 +1,40 @@
+"""Where a sandbox keeps its files: in the user's cache folder and, as a node sees them, at the kubelet's own paths."""
+
+import os
+from pathlib import Path
+
+PLAN_FILE = "plan.json"
+STATUS_FILE = "status.json"
+SANDBOX_FILE = "sandbox.json"
+KUBECONFIG_FILE = "kubeconfig"
+
+KUBELET_ROOT = Path("/var/lib/kubelet")
+"""Within a node's mount namespace, the kubelet's folder, as on any machine."""
+
+KUBELET_CONFIG = KUBELET_ROOT / "config.yaml"
+POD_RESOURCES = KUBELET_ROOT / "pod-resources" / "kubelet.sock"
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for this program: ``${XDG_CACHE_HOME:-~/.cache}/topomend``."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "topomend"
+
+
+def state_folder(name: str) -> Path:
+    """The folder of the sandbox called ``name``."""
+    return cache_folder() / "sandboxes" / name
+
+
+def lock_file(name: str) -> Path:
+    """The file that the supervisor of the sandbox called ``name`` keeps locked while it lives."""
+    return cache_folder() / "sandboxes" / f"{name}.lock"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    partial.replace(path)

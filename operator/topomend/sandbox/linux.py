@@ -1,0 +1,52 @@
+"""The four Linux system calls that the sandbox needs and Python 3.11 does not offer: unshare, setns, mount, prctl.
+
+Who may call them, and what is mounted where, is decided elsewhere. Each raises OSError with the call's name.
+"""
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+CLONE_NEWNS = 0x00020000
+MS_BIND, MS_REC = 0x1000, 0x4000
+PR_SET_PDEATHSIG = 1
+
+
+def enter_new_mount_namespace() -> None:
+    """Give this process a copy of its mounts that only it sees (unshare(2))."""
+    _checked("unshare", _libc().unshare(CLONE_NEWNS))
+
+
+def enter_mount_namespace(descriptor: int) -> None:
+    """Enter the mount namespace that ``descriptor`` is open on (setns(2)); root and working directory follow it."""
+    _checked("setns", _libc().setns(descriptor, CLONE_NEWNS))
+
+
+def bind(source: Path, target: Path) -> None:
+    """Show ``source``, with what is mounted below it, at ``target`` too (mount(2))."""
+    result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_BIND | MS_REC), None)
+    _checked(f"bind {source} on {target}", result)
+
+
+def mount_tmpfs(target: Path) -> None:
+    """Put an empty file system in memory over ``target`` (mount(2))."""
+    result = _libc().mount(b"tmpfs", bytes(target), b"tmpfs", ctypes.c_ulong(0), b"mode=755")
+    _checked(f"mount tmpfs on {target}", result)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel end this process when its parent, which must still be ``parent``, ends (prctl(2))."""
+    _checked("prctl", _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(what: str, result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

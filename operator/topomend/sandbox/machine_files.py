@@ -1,0 +1,348 @@
+"""Write a machine as the files that Linux would show of it: a folder with ``sys/`` and ``proc/``.
+
+The kubelet's cadvisor (v0.56.2: utils/sysfs, utils/sysinfo, machine), hwloc, udev and this program's own discovery all
+read it. Which machine, and who is shown the files, is decided elsewhere.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members
+from topomend.model.machine import Core, Machine, NUMANode, PCIDevice, PCILink
+from topomend.model.node_state import Device
+
+CACHE_KIB = {"L1d": 32, "L1i": 32, "L2": 1024, "L3": 32768}
+
+BRIDGE_CLASS, DISPLAY_CLASS, NETWORK_CLASS, ACCELERATOR_CLASS = 0x060400, 0x030200, 0x020000, 0x120000
+
+ROOT_PORT_IDS, ENDPOINT_IDS = (0x1B36, 0x000C), (0x1B36, 0x0005)
+"""QEMU's own PCI Express root port and PCI test device: ids of virtual hardware for hardware that is made up."""
+
+
+def write_machine(folder: Path, machine: Machine, devices: Iterable[Device] = ()) -> None:
+    """Write ``machine`` below ``folder``; ``devices`` that name a NUMA node become PCI functions there."""
+    files = {
+        **_cpu_files(machine),
+        **_node_files(machine),
+        **_hugepage_files(machine),
+        **_proc_files(machine),
+    }
+    links = _node_links(machine)
+    for function in (*machine.pci_devices, *synthetic_pci(machine, devices)):
+        more_files, more_links = _pci_files(function, machine)
+        files |= more_files
+        links |= more_links
+    for empty in ("sys/block", "sys/class/net", "sys/fs/cgroup", "sys/bus/pci/devices", "sys/kernel/mm/hugepages"):
+        (folder / empty).mkdir(parents=True)
+    for path, content in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else f"{content}\n".encode())
+    for path, target in links.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
+
+def cpu_map(cpus: CPUSet, width: int) -> str:
+    """A CPU set as the kernel's hexadecimal map: groups of 32 bits, as many as ``width`` CPUs need (``%*pb``)."""
+    groups = max(1, -(-width // 32))
+    return ",".join(f"{cpus >> (32 * group) & 0xFFFFFFFF:08x}" for group in reversed(range(groups)))
+
+
+def synthetic_pci(machine: Machine, devices: Iterable[Device]) -> tuple[PCIDevice, ...]:
+    """A PCI function for each device that stands on one NUMA node of ``machine``, below a root port of its own.
+
+    Each NUMA node has a host bridge in a PCI domain of its own, numbered as the node.
+    """
+    functions: list[PCIDevice] = []
+    used: dict[int, int] = {}
+    for device in devices:
+        if (
+            device.numa_nodes is None
+            or len(device.numa_nodes) != 1
+            or not machine.numa_mask >> device.numa_nodes[0] & 1
+        ):
+            continue
+        node = device.numa_nodes[0]
+        index = used[node] = used.get(node, -1) + 1
+        port = f"{node:04x}:00:{1 + index // 8:02x}.{index % 8}"
+        link = PCILink(speed=16.0, width=16, max_speed=16.0, max_width=16)
+        functions.append(PCIDevice(port, BRIDGE_CLASS, *ROOT_PORT_IDS, driver="pcieport", numa_node=node, link=link))
+        functions.append(
+            PCIDevice(
+                f"{node:04x}:{1 + index:02x}:00.0",
+                _class_of(device.resource),
+                *ENDPOINT_IDS,
+                numa_node=node,
+                path=(port,),
+                iommu_group=len(functions),
+                link=link,
+            )
+        )
+    return tuple(functions)
+
+
+def _class_of(resource: str) -> int:
+    name = resource.rpartition("/")[2]
+    if "gpu" in name:
+        return DISPLAY_CLASS
+    return NETWORK_CLASS if any(part in name for part in ("nic", "vf", "sriov", "rdma")) else ACCELERATOR_CLASS
+
+
+Files = dict[str, str | bytes]
+
+_CPU, _NODE = "sys/devices/system/cpu", "sys/devices/system/node"
+
+
+def _cpu_files(machine: Machine) -> Files:
+    known = machine.cpus | machine.offline
+    width = known.bit_length()
+    files: Files = {
+        f"{_CPU}/possible": format_id_list(known),
+        f"{_CPU}/present": format_id_list(known),
+        f"{_CPU}/online": format_id_list(machine.cpus),
+        f"{_CPU}/offline": format_id_list(machine.offline),
+        f"{_CPU}/isolated": format_id_list(machine.isolated),
+        f"{_CPU}/kernel_max": str(max(width, 8192) - 1),
+    }
+    for cpu in members(known):
+        files[f"{_CPU}/cpu{cpu}/online"] = str(machine.cpus >> cpu & 1)
+    for core, number in _core_numbers(machine).items():
+        for cpu in members(core.threads):
+            files |= _topology_files(machine, core, number, cpu, width)
+            files |= _cache_files(machine, core, cpu, width)
+    return files
+
+
+def _core_numbers(machine: Machine) -> Mapping[Core, int]:
+    """The ``core_id`` of each core: counted within its socket, since cadvisor tells cores apart by the pair."""
+    counts: dict[int, int] = {}
+    numbers: dict[Core, int] = {}
+    for core in sorted(machine.cores, key=lambda core: core.id):
+        numbers[core] = counts[core.socket] = counts.get(core.socket, -1) + 1
+    return numbers
+
+
+def _topology_files(machine: Machine, core: Core, number: int, cpu: int, width: int) -> Files:
+    folder, socket = f"{_CPU}/cpu{cpu}/topology", machine.cpus_of_socket[core.socket]
+    files: Files = {
+        f"{folder}/core_id": str(number),
+        f"{folder}/physical_package_id": str(core.socket),
+        f"{folder}/die_id": "0",
+        f"{folder}/cluster_id": "65535",
+    }
+    sets = {
+        "thread_siblings": core.threads,
+        "core_cpus": core.threads,
+        "core_siblings": socket,
+        "package_cpus": socket,
+        "die_cpus": socket,
+        "cluster_cpus": core.threads,
+    }
+    for name, cpus in sets.items():
+        files[f"{folder}/{name}"] = cpu_map(cpus, width)
+        files[f"{folder}/{name}_list"] = format_id_list(cpus)
+    return files
+
+
+def _cache_files(machine: Machine, core: Core, cpu: int, width: int) -> Files:
+    caches = [
+        ("L1d", 1, "Data", core.id, core.threads),
+        ("L1i", 1, "Instruction", core.id, core.threads),
+        ("L2", 2, "Unified", core.id, core.threads),
+    ]
+    if core.l3_cache is not None:
+        caches.append(("L3", 3, "Unified", core.l3_cache, machine.cpus_of_l3_cache[core.l3_cache]))
+    files: Files = {}
+    for index, (name, level, kind, number, cpus) in enumerate(caches):
+        folder = f"{_CPU}/cpu{cpu}/cache/index{index}"
+        files |= {
+            f"{folder}/id": str(number),
+            f"{folder}/level": str(level),
+            f"{folder}/type": kind,
+            f"{folder}/size": f"{CACHE_KIB[name]}K",
+            f"{folder}/coherency_line_size": "64",
+            f"{folder}/shared_cpu_map": cpu_map(cpus, width),
+            f"{folder}/shared_cpu_list": format_id_list(cpus),
+        }
+    return files
+
+
+def _node_files(machine: Machine) -> Files:
+    with_memory = mask_of(node.id for node in machine.numa_nodes if node.memory)
+    with_cpus = mask_of(machine.cpus_of_numa_node)
+    every = format_id_list(machine.numa_mask)
+    files: Files = {
+        f"{_NODE}/possible": every,
+        f"{_NODE}/online": every,
+        f"{_NODE}/has_cpu": format_id_list(with_cpus),
+        f"{_NODE}/has_memory": format_id_list(with_memory),
+        f"{_NODE}/has_normal_memory": format_id_list(with_memory),
+    }
+    width = (machine.cpus | machine.offline).bit_length()
+    for node in machine.numa_nodes:
+        folder = f"{_NODE}/node{node.id}"
+        cpus = machine.cpus_of_numa_node.get(node.id, 0)
+        files[f"{folder}/cpulist"] = format_id_list(cpus)
+        files[f"{folder}/cpumap"] = cpu_map(cpus, width)
+        files[f"{folder}/meminfo"] = _node_meminfo(node)
+        if node.distances:
+            files[f"{folder}/distance"] = " ".join(map(str, node.distances))
+        for pages in node.hugepages:
+            place = f"{folder}/hugepages/hugepages-{pages.size >> 10}kB"
+            files |= _pool_files(place, pages.count)
+    return files
+
+
+def _node_links(machine: Machine) -> dict[str, str]:
+    links = {}
+    for node, cpus in machine.cpus_of_numa_node.items():
+        for cpu in members(cpus):
+            links[f"{_NODE}/node{node}/cpu{cpu}"] = f"../../cpu/cpu{cpu}"
+            links[f"{_CPU}/cpu{cpu}/node{node}"] = f"../../node/node{node}"
+    return links
+
+
+def _node_meminfo(node: NUMANode) -> str:
+    total, huge = node.memory >> 10, sum(pages.size * pages.count for pages in node.hugepages) >> 10
+    amounts = {"MemTotal": total, "MemFree": total - huge, "MemUsed": huge}
+    return "\n".join(f"Node {node.id} {name}: {amount:>15} kB" for name, amount in amounts.items())
+
+
+def _pool_files(folder: str, count: int) -> Files:
+    return {f"{folder}/nr_hugepages": str(count), f"{folder}/free_hugepages": str(count)}
+
+
+def _hugepage_files(machine: Machine) -> Files:
+    totals: dict[int, int] = {}
+    for node in machine.numa_nodes:
+        for pages in node.hugepages:
+            totals[pages.size] = totals.get(pages.size, 0) + pages.count
+    files: Files = {}
+    for size, count in totals.items():
+        files |= _pool_files(f"sys/kernel/mm/hugepages/hugepages-{size >> 10}kB", count)
+    return files
+
+
+def _proc_files(machine: Machine) -> Files:
+    total = sum(node.memory for node in machine.numa_nodes) >> 10
+    huge = sum(pages.size * pages.count for node in machine.numa_nodes for pages in node.hugepages) >> 10
+    amounts = {
+        "MemTotal": total,
+        "MemFree": total - huge,
+        "MemAvailable": total - huge,
+        "Buffers": 0,
+        "Cached": 0,
+        "SwapTotal": 0,
+        "SwapFree": 0,
+    }
+    numbers = _core_numbers(machine)
+    processors = [(cpu, core.socket, number) for core, number in numbers.items() for cpu in members(core.threads)]
+    return {
+        "proc/meminfo": "\n".join(f"{name + ':':<16}{amount:>8} kB" for name, amount in amounts.items()),
+        "proc/cpuinfo": "\n".join(_processor(*processor) for processor in sorted(processors)),
+    }
+
+
+def _processor(cpu: int, socket: int, core: int) -> str:
+    facts = {
+        "processor": cpu,
+        "vendor_id": "Synthetic",
+        "model name": "Synthetic NUMA machine",
+        "cpu MHz": "2000.000",
+        "physical id": socket,
+        "core id": core,
+    }
+    return "".join(f"{name:<16}: {fact}\n" for name, fact in facts.items())
+
+
+def _pci_files(function: PCIDevice, machine: Machine) -> tuple[Files, dict[str, str]]:
+    first = (*function.path, function.address)[0]
+    parts = ("devices", f"pci{first.rpartition(':')[0]}", *function.path, function.address)
+    folder = "sys/" + "/".join(parts)
+    cpus = machine.cpus if function.numa_node is None else machine.cpus_of_numa_node.get(function.numa_node, 0)
+    modalias = (
+        f"pci:v{function.vendor_id:08X}d{function.device_id:08X}sv00000000sd00000000"
+        f"bc{function.pci_class >> 16:02X}sc{function.pci_class >> 8 & 0xFF:02X}i{function.pci_class & 0xFF:02X}"
+    )
+    facts: dict[str, str | bytes] = {
+        "class": f"0x{function.pci_class:06x}",
+        "vendor": f"0x{function.vendor_id:04x}",
+        "device": f"0x{function.device_id:04x}",
+        "subsystem_vendor": "0x0000",
+        "subsystem_device": "0x0000",
+        "revision": "0x00",
+        "numa_node": str(-1 if function.numa_node is None else function.numa_node),
+        "local_cpulist": format_id_list(cpus),
+        "local_cpus": cpu_map(cpus, machine.cpus.bit_length()),
+        "modalias": modalias,
+        "uevent": "\n".join(_uevent(function, modalias)),
+        "config": _configuration_space(function),
+        **_link_facts(function.link),
+    }
+    up = "../" * len(parts)
+    links = {
+        f"sys/bus/pci/devices/{function.address}": "../../../" + "/".join(parts),
+        f"{folder}/subsystem": f"{up}bus/pci",
+    }
+    if function.driver:
+        driver = f"bus/pci/drivers/{function.driver}"
+        links[f"{folder}/driver"] = up + driver
+        links[f"sys/{driver}/{function.address}"] = "../../../../" + "/".join(parts)
+    files: Files = {f"{folder}/{name}": fact for name, fact in facts.items()}
+    if function.iommu_group is not None:
+        group = f"kernel/iommu_groups/{function.iommu_group}"
+        links[f"{folder}/iommu_group"] = up + group
+        links[f"sys/{group}/devices/{function.address}"] = "../../../../" + "/".join(parts)
+    return files, links
+
+
+def _uevent(function: PCIDevice, modalias: str) -> Sequence[str]:
+    driver = [f"DRIVER={function.driver}"] if function.driver else []
+    return [
+        *driver,
+        f"PCI_CLASS={function.pci_class:X}",
+        f"PCI_ID={function.vendor_id:04X}:{function.device_id:04X}",
+        "PCI_SUBSYS_ID=0000:0000",
+        f"PCI_SLOT_NAME={function.address}",
+        f"MODALIAS={modalias}",
+    ]
+
+
+def _link_facts(link: PCILink | None) -> Files:
+    if link is None:
+        return {}
+    facts = {
+        "current_link_speed": link.speed and f"{link.speed:.1f} GT/s PCIe",
+        "current_link_width": link.width and str(link.width),
+        "max_link_speed": link.max_speed and f"{link.max_speed:.1f} GT/s PCIe",
+        "max_link_width": link.max_width and str(link.max_width),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _configuration_space(function: PCIDevice) -> bytes:
+    """The first 64 bytes of the function's configuration space: ids and class; for a bridge, type 1 and its buses."""
+    is_bridge = function.pci_class >> 8 == BRIDGE_CLASS >> 8
+    header = struct.pack(
+        "<HHHHBBHBBBB",
+        function.vendor_id,
+        function.device_id,
+        0x0006,
+        0x0010,
+        0,
+        function.pci_class & 0xFF,
+        function.pci_class >> 8,
+        0,
+        0,
+        1 if is_bridge else 0,
+        0,
+    )
+    space = bytearray(header.ljust(64, b"\0"))
+    if is_bridge:
+        slot, _, port = function.address.rpartition(":")[2].partition(".")
+        below = (int(slot, 16) - 1) * 8 + int(port) + 1
+        space[0x18:0x1B] = bytes((int(function.address.split(":")[1], 16), below & 0xFF, below & 0xFF))
+    return bytes(space)

@@ -1,0 +1,110 @@
+"""What one node of a sandbox is to be: its name, its machine, the devices it offers, its kubelet's settings."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topomend.model.bitmask import mask_of
+from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.machine import Machine
+from topomend.model.node_state import Device
+from topomend.model.shape import Shape, parse_shape
+
+DEFAULT_RESERVED_MEMORY = 100 << 20
+"""Reserved on the first NUMA node that has memory, where a static Memory Manager is given no reservation: it needs one.
+As large as the kubelet's default eviction threshold, which is what a node reserves when nobody configured anything."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+class InvalidNodeSpec(ValueError):
+    """A node that no kubelet would start on; says which node, what is wrong, and what would be right."""
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node. ``shape`` is None where ``machine`` does not come from a one-line shape."""
+
+    name: str
+    shape: Shape | None
+    machine: Machine
+    devices: tuple[Device, ...] = ()
+    kubelet: KubeletSettings = field(default_factory=KubeletSettings)
+
+    @classmethod
+    def of_shape(cls, name: str, shape: str, **settings: Any) -> "NodeSpec":
+        """A node of a one-line shape. ``settings`` are those of KubeletSettings; both managers are static by default.
+
+        Raises InvalidShape for the shape, InvalidNodeSpec for settings that no kubelet would start with.
+        """
+        parsed = parse_shape(shape)
+        return cls.of_machine(name, parsed.machine(), parsed.offered_devices(), shape=parsed, **settings)
+
+    @classmethod
+    def of_machine(
+        cls,
+        name: str,
+        machine: Machine,
+        devices: Iterable[Device] = (),
+        *,
+        shape: Shape | None = None,
+        **settings: Any,
+    ) -> "NodeSpec":
+        """A node of any machine; see of_shape. CPU 0 and 100Mi of the first NUMA node are reserved unless told."""
+        kubelet = KubeletSettings(**{"cpu_manager_policy": "static", "memory_manager_policy": "Static", **settings})
+        if kubelet.cpu_manager_policy == "static" and kubelet.reserved_cpus is None and not kubelet.reserved_cpu_millis:
+            kubelet = replace(kubelet, reserved_cpus=mask_of([0]))
+        if kubelet.memory_manager_policy == "Static" and not kubelet.reserved_memory:
+            kubelet = replace(kubelet, reserved_memory=_default_reservation(machine))
+        spec = cls(name, shape, machine, tuple(devices), kubelet)
+        spec.check()
+        return spec
+
+    def check(self) -> None:
+        """Raise InvalidNodeSpec for what the kubelet would refuse at its start, in words that name the node."""
+        if not _NAME.fullmatch(self.name):
+            raise InvalidNodeSpec(f"node name {self.name!r:.70} is not lower-case letters, digits and dashes")
+        if not self.machine.cores:
+            raise InvalidNodeSpec(f"node {self.name}: its machine has no CPU that is online")
+        self._check_cpus()
+        self._check_memory()
+
+    def _check_cpus(self) -> None:
+        reserved = self.kubelet.reserved_cpus or 0
+        if reserved & ~self.machine.cpus:
+            raise InvalidNodeSpec(f"node {self.name}: a reserved CPU is not among the machine's CPUs that are online")
+        if reserved == self.machine.cpus:
+            raise InvalidNodeSpec(f"node {self.name}: every CPU is reserved; leave one for pods (--reserved-cpus)")
+
+    def _check_memory(self) -> None:
+        sizes = {node.id: node.memory for node in self.machine.numa_nodes}
+        for reservation in self.kubelet.reserved_memory:
+            if reservation.resource != "memory":
+                # memory_manager.go:validateReservedMemory wants a kube- or system-reserved amount of the same
+                # resource, and cmd/kubelet/app/server.go:parseResourceList knows none for huge pages.
+                raise InvalidNodeSpec(
+                    f"node {self.name}: the kubelet cannot reserve {reservation.resource}, only memory"
+                )
+            if reservation.size > sizes.get(reservation.numa_node, -1):
+                raise InvalidNodeSpec(
+                    f"node {self.name}: NUMA node {reservation.numa_node} has no {reservation.size} bytes to reserve"
+                )
+
+
+def _default_reservation(machine: Machine) -> tuple[MemoryReservation, ...]:
+    first = next((node for node in machine.numa_nodes if node.memory), None)
+    if first is None:
+        raise InvalidNodeSpec("a static Memory Manager needs a NUMA node with memory")
+    free = first.memory - sum(pages.size * pages.count for pages in first.hugepages)
+    return (MemoryReservation(first.id, "memory", min(DEFAULT_RESERVED_MEMORY, max(free // 2, 1))),)
+
+
+def fingerprint(spec: NodeSpec) -> Mapping[str, str]:
+    """What a node was started as, for telling whether another request means the same."""
+    return {
+        "name": spec.name,
+        "machine": repr(spec.machine),
+        "devices": repr(spec.devices),
+        "kubelet": repr(spec.kubelet),
+    }

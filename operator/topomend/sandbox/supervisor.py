@@ -1,0 +1,240 @@
+"""The process that all of one sandbox runs under, and that ends it.
+
+It reads a plan (mounts of each node, programs and their flags), makes a mount namespace for each node, then starts and
+stops programs as it is told, a JSON document a line on standard input. It knows nothing of Kubernetes. Every program is
+tied to it by the kernel (PR_SET_PDEATHSIG), so none outlives it, however it ends; and it ends when its standard input
+does, so a caller that is killed takes the sandbox along. ``detach`` lets it live on without its caller.
+
+Single-threaded on purpose: the parent-death signal follows the thread, and preexec functions are safe only then.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topomend.sandbox import linux
+from topomend.sandbox.layout import PLAN_FILE, STATUS_FILE, write_private
+
+STOP_PATIENCE = 8.0
+"""Seconds that a program may take to end after SIGTERM before it is killed."""
+
+
+@dataclass
+class Program:
+    """One program of the plan, and its process where it was started."""
+
+    name: str
+    argv: list[str]
+    environment: dict[str, str]
+    directory: str
+    log: Path
+    node: str | None
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is alive; reaps it when it is not."""
+        return self.process is not None and self.process.poll() is None
+
+
+class Supervisor:
+    """The programs of one sandbox."""
+
+    def __init__(self, state: Path) -> None:
+        plan = json.loads((state / PLAN_FILE).read_text())
+        self._state = state
+        if plan["compose"]:
+            _compose(Path(plan["compose"]["directory"]), Path(plan["compose"]["scratch"]), plan["compose"]["add"])
+        self._namespaces = {name: _new_namespace(mounts) for name, mounts in plan["nodes"].items()}
+        self._programs = {
+            program["name"]: Program(**{**program, "log": Path(program["log"])}) for program in plan["programs"]
+        }
+        self._detached = False
+        self._ending = False
+
+    def serve(self) -> None:
+        """Carry out requests until standard input ends or a signal asks to end; then end everything."""
+        wakeup, notify = os.pipe()
+        os.set_blocking(notify, False)
+        signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.write_status()
+        with selectors.DefaultSelector() as selector:
+            selector.register(wakeup, selectors.EVENT_READ, "wakeup")
+            selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "request")
+            pending = b""
+            while not self._ending:
+                for key, _ in selector.select():
+                    data = os.read(key.fd, 65536)
+                    if key.data == "wakeup":
+                        self.write_status()
+                        continue
+                    if not data:
+                        selector.unregister(key.fd)
+                        self._ending = not self._detached
+                        break
+                    *lines, pending = (pending + data).split(b"\n")
+                    for line in lines:
+                        self._answer(line)
+
+    def end(self) -> None:
+        """Kill what runs, wait for it, and remove the sandbox's files except its logs."""
+        for program in self._programs.values():
+            if program.process is not None and program.running:
+                program.process.kill()
+        for program in self._programs.values():
+            if program.process is not None:
+                program.process.wait()
+        for entry in self._state.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                if entry.name != "logs":
+                    shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+    def write_status(self) -> None:
+        """Write which programs run, for readers in other processes."""
+        status = {
+            "supervisor": os.getpid(),
+            "namespaces": self._namespaces,
+            "programs": {
+                program.name: {
+                    "pid": program.process.pid if program.process is not None and program.running else None,
+                    "exit": program.process.returncode if program.process is not None else None,
+                    "log": str(program.log),
+                }
+                for program in self._programs.values()
+            },
+        }
+        write_private(self._state / STATUS_FILE, json.dumps(status))
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+    def _answer(self, line: bytes) -> None:
+        request = json.loads(line)
+        try:
+            self._carry_out(request)
+            answer: Mapping[str, Any] = {}
+        except OSError as error:
+            answer = {"error": str(error)}
+        self.write_status()
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+    def _carry_out(self, request: Mapping[str, Any]) -> None:
+        match request["do"]:
+            case "start":
+                for name in request["programs"]:
+                    self._start(self._programs[name])
+            case "stop":
+                for name in request["programs"]:
+                    self._stop(self._programs[name])
+            case "detach":
+                self._detached = True
+
+    def _start(self, program: Program) -> None:
+        if program.running:
+            return
+        supervisor = os.getpid()
+        namespace = self._namespaces[program.node] if program.node else None
+
+        def become() -> None:
+            linux.die_with_parent(supervisor)
+            if namespace is not None:
+                linux.enter_mount_namespace(namespace)
+            os.chdir(program.directory)
+
+        with program.log.open("ab") as log:
+            program.process = subprocess.Popen(
+                program.argv,
+                env=program.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=become,  # noqa: PLW1509 - this process has one thread, see the module's words
+            )
+
+    def _stop(self, program: Program) -> None:
+        if program.process is None:
+            return
+        program.process.terminate()
+        deadline = time.monotonic() + STOP_PATIENCE
+        while program.running and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if program.running:
+            program.process.kill()
+            program.process.wait()
+        program.process = None
+
+
+def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
+    """Show ``directory`` with the empty folders ``add`` in it: its own entries, on a file system in memory."""
+    linux.mount_tmpfs(scratch)
+    for entry in directory.iterdir():
+        place = scratch / entry.name
+        if entry.is_symlink():
+            place.symlink_to(entry.readlink())
+            continue
+        if entry.is_dir():
+            place.mkdir()
+        else:
+            place.touch()
+        linux.bind(entry, place)
+    for name in add:
+        (scratch / name).mkdir()
+    linux.bind(scratch, directory)
+
+
+def _new_namespace(mounts: list[list[str]]) -> int:
+    """A descriptor of a new mount namespace in which ``mounts`` are done; this process stays in its own.
+
+    A mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``.
+    """
+    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    directory = Path.cwd()
+    linux.enter_new_mount_namespace()
+    try:
+        for kind, *paths in mounts:
+            if kind == "bind":
+                linux.bind(Path(paths[0]), Path(paths[1]))
+            else:
+                linux.mount_tmpfs(Path(paths[0]))
+        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        linux.enter_mount_namespace(own)
+        os.close(own)
+        os.chdir(directory)
+
+
+def main() -> None:
+    """Supervise the sandbox whose state folder is the one argument."""
+    state = Path(sys.argv[1])
+    os.umask(0o077)
+    try:
+        supervisor = Supervisor(state)
+    except OSError as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        sys.exit(1)
+    sys.stdout.write("{}\n")
+    sys.stdout.flush()
+    with contextlib.suppress(BrokenPipeError):
+        supervisor.serve()
+    supervisor.end()
+
+
+if __name__ == "__main__":
+    main()
