@@ -52,12 +52,18 @@ class ContainerAllocation:
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What one active pod holds. ``uid`` is empty where the source does not tell it (pod-resources does not)."""
+    """What one active pod holds. ``uid`` is empty where the source does not tell it (pod-resources does not).
+
+    ``cpus`` and ``memory`` are what the pod holds as a whole where the managers act on pod-level resources; its
+    containers' shares are then parts of it and may overlap.
+    """
 
     namespace: str
     name: str
     uid: str = ""
     containers: tuple[ContainerAllocation, ...] = ()
+    cpus: CPUSet = 0
+    memory: tuple[MemoryBlock, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ class NodeState:
     """Everything replay needs to know of a node, and nothing else.
 
     ``memory`` is the Memory Manager's own book where it could be read; None has replay rebuild it from the blocks of
-    ``pods``, which is exact for blocks on one NUMA node and in total for groups.
+    ``pods``, which is exact for blocks on one NUMA node and in total for groups. ``cpu_pool`` is the CPU Manager's
+    shared pool (``defaultCpuSet``) where it is known; None stands for every CPU that no container holds.
     """
 
     name: str
@@ -88,6 +95,7 @@ class NodeState:
     devices: tuple[Device, ...] = ()
     pods: tuple[PodAllocation, ...] = ()
     memory: tuple[NUMANodeMemory, ...] | None = None
+    cpu_pool: CPUSet | None = None
 
 
 def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:

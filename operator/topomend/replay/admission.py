@@ -4,7 +4,7 @@ What the kubelet checks after it (resource fit, node affinity and others, pkg/ku
 asked here: a pod that the scheduler placed passes it, and it never turns a topology refusal around.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from topomend.model.bitmask import CPUSet
@@ -19,9 +19,11 @@ from topomend.model.node_state import (
 from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay.cpu.static import CPUManager
+from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.kubelet import StartedKubelet, start
-from topomend.replay.memory.static import Book, MemoryManager, StaticPolicy
+from topomend.replay.memory.static import Book, MemoryManager
+from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
 from topomend.replay.rejection import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.topology.scopes import NO_AFFINITY, Admission, Providers, Scope
 
@@ -46,8 +48,9 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         verdict = _refused(pod, broken.reason, broken.why)
         return replace(verdict, unmodelled=kubelet.unmodelled), node
     if admission.rejection:
-        return _rejected(pod, admission.rejection, admission, kubelet), _purged(kubelet, node, held, providers)
-    containers = _containers(pod, providers, held)
+        providers.remove_pod()
+        pods = tuple(each for each in node.pods if each is not held) if held else node.pods
+        return _rejected(pod, admission.rejection, admission, kubelet), _with_pods(kubelet, node, pods, providers)
     verdict = Verdict(
         pod.namespace,
         pod.name,
@@ -56,29 +59,36 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         merges=tuple(admission.merges),
         unmodelled=kubelet.unmodelled,
     )
-    return verdict, _with_pod(node, held, PodAllocation(pod.namespace, pod.name, pod.uid, containers), providers)
+    return verdict, _with_pods(kubelet, node, _pods_with(node, held, _allocation(pod, providers, held)), providers)
 
 
 def release(node: NodeState, namespace: str, name: str) -> NodeState:
     """The node after the pod has ended: everything it held is free again. An unknown pod changes nothing."""
     ended = [pod for pod in node.pods if (pod.namespace, pod.name) == (namespace, name)]
-    if not ended:
-        return node
-    memory = node.memory
     kubelet = start(node.machine, node.kubelet)
-    if not isinstance(kubelet, str) and kubelet.memory and memory is not None:
-        book = Book(kubelet.memory)
-        book.load(memory)
-        for block in (block for each in allocations(ended) for block in each.memory):
-            book.release(block)
-        memory = book.saved()
-    return replace(node, pods=tuple(pod for pod in node.pods if pod not in ended), memory=memory)
+    for pod in ended:
+        pods = tuple(each for each in node.pods if each is not pod)
+        if isinstance(kubelet, str):
+            node = replace(node, pods=pods)
+        else:
+            providers = _providers(kubelet, node, pod)
+            providers.remove_pod()
+            node = _with_pods(kubelet, node, pods, providers)
+    return node
 
 
 def start_refusal(node: NodeState) -> str | None:
     """What the kubelet would say instead of starting with these settings on this machine; None if it starts."""
     kubelet = start(node.machine, node.kubelet)
     return kubelet if isinstance(kubelet, str) else None
+
+
+def shared_pool(node: NodeState) -> CPUSet:
+    """The CPUs of containers without exclusive ones, reserved CPUs included unless these are kept strictly apart."""
+    kubelet = start(node.machine, node.kubelet)
+    if isinstance(kubelet, str) or kubelet.cpu is None:
+        return node.machine.cpus
+    return _pool(kubelet.cpu, node)
 
 
 def _held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
@@ -101,26 +111,53 @@ def _providers(kubelet: StartedKubelet, node: NodeState, held: PodAllocation | N
     )
     cpu = memory = None
     if kubelet.cpu:
-        busy: CPUSet = 0
-        for each in others:
-            busy |= each.cpus
-        cpu = CPUManager(kubelet.cpu, busy, {each.name: each.cpus for each in own if each.cpus})
+        cpus = {each.name: each.cpus for each in own if each.cpus}
+        cpu = CPUManager(kubelet.cpu, _pool(kubelet.cpu, node), cpus, held.cpus if held else 0)
     if kubelet.memory:
         blocks = {each.name: each.memory for each in own if each.memory}
-        memory = MemoryManager(kubelet.memory, _book(kubelet.memory, node), blocks)
+        memory = MemoryManager(kubelet.memory, _book(kubelet.memory, node), blocks, held.memory if held else ())
     return Providers(devices, cpu, memory)
 
 
-def _book(policy: StaticPolicy, node: NodeState) -> Book:
-    """The kubelet's book where it is known, else the one that its blocks add up to (updateExpectedMachineState)."""
+def _pool(policy: CPUPolicy, node: NodeState) -> CPUSet:
+    """The shared pool: as the kubelet keeps it where that is known, else what nobody holds."""
+    return _pool_left_by(policy, node.pods) if node.cpu_pool is None else node.cpu_pool
+
+
+def _pool_left_by(policy: CPUPolicy, pods: Iterable[PodAllocation]) -> CPUSet:
+    pool = policy.pool
+    for pod in pods:
+        pool &= ~pod.cpus
+        for container in pod.containers:
+            pool &= ~container.cpus
+    return pool
+
+
+def _book(policy: MemoryPolicy, node: NodeState) -> Book:
+    """The Memory Manager's book: as the kubelet keeps it where that is known, else what the blocks add up to.
+
+    Source of the sum: memorymanager/policy_static.go:updateExpectedMachineState.
+    """
     book = Book(policy)
     if node.memory is not None:
         book.load(node.memory)
         return book
-    for each in allocations(node.pods):
-        for block in each.memory:
+    for pod in node.pods:
+        for block in pod.memory or (block for each in pod.containers for block in each.memory):
             book.reserve(block.numa_nodes, block.resource, block.size)
     return book
+
+
+def _allocation(pod: Pod, providers: Providers, held: PodAllocation | None) -> PodAllocation:
+    """What the pod holds now."""
+    return PodAllocation(
+        pod.namespace,
+        pod.name,
+        pod.uid or (held.uid if held else ""),
+        _containers(pod, providers, held),
+        providers.cpu.bubble if providers.cpu else 0,
+        providers.memory.pod_blocks if providers.memory else (),
+    )
 
 
 def _containers(pod: Pod, providers: Providers, held: PodAllocation | None) -> tuple[ContainerAllocation, ...]:
@@ -175,27 +212,24 @@ def _device_placement(allocation: DeviceAllocation, providers: Providers) -> Dev
     return DevicePlacement(allocation.resource, len(allocation.ids), providers.devices.numa_nodes_of(allocation))
 
 
-def _with_pod(node: NodeState, held: PodAllocation | None, pod: PodAllocation, providers: Providers) -> NodeState:
+def _pods_with(node: NodeState, held: PodAllocation | None, pod: PodAllocation) -> tuple[PodAllocation, ...]:
     if held is not None:
-        kept = replace(pod, uid=pod.uid or held.uid)
-        pods = tuple(kept if each is held else each for each in node.pods)
-    else:
-        pods = (*node.pods, pod) if pod.containers else node.pods
-    return replace(node, pods=pods, memory=providers.memory.book.saved() if providers.memory else node.memory)
+        return tuple(pod if each is held else each for each in node.pods)
+    return (*node.pods, pod) if pod.containers else node.pods
 
 
-def _purged(kubelet: StartedKubelet, node: NodeState, held: PodAllocation | None, providers: Providers) -> NodeState:
-    """The node after a refusal: the pod holds nothing, be it from this admission or from before."""
-    pods = tuple(each for each in node.pods if each is not held) if held else node.pods
-    manager = providers.memory
-    if manager is None or kubelet.memory is None or not any(manager.blocks.values()):
-        return replace(node, pods=pods) if held else node
-    before = _book(kubelet.memory, node).saved()
-    for blocks in manager.blocks.values():
-        for block in blocks:
-            manager.book.release(block)
-    memory = manager.book.saved()
-    return replace(node, pods=pods, memory=node.memory if memory == before else memory)
+def _with_pods(
+    kubelet: StartedKubelet, node: NodeState, pods: tuple[PodAllocation, ...], providers: Providers
+) -> NodeState:
+    """The node with other holders. The pool stays untold as long as the holders alone tell it; a book that did not
+    change stays as it was told."""
+    pool, memory = node.cpu_pool, node.memory
+    if kubelet.cpu and providers.cpu and (pool is not None or providers.cpu.pool != _pool_left_by(kubelet.cpu, pods)):
+        pool = providers.cpu.pool
+    if kubelet.memory and providers.memory:
+        saved = providers.memory.book.saved()
+        memory = memory if saved == _book(kubelet.memory, node).saved() else saved
+    return replace(node, pods=pods, memory=memory, cpu_pool=pool)
 
 
 def _refused(pod: Pod, reason: str, why: str) -> Verdict:

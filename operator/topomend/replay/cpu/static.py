@@ -3,7 +3,7 @@
 Source: pkg/kubelet/cm/cpumanager/policy_static.go. Which CPUs a request gets out of a set is ``assignment``'s.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topomend.model.bitmask import CPUSet, NUMAMask, format_id_list, lowest, mask_of, members
@@ -98,15 +98,27 @@ def _take_reserved(topology: CPUTopology, count: int, options: StaticOptions) ->
 
 
 class CPUManager:
-    """The manager at work on one pod: ``assigned`` maps its containers to their CPUs, ``pool`` is the shared pool."""
+    """The manager at work on one pod.
 
-    def __init__(self, policy: StaticPolicy, busy: CPUSet, assigned: dict[str, CPUSet]) -> None:
+    ``pool`` is the shared pool, ``assigned`` maps the pod's containers to their CPUs, ``bubble`` is what the pod holds
+    as a whole under pod-level resource managers.
+    """
+
+    def __init__(self, policy: StaticPolicy, pool: CPUSet, assigned: Mapping[str, CPUSet], bubble: CPUSet) -> None:
         self._policy = policy
+        self.pool = pool
         self.assigned = dict(assigned)
-        self.pool = policy.pool & ~busy
-        for cpus in assigned.values():
-            self.pool &= ~cpus
+        self.bubble = bubble
         self._reusable: CPUSet = 0
+
+    def remove_pod(self) -> None:
+        """Give everything back to the shared pool (RemoveContainer for each container)."""
+        self.pool |= self.bubble
+        if not self.bubble:
+            for cpus in self.assigned.values():
+                self.pool |= cpus
+        self.assigned.clear()
+        self.bubble = 0
 
     @property
     def _available(self) -> CPUSet:
@@ -188,6 +200,7 @@ class CPUManager:
         bubble = self._allocate_cpus(count, affinity, 0)
         if isinstance(bubble, AssignmentError):
             return unexpected(bubble.text)
+        self.bubble = bubble
         return self._divide(pod, bubble)
 
     def _divide(self, pod: Pod, bubble: CPUSet) -> Rejection | None:

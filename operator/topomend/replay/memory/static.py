@@ -206,13 +206,31 @@ class Book:
 
 
 class MemoryManager:
-    """The manager at work on one pod: ``book`` is the machine's, ``blocks`` are those of the pod's containers."""
+    """The manager at work on one pod.
 
-    def __init__(self, policy: StaticPolicy, book: Book, blocks: Mapping[str, tuple[MemoryBlock, ...]]) -> None:
+    ``book`` is the machine's, ``blocks`` are those of the pod's containers, ``pod_blocks`` what the pod holds as a
+    whole under pod-level resource managers.
+    """
+
+    def __init__(
+        self,
+        policy: StaticPolicy,
+        book: Book,
+        blocks: Mapping[str, tuple[MemoryBlock, ...]],
+        pod_blocks: tuple[MemoryBlock, ...],
+    ) -> None:
         self._policy = policy
         self.book = book
         self.blocks = dict(blocks)
+        self.pod_blocks = pod_blocks
         self._reusable: dict[tuple[NUMAMask, str], int] = {}
+
+    def remove_pod(self) -> None:
+        """Strike everything the pod holds out of the book (RemoveContainer for each container)."""
+        for block in self.pod_blocks or (block for blocks in self.blocks.values() for block in blocks):
+            self.book.release(block)
+        self.blocks.clear()
+        self.pod_blocks = ()
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """The container's hints (GetTopologyHints)."""
@@ -275,8 +293,9 @@ class MemoryManager:
         if isinstance(mask, str):
             return unexpected(mask)
         self._divide(pod, requests, mask)
-        for resource, size in requests.items():
-            self.book.reserve(mask, resource, size)
+        self.pod_blocks = tuple(MemoryBlock(resource, mask, size) for resource, size in requests.items())
+        for block in self.pod_blocks:
+            self.book.reserve(mask, block.resource, block.size)
         return None
 
     def _divide(self, pod: Pod, requests: Mapping[str, int], mask: NUMAMask) -> None:

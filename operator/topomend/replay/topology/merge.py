@@ -10,7 +10,7 @@ depend on the order of that walk (policy.go:compare is a ranking), so it is foun
 Up to ``TABLED_NODES`` NUMA nodes the masks are tabled; beyond that ``wide`` searches them by their rules.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,7 +39,7 @@ class NUMAInfo:
     """
 
     nodes: NUMAMask
-    distances: dict[int, tuple[int, ...]] | None = None
+    distances: Mapping[int, tuple[int, ...]] | None = None
 
     def total_distance(self, mask: NUMAMask) -> int:
         """The sum of distances over all ordered pairs: for masks of one width it ranks as the average does."""
@@ -142,10 +142,13 @@ def _take(found: set[NUMAMask], masks: Iterator[NUMAMask], limit: int) -> None:
 
 
 def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
-    """How many of the largest amounts reach the need; one more than there are where none do."""
+    """How many of the largest nodes reach the need, each of whose groups is one node; too many where none do."""
+    amounts: dict[NUMAMask, int] = {}
+    for node, amount in threshold.groups:
+        if node & universe:
+            amounts[node] = amounts.get(node, 0) + amount
     left = threshold.need
-    amounts = sorted((amount for nodes, amount in threshold.groups if nodes & universe), reverse=True)
-    for count, amount in enumerate(amounts):
+    for count, amount in enumerate(sorted(amounts.values(), reverse=True)):
         if left <= 0:
             return count
         left -= amount

@@ -33,6 +33,13 @@ class Providers:
     cpu: cpu_static.CPUManager | None
     memory: memory_static.MemoryManager | None
 
+    def remove_pod(self) -> None:
+        """Take back what the pod holds of CPUs and memory; devices are held by record alone."""
+        if self.cpu:
+            self.cpu.remove_pod()
+        if self.memory:
+            self.memory.remove_pod()
+
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """All offers for a container."""
         offers = self.devices.hints(container)
