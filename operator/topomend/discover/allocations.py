@@ -1,0 +1,169 @@
+"""Who holds what on the node: the kubelet's list of active pods joined with its state files.
+
+The list knows names and which pods are active, the files know uids, init containers and the memory book, and keep what
+ended pods held until the kubelet's next look. The kubelet purges such entries before it admits the next pod
+(cpumanager/cpu_manager.go:removeStaleState and its likes), so they are dropped here: what counts is what the next
+admission sees. List and files are read at different moments; they are read again until they agree.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
+from topomend.discover.state_files import Containers, KubeletState, StateUnreadable, fingerprint, read_state
+from topomend.model.bitmask import CPUSet
+from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
+
+ATTEMPTS = 5
+PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """``pods`` are the active pods that hold something; ``stale`` what ended pods still hold in the files, by uid.
+
+    ``reason`` is empty where both sources were read and agree; else ``problem`` says what is wrong.
+    ``allocatable_cpus`` is None where pod-resources did not answer.
+    """
+
+    pods: tuple[PodAllocation, ...] = ()
+    stale: tuple[PodAllocation, ...] = ()
+    devices: tuple[Device, ...] = ()
+    allocatable_cpus: CPUSet | None = None
+    memory: tuple[NUMANodeMemory, ...] | None = None
+    memory_totals: Mapping[tuple[int, str], int] | None = None
+    policies: Mapping[str, str] | None = None
+    reason: str = ""
+    problem: str = ""
+
+
+class AllocationReader:
+    """Reads one kubelet again and again; as long as nothing changed it returns the very same object."""
+
+    def __init__(self, socket: Path | None, state: Path | None) -> None:
+        self._client = PodResourcesClient(socket) if socket else None
+        self._folder = state
+        self._good: Allocations | None = None
+        self._seen: tuple[PodResources, object] | None = None
+        self._state: tuple[object, KubeletState] = (None, KubeletState())
+
+    def read(self) -> Allocations:
+        """What is held now. Where that cannot be found out: what was last known, with the reason. Never raises."""
+        if self._client is None:
+            return Allocations(reason="PodResourcesNotGiven", problem="no pod-resources socket is given")
+        try:
+            return self._read(self._client)
+        except PodResourcesUnavailable as error:
+            return self._last_known("PodResourcesUnavailable", str(error))
+        except StateUnreadable as error:
+            return self._last_known("KubeletStateUnreadable", str(error))
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._client is not None:
+            self._client.close()
+
+    def _read(self, client: PodResourcesClient) -> Allocations:
+        for attempt in range(ATTEMPTS):
+            time.sleep(PAUSE_SECONDS * attempt)
+            before = self._fingerprint()
+            listed = client.read()
+            if self._good is not None and self._seen == (listed, before):
+                return self._good
+            state = self._read_state(before)
+            if before != self._fingerprint():
+                continue
+            joined = join(listed, state)
+            if joined is not None:
+                self._seen = (listed, before)
+                self._good = self._without_state(joined)
+                return self._good
+        why = "the kubelet's list of pods and its state files do not agree; they are read again"
+        return self._last_known("Inconsistent", why)
+
+    def _fingerprint(self) -> object:
+        return fingerprint(self._folder) if self._folder else None
+
+    def _read_state(self, mark: object) -> KubeletState | None:
+        if self._folder is None:
+            return None
+        if self._state[0] != mark:
+            self._state = (mark, read_state(self._folder))
+        return self._state[1]
+
+    def _without_state(self, joined: Allocations) -> Allocations:
+        if self._folder is not None:
+            return joined
+        why = "the kubelet's state directory is not given: what init containers hold is not known"
+        return replace(joined, reason="KubeletStateNotGiven", problem=why)
+
+    def _last_known(self, reason: str, problem: str) -> Allocations:
+        self._seen = None
+        if self._good is None:
+            return Allocations(reason=reason, problem=problem)
+        return replace(self._good, reason=reason, problem=f"{problem}; what was last known is shown")
+
+
+def join(listed: PodResources, state: KubeletState | None) -> Allocations | None:
+    """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments."""
+    if state is None:
+        return _known(listed, tuple(_holding(listed.pods)), (), KubeletState(), None)
+    free = dict(state.pods)
+    pods = []
+    # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
+    for pod in sorted(listed.pods, key=lambda pod: not any(map(_holds, pod.containers))):
+        uid = next((uid for uid, held in free.items() if _is_of(pod, uid, held, state)), None)
+        if uid is not None:
+            pods.append(_joined(pod, uid, free.pop(uid)))
+        elif any(map(_holds, pod.containers)):
+            return None
+    stale = tuple(PodAllocation("", uid, uid, tuple(filter(_holds, held.values()))) for uid, held in free.items())
+    pods.sort(key=lambda pod: (pod.namespace, pod.name))
+    return _known(listed, tuple(_holding(pods)), stale, state, state.memory)
+
+
+def _known(
+    listed: PodResources,
+    pods: tuple[PodAllocation, ...],
+    stale: tuple[PodAllocation, ...],
+    state: KubeletState,
+    memory: tuple[NUMANodeMemory, ...] | None,
+) -> Allocations:
+    return Allocations(
+        pods, stale, listed.devices, listed.allocatable_cpus, memory, state.memory_totals, state.policies
+    )
+
+
+def _is_of(pod: PodAllocation, uid: str, held: Containers, state: KubeletState) -> bool:
+    """Whether an entry of the files is this pod's: the same containers hold the same.
+
+    What the kubelet does not count as admitted is what a refused pod left behind.
+    """
+    names = [each.name for each in pod.containers]
+    if state.admitted is not None and state.admitted.get(uid) != frozenset(names):
+        return False
+    return all(_holdings(each) == _holdings(held.get(each.name)) for each in pod.containers)
+
+
+def _joined(pod: PodAllocation, uid: str, held: Containers) -> PodAllocation:
+    """The pod with its uid, and with its init containers first: those that only the files know."""
+    listed = {each.name for each in pod.containers}
+    init = tuple(replace(held[name], init=True) for name in sorted(held) if name not in listed)
+    return replace(pod, uid=uid, containers=(*init, *pod.containers))
+
+
+def _holding(pods: tuple[PodAllocation, ...] | list[PodAllocation]) -> Iterator[PodAllocation]:
+    for pod in pods:
+        containers = tuple(filter(_holds, pod.containers))
+        if containers:
+            yield replace(pod, containers=containers)
+
+
+def _holds(container: ContainerAllocation) -> bool:
+    return bool(container.cpus or container.memory or container.devices)
+
+
+def _holdings(container: ContainerAllocation | None) -> tuple[object, ...]:
+    return (container.cpus, container.memory, container.devices) if container else (0, (), ())

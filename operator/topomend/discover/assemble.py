@@ -1,0 +1,207 @@
+"""The parts of a discovery put together: the node's state, its conditions, and the figures behind the columns.
+
+Owns what fits together and what does not. A contradiction is named in a condition and nothing is guessed from it; the
+node is Ready only when host, configuration and allocations are all known and agree.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from topomend.discover.allocations import Allocations
+from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
+from topomend.model.bitmask import format_id_list
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import HugePages, Machine, NUMANode
+from topomend.model.node_state import NodeState, allocations
+from topomend.model.quantity import format_bytes
+from topomend.replay.admission import release
+from topomend.replay.kubelet import StartedKubelet, start
+from topomend.replay.memory.static import Book
+from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
+
+MAX_MESSAGE = 1000
+"""What the column Status can hold."""
+
+MAX_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine, what is wrong with the reading of it, and what is only worth saying."""
+
+    machine: Machine
+    problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """Everything that is published of a node."""
+
+    state: NodeState
+    summary: Summary
+    conditions: tuple[Condition, ...]
+
+    def node_topology(self) -> dict[str, Any]:
+        """The NodeTopology object, conditions without times."""
+        return node_topology(self.state.name, status_of(self.state, self.summary, self.conditions))
+
+
+def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) -> Discovery:
+    """One NodeState out of what each source says, and conditions that say how far it can be trusted."""
+    machine, restarted = _as_the_kubelet_started(host.machine, held)
+    settings, contradictions = _settings(config, machine, held)
+    state = NodeState(name, machine, settings, held.devices, (*held.pods, *held.stale), held.memory)
+    for pod in held.stale:
+        state = release(state, pod.namespace, pod.name)
+    kubelet = start(machine, settings)
+    if isinstance(kubelet, str) and not config.reason:
+        contradictions = (
+            *contradictions,
+            f"a kubelet with this configuration would not start on this machine: {kubelet}",
+        )
+    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held, settings)
+    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions)
+
+
+# What contradicts what
+
+
+def _as_the_kubelet_started(machine: Machine, held: Allocations) -> tuple[Machine, tuple[str, ...]]:
+    """The machine with the memory that the kubelet counted when it started and goes on deciding with."""
+    totals = held.memory_totals or {}
+    remarks = []
+
+    def counted(node: NUMANode, resource: str, now: int) -> int:
+        total = totals.get((node.id, resource), now)
+        if total != now:
+            remarks.append(
+                f"NUMA node {node.id} has {format_bytes(now)} of {resource}, the kubelet counted {format_bytes(total)} "
+                "when it started and decides by that"
+            )
+        return total
+
+    nodes = tuple(
+        replace(
+            node,
+            memory=counted(node, "memory", node.memory),
+            hugepages=tuple(
+                HugePages(pool.size, counted(node, pool.resource, pool.size * pool.count) // pool.size)
+                for pool in node.hugepages
+            ),
+        )
+        for node in machine.numa_nodes
+    )
+    return (replace(machine, numa_nodes=nodes), tuple(remarks)) if remarks else (machine, ())
+
+
+def _settings(config: KubeletConfig, machine: Machine, held: Allocations) -> tuple[KubeletSettings, tuple[str, ...]]:
+    """The settings in force, and where the running kubelet shows others than the configuration says."""
+    settings = config.settings
+    contradictions = [] if config.reason else list(_other_policies(settings, held))
+    if settings.cpu_manager_policy != "static" or not held.allocatable_cpus:
+        return settings, tuple(contradictions)
+    unknown = held.allocatable_cpus & ~machine.cpus
+    if unknown:
+        contradictions.append(f"the kubelet can give CPUs {format_id_list(unknown)}, which this machine does not have")
+    reserved = machine.cpus & ~held.allocatable_cpus
+    if settings.reserved_cpus is not None and settings.reserved_cpus != reserved:
+        contradictions.append(
+            f"reservedSystemCPUs is {format_id_list(settings.reserved_cpus)}, "
+            f"the kubelet keeps {format_id_list(reserved)}: is the configuration the kubelet's own?"
+        )
+    return replace(settings, reserved_cpus=reserved), tuple(contradictions)
+
+
+def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[str]:
+    configured = {CPU_STATE: settings.cpu_manager_policy, MEMORY_STATE: settings.memory_manager_policy}
+    for file, running in (held.policies or {}).items():
+        if running != configured[file]:
+            yield (
+                f"{file} is of policy {running[:40]}, the configuration says {configured[file]}: "
+                "is it the kubelet's own?"
+            )
+
+
+# Conditions
+
+
+def _conditions(
+    host: Host, config: KubeletConfig, contradictions: Sequence[str], held: Allocations, settings: KubeletSettings
+) -> tuple[Condition, ...]:
+    parts = (
+        _condition(
+            "HostDiscovered", "HostUnreadable" if host.problems else "", host.problems, "Discovered", host.remarks
+        ),
+        _condition(
+            "KubeletConfigRead",
+            config.reason or ("Contradicted" if contradictions else ""),
+            (*config.problems, *contradictions),
+            "Read",
+            config.remarks,
+        ),
+        _condition("AllocationsRead", _allocation_reason(held, settings), (held.problem,), "Read"),
+    )
+    missing = [part for part in parts if part.status != "True"]
+    reason = missing[0].reason if missing else "Ready"
+    message = (
+        _sentence([part.message for part in missing]) if missing else "host, configuration and allocations are known"
+    )
+    return (Condition("Ready", "False" if missing else "True", reason, message), *parts)
+
+
+def _allocation_reason(held: Allocations, settings: KubeletSettings) -> str:
+    """Without state files nothing is missed where no manager pins anything."""
+    pins = settings.cpu_manager_policy == "static" or settings.memory_manager_policy == "Static"
+    return "" if held.reason == "KubeletStateNotGiven" and not pins else held.reason
+
+
+def _condition(
+    kind: str, reason: str, problems: Sequence[str], otherwise: str, remarks: Sequence[str] = ()
+) -> Condition:
+    if reason:
+        return Condition(kind, "False", reason, _sentence(problems))
+    return Condition(kind, "True", otherwise, _sentence(remarks))
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    named = "; ".join(parts[:MAX_NAMED])
+    more = len(parts) - MAX_NAMED
+    text = f"{named}; and {more} more" if more > 0 else named
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 3]}..."
+
+
+# The figures behind the columns
+
+
+def _summary(state: NodeState, kubelet: StartedKubelet | str, status: str) -> Summary:
+    devices = sum(device.healthy for device in state.devices)
+    if isinstance(kubelet, str):
+        return Summary(devices=devices, status=status)
+    return Summary(_free_cpus(state, kubelet), _free_memory(state, kubelet), devices, status)
+
+
+def _free_cpus(state: NodeState, kubelet: StartedKubelet) -> str:
+    """CPUs that can still be given exclusively, a number for each NUMA node; empty where none ever are."""
+    if kubelet.cpu is None:
+        return ""
+    free = state.machine.cpus & ~kubelet.cpu.reserved
+    for container in allocations(state.pods):
+        free &= ~container.cpus
+    by_node = state.machine.cpus_of_numa_node
+    return ",".join(str((free & by_node.get(node.id, 0)).bit_count()) for node in state.machine.numa_nodes)
+
+
+def _free_memory(state: NodeState, kubelet: StartedKubelet) -> str:
+    """Memory in Gi that can still be pinned, for each NUMA node; empty where none ever is."""
+    if kubelet.memory is None:
+        return ""
+    book = Book(kubelet.memory)
+    if state.memory is not None:
+        book.load(state.memory)
+    else:
+        for block in (block for container in allocations(state.pods) for block in container.memory):
+            book.reserve(block.numa_nodes, block.resource, block.size)
+    return ",".join(f"{size / (1 << 30):.1f}".removesuffix(".0") for size in book.free("memory").values())
