@@ -1,0 +1,133 @@
+import json
+import random
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.manifests import CRDS, crd_schema
+from tests.deploy.random_state import monster, random_conditions, random_state, random_summary
+from tests.deploy.schema import complaints, fields, paths
+
+from topomend.model.node_state import NodeState
+from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.wire.node_topology import node_topology, read_node_topology, status_of
+from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
+
+NODE_TOPOLOGY = crd_schema("nodetopologies")
+RELAUNCH = crd_schema("relaunches")
+NOW = "2026-01-02T03:04:05Z"
+
+
+def seeded() -> random.Random:
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
+    return random.Random(seed)  # noqa: S311 - nothing secret is made of it
+
+
+def published(state: NodeState, rng: random.Random) -> dict[str, Any]:
+    status = status_of(state, random_summary(rng), random_conditions(rng))
+    for condition in status["conditions"]:
+        condition["lastTransitionTime"] = NOW  # the writer's part
+    return node_topology(state.name, status)
+
+
+def relaunch(step: Step) -> dict[str, Any]:
+    record = Relaunch(
+        namespace="default",
+        name="train-9-7c2f1d0e55",
+        pod_name="train-9",
+        pod_uid="0f3e1a52-6c52-4d5c-9c3f-1f9c0d8f7b11",
+        refused_by="node-1",
+        reason="TopologyAffinityError",
+        message="é" * 2 * MAX_TEXT,
+        attempt=1,
+        manifest={"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        step=step,
+        new_name="train-9",
+        new_uid="5f5f9e6e-7d6c-4b39-8f4e-2f9a36a3b1a1",
+        candidates=tuple(f"node-{index}" for index in range(100)),
+        verdicts=tuple(
+            NodeVerdict(f"node-{index}", index == 0, "OutOfvendor.com/gpu", "x" * 5000) for index in range(20)
+        ),
+        counts={f"Reason{index}": index for index in range(100)},
+        start_time=NOW,
+        launched_time=NOW,
+        conditions=(RelaunchCondition("Succeeded", "Unknown", "Waiting", "", NOW),),
+    )
+    return relaunch_object(record) | {"status": relaunch_status(record)}
+
+
+def test_every_node_that_is_written_is_allowed_and_every_field_allowed_is_written_by_some_node() -> None:
+    rng = seeded()
+    written: set[str] = set()
+    for state in [random_state(rng) for _ in range(300)]:
+        topology = published(state, rng)
+        assert list(complaints(topology["status"], NODE_TOPOLOGY["properties"]["status"])) == []
+        assert set(read_node_topology(topology).devices) == set(state.devices)
+        written.update(paths(topology, NODE_TOPOLOGY))
+    allowed = {path for path, _ in fields(NODE_TOPOLOGY)} - {".status.conditions[].observedGeneration"}
+    assert allowed - written == set()
+
+
+def test_a_monster_of_a_node_is_allowed_and_small_enough_for_etcd() -> None:
+    rng = seeded()
+    topology = published(monster(rng), rng)
+    assert list(complaints(topology["status"], NODE_TOPOLOGY["properties"]["status"])) == []
+    assert len(json.dumps(topology, separators=(",", ":"))) < 1 << 20  # etcd refuses a request of 1.5 MiB
+
+
+def test_a_field_the_schema_does_not_know_is_found_out() -> None:
+    rng = seeded()
+    topology = published(random_state(rng), rng)
+    topology["status"]["machine"]["numaNodes"][0]["color"] = "red"
+    topology["status"]["summary"]["devices"] = -1
+    assert list(complaints(topology["status"], NODE_TOPOLOGY["properties"]["status"], "status")) == [
+        "status.summary.devices: -1 is out of range",
+        "status.machine.numaNodes[].color: not in the schema",
+    ]
+
+
+@pytest.mark.parametrize("step", Step)
+def test_every_relaunch_record_that_is_written_is_allowed(step: Step) -> None:
+    assert list(complaints(relaunch(step)["spec"], RELAUNCH["properties"]["spec"])) == []
+    assert list(complaints(relaunch(step)["status"], RELAUNCH["properties"]["status"])) == []
+
+
+def test_every_field_of_a_relaunch_record_is_written() -> None:
+    allowed = {path for path, _ in fields(RELAUNCH)} - {".status.conditions[].observedGeneration"}
+    assert allowed - set(paths(relaunch(Step.LAUNCHED), RELAUNCH)) == set()
+
+
+@pytest.mark.parametrize("schema", [NODE_TOPOLOGY, RELAUNCH], ids=["NodeTopology", "Relaunch"])
+def test_everything_in_a_schema_is_bounded_and_described(schema: dict[str, Any]) -> None:
+    """Unbounded lists and strings make objects that etcd refuses and rules that cost too much to estimate."""
+    for path, part in fields(schema):
+        if path in {".apiVersion", ".kind", ".metadata"}:
+            continue
+        match part["type"]:
+            case "string":
+                assert "maxLength" in part or "enum" in part or part.get("format") == "date-time", path
+            case "array":
+                assert "maxItems" in part, path
+                assert "x-kubernetes-list-type" in part, path
+            case "integer":
+                assert "minimum" in part, path
+                assert part["format"] in {"int32", "int64"}, path
+            case "object" if "additionalProperties" in part:
+                assert "maxProperties" in part, path
+        assert part.get("description") or path.endswith(("[]", "{}")), f"{path} has no description"
+
+
+@pytest.mark.parametrize("path", sorted(CRDS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_definition_stays_far_below_what_kubectl_can_keep_in_an_annotation(path: Any) -> None:
+    assert len(json.dumps(yaml.safe_load(path.read_text()))) < 64 << 10
+
+
+def test_the_machine_of_an_unready_node_may_be_missing() -> None:
+    rng = seeded()
+    state = replace(random_state(rng), devices=(), pods=(), memory=None)
+    status = published(state, rng)["status"]
+    del status["machine"], status["kubelet"]
+    assert list(complaints(status, NODE_TOPOLOGY["properties"]["status"])) == []
