@@ -12,6 +12,7 @@ import pytest
 
 from topomend.model.bitmask import mask_of, members
 from topomend.replay.topology import merge as merging
+from topomend.replay.topology import wide
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks, least_width, merge, merge_single, narrowest
 
@@ -45,7 +46,7 @@ def better(info: NUMAInfo, wanted: int, current: Hint, candidate: Hint) -> Hint:
             return candidate if then > now else current
 
     def fit(mask: int) -> tuple[int, int, int]:
-        return mask.bit_count(), info.total_distance(mask) if info.distances else 0, mask
+        return mask.bit_count(), wide.total_distance(mask, info.distances) if info.distances else 0, mask
 
     return min(current, candidate, key=lambda hint: fit(hint.mask or 0))
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks
 from topomend.replay.topology import wide
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
 
@@ -41,22 +40,17 @@ class NUMAInfo:
     nodes: NUMAMask
     distances: Mapping[int, tuple[int, ...]] | None = None
 
-    def total_distance(self, mask: NUMAMask) -> int:
-        """The sum of distances over all ordered pairs: for masks of one width it ranks as the average does."""
-        try:
-            return wide.total_distance(mask, self.distances)
-        except IndexError:
-            raise KubeletBreaks(
-                KUBELET_WOULD_CRASH,
-                "prefer-closest-numa-nodes reads past the end of a distance list where NUMA ids have gaps",
-            ) from None
-
     def fittest(self, masks: Iterable[NUMAMask]) -> NUMAMask:
         """The best of ``masks``, all of one width and at least one (policy.go: CompareNUMAAffinityMasks)."""
         if self.distances is None:
             return min(masks)
+        distances = self.distances
         several = list(masks)
-        return min(several, key=lambda mask: (self.total_distance(mask), mask)) if len(several) > 1 else several[0]
+        return (
+            several[0]
+            if len(several) == 1
+            else min(several, key=lambda mask: (wide.total_distance(mask, distances), mask))
+        )
 
 
 def merge(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:

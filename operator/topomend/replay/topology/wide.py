@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.replay.rejection import KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.hints import Family, Hints, Threshold
 
 MOST_STEPS = 200_000
@@ -82,18 +82,89 @@ class _Budget:
 
 
 def _fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask | None:
-    def key(mask: NUMAMask) -> tuple[int, int, int]:
-        return mask.bit_count(), total_distance(mask, distances), mask
+    """The narrowest, of these the closest, of these the smallest."""
+    several = set(masks)
+    width = min((mask.bit_count() for mask in several), default=0)
+    several = {mask for mask in several if mask.bit_count() == width}
+    if len(several) < 2 or distances is None:
+        return min(several, default=None)
+    return min(several, key=lambda mask: (total_distance(mask, distances), mask))
 
-    return min(masks, key=key, default=None)
 
+def total_distance(mask: NUMAMask, distances: Distances) -> int:
+    """The sum of distances over all ordered pairs of a mask (numa_info.go:CalculateAverageFor).
 
-def total_distance(mask: NUMAMask, distances: Distances | None) -> int:
-    """The sum of distances over all ordered pairs of a mask; 0 where distances do not count."""
-    if distances is None:
-        return 0
+    Raises KubeletBreaks where a NUMA id lies past the end of a list, which the kubelet reads unasked.
+    """
     nodes = list(members(mask))
-    return sum(distances[node][other] for node in nodes for other in nodes)
+    try:
+        return sum(distances[node][other] for node in nodes for other in nodes)
+    except IndexError:
+        raise KubeletBreaks(
+            KUBELET_WOULD_CRASH,
+            "prefer-closest-numa-nodes reads past the end of a distance list where NUMA ids have gaps",
+        ) from None
+
+
+def _has_gaps(distances: Distances) -> bool:
+    return any(node >= len(row) for node in distances for row in distances.values())
+
+
+class _Closest:
+    """The least total distance found so far, and whether a branch of the search can still beat it.
+
+    ``costs`` are what each node would add to the distances within the mask.
+    """
+
+    def __init__(self, nodes: Sequence[int], distances: Distances) -> None:
+        self._distances = distances
+        self._nodes = nodes
+        self._pairs = {one: [distances[one][other] + distances[other][one] for other in nodes] for one in distances}
+        self._least_pair = min(
+            (self._pairs[one][at] for one in nodes for at, other in enumerate(nodes) if one != other), default=0
+        )
+        self._best: int | None = None
+
+    def costs(self, mask: NUMAMask) -> list[int]:
+        """What each node would add to a mask."""
+        return [
+            self._distances[node][node] + sum(self._pairs[inside][at] for inside in members(mask))
+            for at, node in enumerate(self._nodes)
+        ]
+
+    def may_improve(self, position: int, mask: NUMAMask, wanted: int) -> bool:
+        """Whether adding so many of the nodes from a position on can come to less than the best."""
+        if self._best is None:
+            return True
+        added = sum(sorted(self.costs(mask)[position:])[:wanted])
+        within = wanted * (wanted - 1) // 2 * self._least_pair
+        return total_distance(mask, self._distances) + added + within < self._best
+
+    def improves(self, mask: NUMAMask) -> bool:
+        """Whether the mask is the closest so far; then it is what others must beat."""
+        total = total_distance(mask, self._distances)
+        if self._best is not None and total >= self._best:
+            return False
+        self._best = total
+        return True
+
+
+def _choose(masks: Iterator[NUMAMask], distances: Distances | None, closest: _Closest | None) -> NUMAMask | None:
+    """The first mask, or where distances count the last that beat all before it."""
+    if distances is None:
+        return next(masks, None)
+    if closest is None:
+        return _fittest(masks, distances)
+    best = None
+    for mask in masks:
+        if closest.improves(mask):
+            best = mask
+    return best
+
+
+def _closest(nodes: Sequence[int], distances: Distances | None) -> _Closest | None:
+    """Where distances count and can be read. With gaps in the ids every mask is walked, and two of them end it."""
+    return None if distances is None or _has_gaps(distances) else _Closest(nodes, distances)
 
 
 def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances: Distances | None) -> list[int]:
@@ -113,7 +184,9 @@ def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances
 
 
 def _distance_profile(node: int, nodes: list[int], distances: Distances) -> object:
-    """Equal for two nodes only if they are alike to every third one: their rows but for themselves, as they stand."""
+    """Equal for two nodes only if they are each other's nearest and alike to every third one."""
+    if _has_gaps(distances):
+        return node
     own = distances[node][node]
     rows = tuple(own if other == node else distances[node][other] for other in nodes)
     columns = tuple(own if other == node else distances[other][node] for other in nodes)
@@ -151,6 +224,7 @@ class _Search:
             for signature, node in zip(signatures, self._nodes, strict=True)
         ]
         self._most = [self._best_sums(threshold) for threshold in self._thresholds]
+        self.closest = _closest(self._nodes, self.distances)
 
     def _best_sums(self, threshold: Threshold) -> list[list[int]]:
         """For every position, the most that so many of the nodes from there on can add."""
@@ -183,6 +257,8 @@ class _Search:
         yield from self._walk(position + 1, mask | 1 << self._nodes[position], wanted - 1, taken | {alike})
 
     def _may_suffice(self, position: int, mask: NUMAMask, wanted: int) -> bool:
+        if self.closest and not self.closest.may_improve(position, mask, wanted):
+            return False
         for threshold, most in zip(self._thresholds, self._most, strict=True):
             have = sum(amount for nodes, amount in threshold.groups if nodes & mask)
             if have + most[position][wanted] < threshold.need:
@@ -212,7 +288,7 @@ def _common_of_families(
     for width in _widths(hints, least, universe.bit_count()):
         search = _Search(universe, thresholds, budget, distances=distances, kinds=kinds)
         fitting = (mask for mask in search.of_width(width) if all(each.prefers(mask) for each in hints))
-        best = next(fitting, None) if distances is None else _fittest(fitting, distances)
+        best = _choose(fitting, distances, search.closest)
         if best is not None:
             return best
     return None
@@ -265,6 +341,7 @@ class _IntersectionSearch:
         self._order = sorted(members(universe), reverse=True)
         thresholds = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
         self._alike = _signatures(self._order, thresholds, self.distances)
+        self._closest: _Closest | None = None
         self._most_left_out = sum(map(self._most_by, self.families))
 
     def _most_by(self, family: Family) -> int:
@@ -286,13 +363,16 @@ class _IntersectionSearch:
         """The fittest one of so many NUMA nodes."""
         if not 0 < width <= len(self._order) or len(self._order) - width > self._most_left_out:
             return None
-        found = self._walk(0, 0, width, [0] * len(self.families), frozenset())
-        return next(found, None) if self.distances is None else _fittest(found, self.distances)
+        self._closest = _closest(self._order, self.distances)
+        masks = self._walk(0, 0, width, [0] * len(self.families), frozenset())
+        return _choose(masks, self.distances, self._closest)
 
     def _walk(
         self, position: int, mask: NUMAMask, wanted: int, left_out: list[NUMAMask], taken: frozenset[int]
     ) -> Iterator[NUMAMask]:
         self.budget.spend()
+        if self._closest and not self._closest.may_improve(position, mask, wanted):
+            return
         if wanted == 0:
             rest = sum(1 << node for node in self._order[position:])
             if self._leave_out(rest, left_out) is not None:
