@@ -59,6 +59,8 @@ def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mappin
         "podLogsDir": str(KUBELET_ROOT / "pod-logs"),
         "volumePluginDir": str(KUBELET_ROOT / "volume-plugins"),
         "resolvConf": "",
+        "clusterDomain": "cluster.local",
+        "clusterDNS": ["10.96.0.10"],
         "maxPods": 500,
         "imageGCHighThresholdPercent": 100,
         "evictionHard": dict.fromkeys(

@@ -235,8 +235,14 @@ def _proc_files(machine: Machine) -> Files:
         "MemAvailable": total - huge,
         "Buffers": 0,
         "Cached": 0,
+        "SwapCached": 0,
+        "Active": 0,
+        "Inactive": 0,
         "SwapTotal": 0,
         "SwapFree": 0,
+        "Shmem": 0,
+        "Slab": 0,
+        "SReclaimable": 0,
     }
     numbers = _core_numbers(machine)
     processors = [(cpu, core.socket, number) for core, number in numbers.items() for cpu in members(core.threads)]

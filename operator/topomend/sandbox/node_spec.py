@@ -1,7 +1,8 @@
 """What one node of a sandbox is to be: its name, its machine, the devices it offers, its kubelet's settings."""
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,11 +101,6 @@ def _default_reservation(machine: Machine) -> tuple[MemoryReservation, ...]:
     return (MemoryReservation(first.id, "memory", min(DEFAULT_RESERVED_MEMORY, max(free // 2, 1))),)
 
 
-def fingerprint(spec: NodeSpec) -> Mapping[str, str]:
-    """What a node was started as, for telling whether another request means the same."""
-    return {
-        "name": spec.name,
-        "machine": repr(spec.machine),
-        "devices": repr(spec.devices),
-        "kubelet": repr(spec.kubelet),
-    }
+def fingerprint(spec: NodeSpec) -> str:
+    """A short name for what a node is, for telling whether another request means the same."""
+    return hashlib.sha256(repr((spec.name, spec.machine, spec.devices, spec.kubelet)).encode()).hexdigest()

@@ -1,0 +1,256 @@
+"""``sandbox``: a real cluster on made-up NUMA machines, brought up, looked at and taken down."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from topomend.cli.failures import NO, BadInput, CannotAsk
+from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.table import echo_table
+from topomend.discover import read_host
+from topomend.model.bitmask import parse_id_list
+from topomend.model.machine import Machine
+from topomend.model.node_state import Device
+from topomend.model.quantity import format_bytes
+from topomend.model.shape import InvalidShape, Shape, parse_shape
+from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, running
+from topomend.sandbox.preparation import cluster_fingerprint
+
+DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
+
+POLICIES = ["none", "best-effort", "restricted", "single-numa-node"]
+
+_name_option = click.option(
+    "--name", default="default", show_default=True, metavar="NAME", help="Which sandbox, where there are several."
+)
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"not one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+_SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "policy": ("topology_manager_policy", _one_of(POLICIES)),
+    "scope": ("topology_manager_scope", _one_of(["container", "pod"])),
+    "topology_manager_options": ("topology_manager_policy_options", read_options),
+    "cpu_manager_policy": ("cpu_manager_policy", _one_of(["none", "static"])),
+    "cpu_manager_options": ("cpu_manager_policy_options", read_options),
+    "memory_manager_policy": ("memory_manager_policy", _one_of(["None", "Static"])),
+    "reserved_cpus": ("reserved_cpus", parse_id_list),
+    "reserved_memory": ("reserved_memory", read_reservations),
+}
+"""Each flag of a kubelet: the setting it makes, and how it is read."""
+
+
+@click.group()
+def sandbox() -> None:
+    """Run a real Kubernetes cluster on made-up NUMA machines, on this one.
+
+    Control plane and kubelets are real and unchanged; only containers do nothing. The first time builds them, which
+    takes about five minutes.
+    """
+
+
+@sandbox.command()
+@_name_option
+@click.option(
+    "--nodes", type=click.IntRange(1, 64), help="How many nodes; more than machines repeats the last machine."
+)
+@click.option(
+    "--machine",
+    "machines",
+    multiple=True,
+    metavar="SHAPE|DIR",
+    help=f"A shape, or a recorded tree with sys/ in it; once for each node. Default: {DEFAULT_SHAPE!r}.",
+)
+@click.option("--policy", multiple=True, metavar="POLICY", help=f"Topology Manager: {', '.join(POLICIES)}.")
+@click.option("--scope", multiple=True, metavar="SCOPE", help="Topology Manager: container or pod.")
+@click.option("--topology-manager-options", multiple=True, metavar="K=V,...")
+@click.option("--cpu-manager-policy", multiple=True, metavar="POLICY", help="static (default) or none.")
+@click.option("--cpu-manager-options", multiple=True, metavar="K=V,...")
+@click.option("--memory-manager-policy", multiple=True, metavar="POLICY", help="Static (default) or None.")
+@click.option("--reserved-cpus", multiple=True, metavar="CPULIST", help="Default: CPU 0.")
+@click.option("--reserved-memory", multiple=True, metavar="RESERVATIONS", help="Default: 100Mi of the first NUMA node.")
+@click.option("--audit", is_flag=True, help="Have the API server log who asked for what.")
+def up(*, name: str, nodes: int | None, machines: tuple[str, ...], audit: bool, **settings: tuple[str, ...]) -> None:
+    """Bring a sandbox up and leave it running.
+
+    Every flag of a kubelet is given once, for all nodes, or as often as --machine, in the same order.
+    """
+    try:
+        specs = _specs(nodes, machines or (DEFAULT_SHAPE,), settings)
+        running.check_name(name)
+    except (InvalidNodeSpec, InvalidShape, SandboxError) as error:
+        raise BadInput(str(error)) from error
+    if running.is_up(name):
+        _already_up(name, specs, audit=audit)
+        return
+    try:
+        with _progress() as say:
+            sandbox = Sandbox.up(specs, name=name, audit=audit, on_progress=say)
+        sandbox.detach()
+    except SandboxError as error:
+        raise CannotAsk(str(error)) from error
+    click.echo(f"Sandbox {name} is up: {', '.join(spec.name for spec in specs)}.")
+    click.echo(f"export KUBECONFIG={sandbox.kubeconfig}")
+
+
+@sandbox.command()
+@_name_option
+def down(*, name: str) -> None:
+    """End every process of a sandbox and remove its files."""
+    with _failures():
+        existed = running.take_down(name)
+    click.echo(f"Sandbox {name} is down." if existed else f"There was no sandbox {name}.")
+
+
+@sandbox.command()
+@_name_option
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.pass_context
+def status(context: click.Context, /, *, name: str, output: str) -> None:
+    """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready."""
+    with _failures():
+        found = running.status(name)
+    if output == "json":
+        click.echo(json.dumps(asdict(found), indent=1, default=str))
+    else:
+        _print_status(found)
+    if not all(node.ready for node in found.nodes):
+        context.exit(NO)
+
+
+@sandbox.command()
+@_name_option
+def kubeconfig(*, name: str) -> None:
+    """Print the path of the administrator's kubeconfig."""
+    with _failures():
+        click.echo(running.status(name).kubeconfig)
+
+
+@sandbox.command("exec", context_settings={"ignore_unknown_options": True})
+@_name_option
+@click.argument("node")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
+    """Run a command where the kubelet of NODE runs: it sees that machine's /sys, and /var/lib/kubelet is the kubelet's.
+
+    For example: topomend sandbox exec node-1 -- lscpu
+    """
+    with _failures():
+        prefix = running.exec_prefix(name, node)
+    sys.stdout.flush()
+    os.execvp(prefix[0], [*prefix, *command])  # noqa: S606 - the user's own command, as an argument list
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except SandboxError as error:
+        raise CannotAsk(str(error)) from error
+
+
+def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool) -> None:
+    with _failures():
+        same = running.description(name)["fingerprint"] == cluster_fingerprint(specs, audit=audit)
+    if not same:
+        raise BadInput(
+            f"sandbox {name} is up already with other nodes; end it with: topomend sandbox down --name {name}, "
+            "or choose another --name"
+        )
+    click.echo(f"Sandbox {name} is up already.")
+
+
+def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple[str, ...]]) -> list[NodeSpec]:
+    """The nodes that the flags ask for: the last machine is repeated, with its settings, for nodes beyond."""
+    count = nodes or len(machines)
+    if count < len(machines):
+        raise BadInput(f"--nodes {count} is fewer than the {len(machines)} machines")
+    for flag, texts in settings.items():
+        if len(texts) not in (0, 1, len(machines)):
+            raise BadInput(
+                f"--{flag.replace('_', '-')} is given {len(texts)} times: give it once, or once for each --machine "
+                f"({len(machines)})"
+            )
+    read = [_machine(source) for source in machines]
+    specs = []
+    for number in range(count):
+        position = min(number, len(machines) - 1)
+        shape, machine, devices = read[position]
+        own = {
+            _SETTINGS[flag][0]: _read(flag, texts[position if len(texts) > 1 else 0])
+            for flag, texts in settings.items()
+            if texts
+        }
+        specs.append(NodeSpec.of_machine(f"node-{number + 1}", machine, devices, shape=shape, **own))
+    return specs
+
+
+def _machine(source: str) -> tuple[Shape | None, Machine, Sequence[Device]]:
+    folder = Path(source)
+    if ":" in source and not folder.is_dir():
+        shape = parse_shape(source)
+        return shape, shape.machine(), shape.offered_devices()
+    if not (folder / "sys").is_dir():
+        raise BadInput(
+            f"--machine {source!r} is neither a shape such as {DEFAULT_SHAPE!r} nor a folder that holds sys/"
+        )
+    host = read_host(folder)
+    if not host.machine.cores:
+        raise BadInput(f"--machine {source}: {'; '.join(host.problems) or 'no CPU is online there'}")
+    return None, host.machine, ()
+
+
+def _read(flag: str, text: str) -> Any:
+    try:
+        return _SETTINGS[flag][1](text)
+    except ValueError as error:
+        raise BadInput(f"--{flag.replace('_', '-')} {text!r}: {error}") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Say on stderr what goes on: in one changing line on a terminal, a line each elsewhere."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        yield lambda words: console.print(words, markup=False)
+        return
+    with console.status("getting ready") as line:
+        yield line.update
+
+
+def _print_status(found: running.Status) -> None:
+    pids = {program.name: program.pid for program in found.programs}
+    rows: list[tuple[str, ...]] = [("NODE", "READY", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")]
+    rows += [
+        (
+            node.name,
+            str(node.ready),
+            str(node.numa_nodes),
+            str(node.cpus),
+            format_bytes(node.memory),
+            node.policy,
+            node.scope,
+            str(pids.get(f"kubelet-{node.name}") or "-"),
+        )
+        for node in found.nodes
+    ]
+    echo_table(rows)
+    click.echo()
+    others = [program for program in found.programs if not program.name.startswith("kubelet-")]
+    echo_table([("PROGRAM", "PID"), *((program.name, str(program.pid or "-")) for program in others)])
+    click.echo(f"\nKUBECONFIG={found.kubeconfig}")
