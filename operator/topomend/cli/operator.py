@@ -1,0 +1,127 @@
+"""``topomend operator``: the flags of the operator, its log, and its signals."""
+
+import logging
+import signal
+import sys
+
+import click
+
+from topomend.cli.failures import BadInput, CannotAsk
+from topomend.decide.eligibility import DEFAULT_MAX_ATTEMPTS
+
+_LEVELS = ("debug", "info", "warning", "error")
+_FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
+
+
+@click.command("operator", context_settings={"auto_envvar_prefix": "TOPOMEND", "show_default": True})
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=4, show_envvar=True, help="Pods that are dealt with at once."
+)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(0, 1000),
+    default=DEFAULT_MAX_ATTEMPTS,
+    show_envvar=True,
+    help="How often a pod is relaunched, where neither it nor its namespace says (topomend.io/max-attempts).",
+)
+@click.option(
+    "--relaunch-rate",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=2.0,
+    show_envvar=True,
+    help="Relaunches a second in the whole cluster, on average.",
+)
+@click.option(
+    "--relaunch-burst", type=click.IntRange(1, 10000), default=20, show_envvar=True, help="Relaunches at once."
+)
+@click.option(
+    "--sweep-seconds",
+    type=click.FloatRange(1, 86400),
+    default=300.0,
+    show_envvar=True,
+    help="Seconds between two lists of everything, which find what an event did not tell.",
+)
+@click.option(
+    "--record-hours",
+    type=click.FloatRange(24, 10000),
+    default=24.0,
+    show_envvar=True,
+    help="How long the record of an ended relaunch is kept.",
+)
+@click.option(
+    "--health-address",
+    metavar="HOST:PORT",
+    default="",
+    show_envvar=True,
+    help="Answer liveness probes there, at /healthz; a pod names its own IP. Off unless given.",
+)
+@click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_envvar=True, help="What is logged.")
+def operator(  # noqa: PLR0913  one argument a flag
+    *,
+    workers: int,
+    max_attempts: int,
+    relaunch_rate: float,
+    relaunch_burst: int,
+    sweep_seconds: float,
+    record_hours: float,
+    health_address: str,
+    log_level: str,
+) -> None:
+    """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
+
+    Asks the cluster of KUBECONFIG, or the one it runs in. Runs until SIGTERM or SIGINT.
+    """
+    _check_address(health_address)
+    _log_to_stderr(log_level)
+    # Imported here: the client takes a while, and --help and bad input need none of it.
+    from topomend.controller.operator import Operator  # noqa: PLC0415
+    from topomend.controller.settings import Settings  # noqa: PLC0415
+    from topomend.kube.client import NoCluster, connect  # noqa: PLC0415
+
+    settings = Settings(
+        workers=workers,
+        max_attempts=max_attempts,
+        relaunch_rate=relaunch_rate,
+        relaunch_burst=relaunch_burst,
+        sweep_seconds=sweep_seconds,
+        record_seconds=record_hours * 3600,
+        health_address=health_address,
+    )
+    try:
+        running = Operator(connect(), settings)
+    except NoCluster as error:
+        raise CannotAsk(str(error)) from error
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: running.stop())
+    try:
+        running.run()
+    except OSError as error:
+        raise BadInput(f"--health-address {health_address}: {error.strerror or error}") from error
+
+
+def _check_address(address: str) -> None:
+    host, colon, port = address.rpartition(":")
+    if address and not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise BadInput(f"--health-address {address!r} is not HOST:PORT, such as 127.0.0.1:8081")
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    for name in _FOREIGN_LOGGERS:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+class _OneLine(logging.Formatter):
+    """A record is one line: an exception's words instead of its traceback, which is for ``--log-level debug``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if logging.getLogger().level <= logging.DEBUG:
+            return super().format(record)
+        message = record.getMessage()
+        if record.exc_info and record.exc_info[1]:
+            message += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
+        plain = logging.LogRecord(record.name, record.levelno, "", 0, " ".join(message.split()), None, None)
+        plain.created, plain.msecs = record.created, record.msecs
+        return super().format(plain)

@@ -1,0 +1,80 @@
+"""What the operator tells people, as Events on the pods, their owners and the records."""
+
+from topomend.decide.candidates import Survey
+from topomend.decide.plan import Disagreed, Explained
+from topomend.kube.client import RELAUNCHES
+from topomend.kube.events import Recorder, Regarding
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch
+from topomend.wire.group import RELAUNCH
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+class Announcer:
+    """Words the events; who sees them is the recorder's business."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def judged(
+        self, pod: WatchedPod, judgement: Explained | Disagreed, survey: Survey | None, record: Relaunch | None
+    ) -> None:
+        """Why the node refused the pod."""
+        reason = "TopologyRefusalExplained" if isinstance(judgement, Explained) else "ReplayDisagreed"
+        elsewhere = f"; {survey.summary()}" if survey else ""
+        note = f"{judgement.text}{elsewhere}"
+        self._emit(_pod(pod), WARNING, reason, "Admit", note)
+        if pod.owner:
+            self._emit(_owner(pod), WARNING, reason, "Admit", note)
+        if record:
+            self._emit(_record(record), WARNING, reason, "Admit", note)
+
+    def relaunched(self, pod: WatchedPod, record: Relaunch, why: str, max_attempts: int) -> None:
+        """The replacement has been let go."""
+        where = why or f"it may run on {', '.join(record.candidates)}"
+        note = (
+            f"replaces {record.namespace}/{record.pod_name} refused by {record.refused_by}; "
+            f"{where} (attempt {record.attempt} of {max_attempts})"
+        )
+        self._emit(_pod(pod), NORMAL, "Relaunched", "Relaunch", note)
+        self._emit(_record(record), NORMAL, "Relaunched", "Relaunch", note)
+
+    def deferred(self, pod: WatchedPod, why: str) -> None:
+        """No node admits the pod now."""
+        note = f"{why}; tried again when a node changes"
+        self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
+
+    def blocked(self, record: Relaunch, why: str) -> None:
+        """The API server will not create the replacement."""
+        note = f"{record.pod_name} cannot be created anew: {why}; its manifest is kept here and tried again"
+        self._emit(_record(record), WARNING, "RelaunchDeferred", "Relaunch", note)
+
+    def ended(self, record: Relaunch) -> None:
+        """The relaunch ended without a replacement of ours running."""
+        why = record.conditions[0].message if record.conditions else record.step.value
+        self._emit(_record(record), NORMAL, "RelaunchSkipped", "Relaunch", why)
+
+    def skipped(self, pod: WatchedPod, why: str) -> None:
+        """The pod is left to others."""
+        self._emit(_pod(pod), NORMAL, "RelaunchSkipped", "Relaunch", why)
+
+    def limit_reached(self, pod: WatchedPod, why: str) -> None:
+        """The pod was relaunched often enough."""
+        self._emit(_pod(pod), WARNING, "RelaunchLimitReached", "Relaunch", why)
+
+    def _emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
+        self._recorder.emit(regarding, kind, reason, action, note)
+
+
+def _pod(pod: WatchedPod) -> Regarding:
+    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+
+
+def _owner(pod: WatchedPod) -> Regarding:
+    assert pod.owner is not None  # noqa: S101  asked for owned pods alone
+    return Regarding(pod.owner.api_version, pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid)
+
+
+def _record(record: Relaunch) -> Regarding:
+    return Regarding(RELAUNCHES.api_version, RELAUNCH, record.namespace, record.name, record.uid)

@@ -1,0 +1,166 @@
+"""What the API server says of objects, read and folded into the view, and which pods are to be looked at for it.
+
+One thread reads an inbox, so that whoever fills it (kopf's handlers, the sweep) neither waits nor fails.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from topomend.controller.store import Store
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch
+from topomend.watch import events
+from topomend.watch.view import ClusterView
+from topomend.wire.cluster import read_node, read_watched_pod
+from topomend.wire.document import MalformedObject
+from topomend.wire.group import RELAUNCH_GATE
+from topomend.wire.node_topology import read_conditions, read_node_topology
+from topomend.wire.relaunch import read_relaunch
+
+_log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.02
+"""Nodes change in bursts: what waits for one is looked at once for all that come within this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodID:
+    """What is reconciled: a refused pod by its uid, whatever has its name by now."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One object as it came: ``gone`` where it was deleted or no longer matches."""
+
+    plural: str
+    content: dict[str, Any]
+    gone: bool = False
+
+
+class Observer:
+    """Folds sightings into the store. ``look_at`` is told which pods to reconcile, and after how many seconds."""
+
+    def __init__(self, store: Store, look_at: Callable[[PodID, float], None], clock: Callable[[], float]) -> None:
+        self._store, self._look_at, self._clock = store, look_at, clock
+        self._inbox: queue.SimpleQueue[Sighting | events.Event | None] = queue.SimpleQueue()
+        self._malformed: dict[tuple[str, str], str] = {}
+        self._waiting: set[PodID] = set()
+        self._waiting_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._fold_all, name="observer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read the inbox."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread once the inbox is empty."""
+        self._inbox.put(None)
+        self._thread.join(2.0)
+
+    def put(self, item: Sighting | events.Event) -> None:
+        """Hand over what was seen."""
+        self._inbox.put(item)
+
+    def wait_for_nodes(self, pod: PodID) -> None:
+        """Have ``pod`` looked at when a node changes."""
+        with self._waiting_lock:
+            self._waiting.add(pod)
+
+    def stop_waiting(self, pod: PodID) -> None:
+        """``pod`` no longer waits for a node."""
+        with self._waiting_lock:
+            self._waiting.discard(pod)
+
+    def read(self, sighting: Sighting) -> events.Event | None:
+        """The event that a sighting is; None for one that cannot be read and says nothing."""
+        try:
+            return self._event(sighting)
+        except MalformedObject as error:
+            return self._malformed_event(sighting, str(error))
+
+    def _fold_all(self) -> None:
+        while (item := self._inbox.get()) is not None:
+            event = self.read(item) if isinstance(item, Sighting) else item
+            if event is not None:
+                before, after = self._store.fold(event)
+                self._tell(event, before, after)
+
+    def _event(self, sighting: Sighting) -> events.Event:
+        content = sighting.content
+        metadata = content["metadata"]
+        name = metadata["name"]
+        match sighting.plural, sighting.gone:
+            case "pods", True:
+                return events.PodGone(metadata["namespace"], name, metadata["uid"], self._clock())
+            case "pods", False:
+                return events.PodSeen(read_watched_pod(content), self._clock())
+            case "nodes", True:
+                return events.NodeGone(name)
+            case "nodes", False:
+                return events.NodeSeen(read_node(content))
+            case "nodetopologies", True:
+                return events.Unpublished(name)
+            case "nodetopologies", False:
+                return published(content)
+            case "relaunches", True:
+                return events.RelaunchGone(metadata["namespace"], name)
+        return events.RelaunchSeen(read_relaunch(content))
+
+    def _malformed_event(self, sighting: Sighting, problem: str) -> events.Event | None:
+        name = sighting.content["metadata"]["name"]
+        if self._malformed.get((sighting.plural, name)) != problem:
+            self._malformed[(sighting.plural, name)] = problem
+            _log.warning("%s %s is malformed and is left aside: %s", sighting.plural, name, problem)
+        return (
+            events.Unreadable(name, f"its NodeTopology is malformed: {problem}")
+            if (sighting.plural == "nodetopologies")
+            else None
+        )
+
+    def _tell(self, event: events.Event, before: ClusterView, after: ClusterView) -> None:
+        if isinstance(event, events.PodSeen):
+            self._tell_of_pod(event.pod)
+        elif isinstance(event, events.RelaunchSeen):
+            self._tell_of_record(event.relaunch)
+        elif isinstance(event, events.PodsListed):
+            for pod in event.pods:
+                self._tell_of_pod(pod)
+        elif isinstance(event, events.RelaunchesListed):
+            for relaunch in event.relaunches:
+                self._tell_of_record(relaunch)
+        if before.nodes is not after.nodes or before.publications is not after.publications:
+            self.nodes_changed()
+
+    def nodes_changed(self) -> None:
+        """Have every pod that waits for a node looked at."""
+        with self._waiting_lock:
+            waiting = tuple(self._waiting)
+        for pod in waiting:
+            self._look_at(pod, GATHER_SECONDS)
+
+    def _tell_of_pod(self, pod: WatchedPod) -> None:
+        if events.is_refusal(pod):
+            self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
+        if RELAUNCH_GATE in pod.gates and pod.replaces:
+            self._look_at(PodID(pod.namespace, pod.name, pod.replaces), 0.0)
+
+    def _tell_of_record(self, relaunch: Relaunch) -> None:
+        if not relaunch.step.ended:
+            self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
+
+
+def published(content: dict[str, Any]) -> events.Published | events.Unreadable:
+    """The event that a NodeTopology object is. Raises MalformedObject."""
+    if not content.get("status"):  # an agent creates the object first and writes its status after that
+        return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
+    not_ready = [each for each in read_conditions(content) if each.type == "Ready" and each.status != "True"]
+    problem = f"its agent says {not_ready[0].reason}: {not_ready[0].message}" if not_ready else ""
+    return events.Published(read_node_topology(content), content["metadata"].get("resourceVersion", ""), problem)

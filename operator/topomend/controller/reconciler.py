@@ -1,0 +1,298 @@
+"""One pod at a time: what is true of it, what the plan is, and the plan carried out as far as it goes now.
+
+Level-triggered: a call begins from what the API server says and may be repeated at any time. Raises APIError where an
+answer did not come; whoever calls tries again later.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from topomend.controller.announcer import Announcer
+from topomend.controller.observer import PodID
+from topomend.controller.settings import Settings
+from topomend.controller.store import Store
+from topomend.controller.token_bucket import TokenBucket
+from topomend.decide import plan as plans
+from topomend.decide.candidates import Refuser, Survey
+from topomend.decide.eligibility import Limits
+from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
+from topomend.kube.errors import Conflict, NotFound
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch, Step
+from topomend.relaunch import protocol
+from topomend.relaunch.driver import Chosen, Driver, Outcome
+from topomend.watch.events import Event, Released, Withdrawn, fold
+from topomend.watch.view import ClusterView, Refusal
+from topomend.wire.cluster import read_placement
+from topomend.wire.document import Document
+from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+from topomend.wire.relaunch import read_relaunch, record_name
+
+RETRY_SECONDS = 60.0
+"""How long a pod that waits for a node, or for the API server's permission, goes without being looked at."""
+
+NAMESPACE_SECONDS = 30.0
+CORPSES_A_SECOND, CORPSES_AT_ONCE = 10.0, 50
+EXPLAINED_KEPT = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Again:
+    """When to look at the pod again: after so many seconds, and when a node changes. None is not at all."""
+
+    after: float | None = None
+    on_node_change: bool = False
+
+
+DONE = Again()
+
+
+@dataclass(frozen=True)
+class _Unexplained:
+    """A refusal whose explanation waits for the node's next publication."""
+
+    refusal: Refusal
+    record: Relaunch | None
+
+
+class Reconciler:
+    """Reconciles pods. ``clock`` is in seconds and only goes forward. May be used by several threads, a pod each."""
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        announcer: Announcer,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._store, self._announcer = client, store, announcer
+        self._settings, self._clock = settings, clock
+        self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst, clock)
+        self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE, clock)
+        self._namespaces: dict[str, tuple[float, Limits]] = {}
+        self._unexplained: dict[PodID, _Unexplained] = {}
+        self._lock = threading.Lock()
+
+    def reconcile(self, pod: PodID) -> Again:
+        """Do for ``pod`` what can be done now."""
+        unexplained = self._explain_late(pod)
+        refusal = self._store.view.refused.get(pod.uid)
+        again = self._go_on(pod) if refusal is None else self._begin(pod, refusal)
+        return again if unexplained is None else _sooner(again, unexplained)
+
+    # A pod that is refused
+
+    def _begin(self, pod: PodID, refusal: Refusal) -> Again:
+        previous = self._previous(refusal.pod)
+        if previous:
+            refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
+        limits = self._limits(pod.namespace)
+        plan = self._plan(refusal, limits)
+        match plan:
+            case plans.LeaveAlone():
+                return self._leave(pod, refusal, plan)
+            case plans.ClearCorpse():
+                return self._clear(refusal, plan)
+            case plans.Wait() if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
+                again = self._explain(pod, refusal, plan.survey, None)
+                self._announcer.deferred(refusal.pod, plan.reason)
+                return _sooner(Again(RETRY_SECONDS, on_node_change=True), again)
+        wait = 0.0 if RELAUNCH_FINALIZER in refusal.pod.finalizers else self._relaunches.take()
+        if wait:
+            self._withdraw(pod)
+            return Again(wait)
+        return self._relaunch(pod, refusal, plan.survey, limits, previous)
+
+    def _plan(self, refusal: Refusal, limits: Limits) -> plans.Plan:
+        """The plan, and where it is to relaunch, the place taken at once."""
+
+        def decision(view: ClusterView) -> tuple[plans.Plan, tuple[Event, ...]]:
+            plan = plans.plan(view, refusal, limits)
+            if not isinstance(plan, plans.RelaunchOn):
+                return plan, ()
+            successor = replace(refusal.pod.pod, uid="")
+            return plan, (Released(successor, plan.nodes, self._clock()),)
+
+        return self._store.decide(decision)
+
+    def _relaunch(
+        self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
+    ) -> Again:
+        outcome = self._drive(pod, refusal.version, may_start=True, previous=previous)
+        again = self._explain(pod, refusal, survey, outcome.record)
+        return _sooner(self._ended(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), again)
+
+    def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone) -> Again:
+        if RELAUNCH_FINALIZER in refusal.pod.finalizers:
+            return self._ended(pod, self._drive(pod, None, may_start=False), 0)
+        if refusal.pod.deleting:
+            return DONE
+        again = self._explain(pod, refusal, None, None)
+        if plan.limit_reached:
+            self._announcer.limit_reached(refusal.pod, plan.reason)
+        else:
+            self._announcer.skipped(refusal.pod, plan.reason)
+        return again or DONE
+
+    def _clear(self, refusal: Refusal, plan: plans.ClearCorpse) -> Again:
+        """Explain first, delete then: the explanation is found by whoever still sees the pod, and on its owner."""
+        judgement = plans.judge(self._store.view, refusal, self._clock())
+        if isinstance(judgement, plans.NotYet):
+            return Again(judgement.until - self._clock(), on_node_change=True)
+        self._announcer.judged(refusal.pod, judgement, None, None)
+        wait = self._corpses.take()
+        if wait:
+            return Again(wait)
+        corpse = refusal.pod
+        try:
+            self._client.delete(PODS, corpse.name, corpse.namespace, uid=corpse.uid, version=corpse.version)
+        except NotFound:
+            return DONE
+        except Conflict:
+            return Again(1.0)
+        self._announcer.skipped(corpse, f"{plan.reason}; the failed pod was deleted")
+        return DONE
+
+    # A pod whose relaunch has begun, before a crash or in another call
+
+    def _go_on(self, pod: PodID) -> Again:
+        name = record_name(pod.name, pod.uid)
+        if (pod.namespace, name) not in self._store.view.relaunches and not self._is_gated(pod):
+            return DONE
+        limits = self._limits(pod.namespace)
+        return self._ended(pod, self._drive(pod, None, may_start=False), limits.max_attempts)
+
+    def _is_gated(self, pod: PodID) -> bool:
+        gated = self._store.view.gated.get((pod.namespace, pod.name))
+        return gated is not None and gated.replaces == pod.uid
+
+    def _drive(
+        self, pod: PodID, refused_at: str | None, *, may_start: bool, previous: Relaunch | None = None
+    ) -> Outcome:
+        def choose(new: WatchedPod, record: Relaunch) -> Chosen:
+            return self._choose(new, Refuser(record.refused_by, refused_at))
+
+        driver = Driver(self._client, choose, _rfc3339, previous)
+        launched = False
+        try:
+            name = record_name(pod.name, pod.uid)
+            outcome = driver.run(pod.namespace, pod.name, pod.uid, name, may_start=may_start)
+            launched = outcome.launched is not None
+            return outcome
+        finally:
+            if not launched:
+                self._withdraw(pod)
+
+    def _choose(self, pod: WatchedPod, refuser: Refuser) -> Chosen:
+        """Where the replacement goes, its place taken; the place it had until now is free for the choice."""
+
+        def decision(view: ClusterView) -> tuple[plans.RelaunchOn | plans.Wait, tuple[Event, ...]]:
+            withdrawn = Withdrawn(pod.namespace, pod.name)
+            plan = plans.choose(fold(view, withdrawn), pod, refuser)
+            if isinstance(plan, plans.Wait):
+                return plan, (withdrawn,)
+            return plan, (withdrawn, Released(pod.pod, plan.nodes, self._clock()))
+
+        plan = self._store.decide(decision)
+        candidates = plan.candidates if isinstance(plan, plans.RelaunchOn) else ()
+        return Chosen(
+            nodes=tuple(each.node for each in candidates),
+            hostnames=tuple(each.hostname for each in candidates),
+            verdicts=plan.survey.verdicts(),
+            counts=tuple(plan.survey.counts().items()),
+            reason=plan.reason,
+        )
+
+    def _withdraw(self, pod: PodID) -> None:
+        self._store.fold(Withdrawn(pod.namespace, pod.name))
+
+    def _ended(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Again:
+        record = outcome.record
+        if outcome.launched and record:
+            _log.info("%s/%s relaunched: %s", pod.namespace, pod.name, outcome.chosen.reason)
+            self._announcer.relaunched(outcome.launched, record, outcome.chosen.reason, max_attempts)
+        elif record and record.step in (Step.CANCELLED, Step.SUPERSEDED):
+            self._announcer.ended(record)
+        if isinstance(outcome.last, protocol.Stop):
+            return DONE
+        if record and record.step is Step.BLOCKED:
+            self._announcer.blocked(record, outcome.last.waiting_for)
+            return Again(RETRY_SECONDS)
+        if record and record.step is Step.CREATED:
+            gated = self._store.view.gated.get((pod.namespace, pod.name))
+            if gated:
+                self._announcer.deferred(gated, outcome.chosen.reason or outcome.last.waiting_for)
+            return Again(RETRY_SECONDS, on_node_change=True)
+        return Again(1.0)
+
+    # Why it was refused
+
+    def _explain(self, pod: PodID, refusal: Refusal, survey: Survey | None, record: Relaunch | None) -> Again | None:
+        """Say why the node refused the pod, or keep the question until its next publication."""
+        judgement = plans.judge(self._store.view, refusal, self._clock())
+        if isinstance(judgement, plans.NotYet):
+            with self._lock:
+                if len(self._unexplained) < EXPLAINED_KEPT:
+                    self._unexplained[pod] = _Unexplained(refusal, record)
+            return Again(max(0.0, judgement.until - self._clock()), on_node_change=True)
+        self._announcer.judged(refusal.pod, judgement, survey, record)
+        return None
+
+    def _explain_late(self, pod: PodID) -> Again | None:
+        with self._lock:
+            kept = self._unexplained.pop(pod, None)
+        return self._explain(pod, kept.refusal, None, kept.record) if kept else None
+
+    # What is read besides
+
+    def _previous(self, pod: WatchedPod) -> Relaunch | None:
+        """The record that made this pod, where it is a replacement itself."""
+        if not pod.replaces:
+            return None
+        try:
+            return read_relaunch(self._client.get(RELAUNCHES, record_name(pod.name, pod.replaces), pod.namespace))
+        except NotFound:
+            return None
+
+    def _limits(self, namespace: str) -> Limits:
+        now = self._clock()
+        known = self._namespaces.get(namespace)
+        if known and now - known[0] < NAMESPACE_SECONDS:
+            return known[1]
+        limits = self._read_limits(namespace)
+        self._namespaces[namespace] = (now, limits)
+        return limits
+
+    def _read_limits(self, namespace: str) -> Limits:
+        try:
+            annotations = self._client.get(NAMESPACES, namespace)["metadata"].get("annotations") or {}
+        except NotFound:
+            annotations = {}
+        most = annotations.get(MAX_ATTEMPTS_ANNOTATION, "")
+        return Limits(
+            relaunch=annotations.get(RELAUNCH_ANNOTATION) != "false",
+            max_attempts=int(most) if most.isdecimal() and len(most) < 5 else self._settings.max_attempts,
+        )
+
+
+def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:
+    """``pod`` with the placement its user asked for, before it was narrowed."""
+    return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
+
+
+def _sooner(left: Again, right: Again | None) -> Again:
+    if right is None:
+        return left
+    times = [each for each in (left.after, right.after) if each is not None]
+    return Again(min(times, default=None), left.on_node_change or right.on_node_change)
+
+
+def _rfc3339() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

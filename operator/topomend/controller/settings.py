@@ -1,0 +1,23 @@
+"""The operator's settings, as its flags and environment give them."""
+
+from dataclasses import dataclass
+
+from topomend.decide.eligibility import DEFAULT_MAX_ATTEMPTS
+
+DAY = 86400.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``relaunch_rate`` and ``relaunch_burst`` bound the relaunches a second in the whole cluster.
+
+    ``record_seconds`` is how long an ended record is kept; ``health_address`` is host:port, empty for no endpoint.
+    """
+
+    workers: int = 4
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    relaunch_rate: float = 2.0
+    relaunch_burst: int = 20
+    sweep_seconds: float = 300.0
+    record_seconds: float = DAY
+    health_address: str = ""

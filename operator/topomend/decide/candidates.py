@@ -1,0 +1,131 @@
+"""Every node's answer for one pod: what keeps the scheduler from it, or what replay of its kubelet says."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from topomend.decide.explanation import explain, lacking, places
+from topomend.decide.ranking import Rank, rank
+from topomend.decide.scheduling import HOSTNAME_LABEL, why_not_schedulable
+from topomend.model.cluster import Node, Placement
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.model.relaunch import NodeVerdict
+from topomend.model.verdict import Verdict
+from topomend.replay.admission import admit
+from topomend.watch.events import is_newer
+from topomend.watch.view import ClusterView, Publication
+
+ADMITS = "Admits"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that admits the pod by replay. ``hostname`` is its label, by which it is named to the scheduler."""
+
+    node: str
+    hostname: str
+    verdict: Verdict
+    rank: Rank
+
+    @property
+    def place(self) -> str:
+        """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
+        return f"{self.node} {places(self.verdict)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A node that is no candidate: ``reason`` in one word, ``explanation`` in one line, ``summary`` for counting."""
+
+    node: str
+    reason: str
+    explanation: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All nodes' answers: ``candidates`` best first, and who was turned down."""
+
+    candidates: tuple[Candidate, ...]
+    turned: tuple[Turned, ...]
+
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """The answers for a record, candidates first."""
+        yes = (NodeVerdict(each.node, admitted=True, explanation=f"on {each.place}") for each in self.candidates)
+        no = (
+            NodeVerdict(each.node, admitted=False, reason=each.reason, explanation=each.explanation)
+            for each in self.turned
+        )
+        return (*yes, *no)
+
+    def counts(self) -> dict[str, int]:
+        """How many nodes gave which answer."""
+        counted = Counter(each.reason for each in self.turned)
+        return ({ADMITS: len(self.candidates)} if self.candidates else {}) | dict(counted.most_common())
+
+    def summary(self) -> str:
+        """Who admits the pod and why the others do not, in one line."""
+        counted = Counter(each.summary for each in self.turned)
+        refusals = ", ".join(f"{nodes} {summary}" for summary, nodes in counted.most_common())
+        if not self.candidates:
+            return f"no node admits it now: {refusals or 'there are no nodes'}"
+        named = [each.place for each in self.candidates[:3]]
+        more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
+        return f"{', '.join(named)}{more} would admit it" + (f"; {refusals} refuse" if refusals else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Refuser:
+    """The node that refused the pod, and the pod's resourceVersion at that time; None where it is not known."""
+
+    node: str
+    version: str | None
+
+
+def survey(view: ClusterView, pod: Pod, placement: Placement, refuser: Refuser | None = None) -> Survey:
+    """Ask every node.
+
+    The node that refused the pod is asked again only once it has published since: until then its state is the one
+    that misled the scheduler. Where it is not known which came first it stands last.
+    """
+    answers = [_answer(view, node, pod, placement, refuser) for node in view.nodes.values()]
+    candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=lambda each: each.rank)
+    if refuser:
+        candidates.sort(key=lambda each: each.node == refuser.node)
+    turned = sorted((each for each in answers if isinstance(each, Turned)), key=_tellable)
+    return Survey(tuple(candidates), tuple(turned))
+
+
+def _answer(
+    view: ClusterView, node: Node, pod: Pod, placement: Placement, refuser: Refuser | None
+) -> Candidate | Turned:
+    kept_out = why_not_schedulable(node, placement, pod)
+    if kept_out:
+        return Turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
+    publication = view.publications.get(node.name)
+    if publication is None or publication.problem:
+        problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
+        return Turned(node.name, "Unknown", f"{node.name}: {problem}", "unknown")
+    if refuser and refuser.node == node.name and not _published_since(publication, refuser):
+        return Turned(
+            node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "just refused"
+        )
+    verdict, after = admit(publication.expected, pod)
+    if not verdict.admitted:
+        policy = publication.state.kubelet.topology_manager_policy
+        return Turned(node.name, verdict.reason, explain(verdict, node.name, policy), lacking(verdict))
+    return _candidate(node, verdict, after)
+
+
+def _candidate(node: Node, verdict: Verdict, after: NodeState) -> Candidate:
+    return Candidate(node.name, node.labels[HOSTNAME_LABEL], verdict, rank(after, verdict))
+
+
+def _published_since(publication: Publication, refuser: Refuser) -> bool:
+    return refuser.version is None or is_newer(publication.version, refuser.version)
+
+
+def _tellable(turned: Turned) -> tuple[bool, str]:
+    """Kubelets' refusals before what only the scheduler says."""
+    return not turned.reason.endswith("Error"), turned.node

@@ -1,0 +1,85 @@
+"""Which refused pods are relaunched, which are only cleared away, and which are left alone."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from topomend.model.cluster import Owner, WatchedPod
+from topomend.watch.events import is_refusal
+from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+
+REASONS = ("TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError")
+"""The reasons that the kubelet's topology, CPU, memory and device managers give (topologymanager/errors.go,
+cpumanager/policy_static.go, lifecycle/predicate.go)."""
+
+DEFAULT_MAX_ATTEMPTS = 5
+
+_COUNTS_ITS_FAILURES = "Job"
+_RETRIES_ITSELF = "DaemonSet"
+
+
+class Treatment(Enum):
+    """What is done about a pod."""
+
+    RELAUNCH = "relaunch"
+    CLEAR = "clear"
+    LEAVE = "leave alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch."""
+
+    treatment: Treatment
+    reason: str
+    limit_reached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a namespace or the operator's settings say where the pod does not."""
+
+    relaunch: bool = True
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+
+
+def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
+    """What is to be done about ``pod``."""
+    if not is_refusal(pod) or pod.reason not in REASONS:
+        return _leave(f"{pod.name} was not refused for its topology")
+    if pod.relaunch == "false" or (not limits.relaunch and pod.relaunch != "true"):
+        return _leave(f'{RELAUNCH_ANNOTATION} is "false"')
+    if pod.mirror:
+        return _leave(f"{pod.name} is a static pod: its kubelet alone makes it")
+    if pod.owner:
+        return _owned(pod, pod.owner)
+    return _bare(pod, limits)
+
+
+def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
+    owner = f"{controller.kind} {controller.name}"
+    if controller.kind == _COUNTS_ITS_FAILURES:
+        return _leave(f"{owner} counts its failed pods and creates the next one")
+    if controller.kind == _RETRIES_ITSELF:
+        return _leave(f"{owner} deletes its failed pods and tries the same node again")
+    if pod.deleting:
+        return _leave(f"{pod.name} is being deleted")
+    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods")
+
+
+def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
+    if pod.deleting:
+        return _leave(f"{pod.name} is being deleted")
+    foreign = [each for each in pod.finalizers if each != RELAUNCH_FINALIZER]
+    if foreign:
+        return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
+    if pod.gates:
+        return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
+    most = limits.max_attempts if pod.max_attempts is None else pod.max_attempts
+    if pod.attempt >= most:
+        why = f"{pod.name} was relaunched {pod.attempt} times of {most}; {MAX_ATTEMPTS_ANNOTATION} sets the limit"
+        return Eligibility(Treatment.LEAVE, why, limit_reached=True)
+    return Eligibility(Treatment.RELAUNCH, f"{pod.name} has no controller that recreates it")
+
+
+def _leave(reason: str) -> Eligibility:
+    return Eligibility(Treatment.LEAVE, reason)

@@ -1,0 +1,122 @@
+"""One plan for a refused pod, with its reason: ``plan(view, refusal, limits) -> Plan``."""
+
+from dataclasses import dataclass
+
+from topomend.decide.candidates import Candidate, Refuser, Survey, survey
+from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
+from topomend.decide.explanation import explain
+from topomend.model.cluster import WatchedPod
+from topomend.replay.admission import admit
+from topomend.watch.events import is_newer
+from topomend.watch.view import ClusterView, Refusal
+
+NAMED_NODES = 3
+"""How many nodes are named to the scheduler: one could fill up or be cordoned, and a narrowing cannot be undone."""
+
+PUBLICATION_SECONDS = 3.0
+"""How long the refusing node has to publish a state that explains its refusal: an agent takes 2 s at worst."""
+
+_ALIGNMENT_REASONS = tuple(reason for reason in REASONS if reason != "UnexpectedAdmissionError")
+
+
+@dataclass(frozen=True)
+class RelaunchOn:
+    """Replace the pod and let it go to these nodes, best first."""
+
+    candidates: tuple[Candidate, ...]
+    survey: Survey
+    reason: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The candidates' names."""
+        return tuple(each.node for each in self.candidates)
+
+
+@dataclass(frozen=True)
+class ClearCorpse:
+    """Delete the failed pod: its controller has made, or will make, another."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing can be done until a node changes."""
+
+    survey: Survey
+    reason: str
+
+
+@dataclass(frozen=True)
+class LeaveAlone:
+    """Do nothing, for good."""
+
+    reason: str
+    limit_reached: bool = False
+
+
+Plan = RelaunchOn | ClearCorpse | Wait | LeaveAlone
+
+
+def plan(view: ClusterView, refusal: Refusal, limits: Limits) -> Plan:
+    """What is to be done about a refused pod."""
+    verdict = eligibility(refusal.pod, limits)
+    if verdict.treatment is Treatment.LEAVE:
+        return LeaveAlone(verdict.reason, verdict.limit_reached)
+    if verdict.treatment is Treatment.CLEAR:
+        return ClearCorpse(verdict.reason)
+    return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version))
+
+
+def choose(view: ClusterView, pod: WatchedPod, refuser: Refuser) -> RelaunchOn | Wait:
+    """Where ``pod``, or the replacement that it is, can go now."""
+    answers = survey(view, pod.pod, pod.placement, refuser)
+    if not answers.candidates:
+        return Wait(answers, answers.summary())
+    candidates = answers.candidates[:NAMED_NODES]
+    return RelaunchOn(candidates, answers, f"{candidates[0].place} admits it by replay")
+
+
+# Why the node refused
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Replay of the published state says why, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Replay would admit the pod by a state older than the refusal: ask again at ``until`` or at its next state."""
+
+    until: float
+
+
+@dataclass(frozen=True)
+class Disagreed:
+    """The kubelet refused what replay admits."""
+
+    text: str
+
+
+def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet | Disagreed:
+    """Why the pod's node refused it."""
+    pod = refusal.pod
+    publication = view.publications.get(pod.node)
+    if publication is None or publication.problem:
+        problem = publication.problem if publication else view.unreadable.get(pod.node, "no agent publishes its state")
+        return Explained(f"{pod.node} refused {pod.name} ({pod.reason}); why is not known: {problem}")
+    policy = publication.state.kubelet.topology_manager_policy
+    verdict, _ = admit(publication.expected, pod.pod)
+    if not verdict.admitted:
+        return Explained(explain(verdict, pod.node, policy))
+    if is_newer(publication.version, refusal.version):
+        return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
+    if now < refusal.seen + PUBLICATION_SECONDS:
+        return NotYet(refusal.seen + PUBLICATION_SECONDS)
+    if pod.reason not in _ALIGNMENT_REASONS:
+        return Explained(f"{pod.node} refused {pod.name}: {pod.message}")
+    return Disagreed(f"{pod.node} refused {pod.name} ({pod.reason}), which replay of its published state admits")

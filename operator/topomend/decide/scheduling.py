@@ -1,0 +1,113 @@
+"""The scheduler's rules that say whether a node may be named to it for a pod.
+
+A node that the scheduler's own filters would reject is no candidate, however well the pod fits its NUMA nodes. What
+other pods use of a node's totals is not known here.
+Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), pkg/scheduler/framework/plugins.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
+from topomend.model.pod import ContainerKind, Pod
+from topomend.model.quantity import MilliQuantity
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+_EFFECTS_THAT_KEEP_OUT = ("NoSchedule", "NoExecute")
+
+
+def why_not_schedulable(node: Node, placement: Placement, pod: Pod) -> str:
+    """The name of the scheduler's filter that keeps ``pod`` off ``node``, empty where none does."""
+    if not node.ready:
+        return "NotReady"
+    if node.unschedulable and not _tolerated(_UNSCHEDULABLE, placement.tolerations):
+        return "Unschedulable"
+    for taint in node.taints:
+        if taint.effect in _EFFECTS_THAT_KEEP_OUT and not _tolerated(taint, placement.tolerations):
+            return "Taint"
+    if any(node.labels.get(key) != value for key, value in placement.node_selector.items()):
+        return "NodeSelector"
+    if placement.terms is not None and not any(_term_matches(term, node) for term in placement.terms):
+        return "NodeAffinity"
+    if HOSTNAME_LABEL not in node.labels:
+        return "NoHostnameLabel"
+    asked = requests_of(pod)
+    if any(amount > node.allocatable.get(resource, 0) for resource, amount in asked.items()):
+        return "InsufficientResources"
+    return ""
+
+
+def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
+    """What a pod asks of a node's totals (k8s.io/component-helpers/resource:PodRequests), its overhead left out.
+
+    Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
+    """
+    running: dict[str, MilliQuantity] = {}
+    most: dict[str, MilliQuantity] = {}
+    for container in pod.containers:
+        requests = container.resources.requests
+        if container.kind is ContainerKind.INIT:
+            _raise_to(most, _sum(running, requests))
+        else:
+            running = _sum(running, requests)
+    _raise_to(most, running)
+    if pod.resources:
+        most |= pod.resources.requests
+    return {resource: amount for resource, amount in most.items() if amount > 0}
+
+
+def _sum(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:
+    return {resource: left.get(resource, 0) + right.get(resource, 0) for resource in [*left, *right]}
+
+
+def _raise_to(most: dict[str, MilliQuantity], amounts: Mapping[str, MilliQuantity]) -> None:
+    for resource, amount in amounts.items():
+        most[resource] = max(most.get(resource, 0), amount)
+
+
+def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(_tolerates(each, taint) for each in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.key != "" and toleration.value == taint.value
+
+
+def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.expressions and not term.fields:
+        return False
+    name = {"metadata.name": node.name}
+    return all(_holds(each, node.labels) for each in term.expressions) and all(
+        _holds(each, name) for each in term.fields
+    )
+
+
+def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    found = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return found in requirement.values
+        case "NotIn":
+            return found not in requirement.values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt":
+            return _compares(requirement, found)
+    return False
+
+
+def _compares(requirement: Requirement, found: str | None) -> bool:
+    try:
+        label, bound = int(found or ""), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return label > bound if requirement.operator == "Gt" else label < bound

@@ -1,0 +1,164 @@
+"""The API client: one request, one answer, plain dictionaries, errors of one tree (``kube/errors.py``).
+
+Loading of kubeconfig and account, TLS and connections are the official client's; its models are left aside, because
+objects are read by ``wire`` and because they cost time and memory. Nothing is retried here: whoever asks knows whether
+asking again is safe.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import ApiClient, ApiException, Configuration
+
+from topomend.kube.errors import Unanswered, refused
+from topomend.wire.group import API_VERSION
+
+CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
+
+PAGE = 500
+"""Objects a page of a list: the API server answers small pages from its cache and holds no huge answer."""
+
+
+class NoCluster(Exception):
+    """No kubeconfig and no in-cluster account: there is no cluster to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as the API's paths name it."""
+
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of one object, of one namespace's objects, or of all."""
+        group = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        within = ["namespaces", namespace] if self.namespaced and namespace else []
+        parts = [*within, self.plural, name, subresource]
+        return "/".join([group, *(quote(part, safe="") for part in parts if part)])
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of a list, and the resourceVersion at which they were so."""
+
+    items: tuple[dict[str, Any], ...]
+    version: str
+
+
+PODS = Resource("v1", "pods")
+NODES = Resource("v1", "nodes", namespaced=False)
+NAMESPACES = Resource("v1", "namespaces", namespaced=False)
+EVENTS = Resource("events.k8s.io/v1", "events")
+NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
+RELAUNCHES = Resource(API_VERSION, "relaunches")
+
+
+class Client:
+    """Requests to one API server. May be used by several threads at once."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        # A client that repeats a request by itself hides that the first one may have taken effect.
+        configuration.retries = False
+        self._api: Any = ApiClient(configuration)
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
+        """One object. Raises APIError."""
+        return self._ask("GET", resource.path(namespace, name))
+
+    def list(self, resource: Resource, *, fields: str = "", labels: str = "") -> Listing:
+        """Every object of all namespaces that the selectors match, page by page. Raises APIError."""
+        found: list[dict[str, Any]] = []
+        query = {"limit": str(PAGE)}
+        query |= {"fieldSelector": fields} if fields else {}
+        query |= {"labelSelector": labels} if labels else {}
+        while True:
+            page = self._ask("GET", resource.path(), query=query)
+            found += page.get("items") or []
+            metadata = page.get("metadata", {})
+            if not metadata.get("continue"):
+                return Listing(tuple(found), metadata.get("resourceVersion", ""))
+            query["continue"] = metadata["continue"]
+
+    def create(self, resource: Resource, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
+        """Create an object. Raises AlreadyExists where the name is taken, and APIError."""
+        return self._ask("POST", resource.path(namespace), content)
+
+    def merge(
+        self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str = "", subresource: str = ""
+    ) -> dict[str, Any]:
+        """Merge ``patch`` into an object (RFC 7386); a resourceVersion in it is a precondition. Raises APIError."""
+        path = resource.path(namespace, name, subresource)
+        return self._ask("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, uid: str, version: str = ""
+    ) -> dict[str, Any]:
+        """Delete the object of this uid, and of this resourceVersion if one is given.
+
+        Raises Conflict where another object has the name by now, and APIError.
+        """
+        preconditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        return self._ask("DELETE", resource.path(namespace, name), options)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        headers = {**self._api.default_headers, "Accept": "application/json", "Content-Type": content_type}
+        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            response = self._api.call_api(method, url, headers, body, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+            content = response.read()
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            raise Unanswered(f"{method} {path}: {_in_one_line(error)}") from error
+        if response.status >= 400:
+            raise refused(response.status, content, response.headers.get("Retry-After"))
+        answer = json.loads(content)
+        return answer if isinstance(answer, dict) else {}
+
+
+def connect() -> Client:
+    """A client by KUBECONFIG, the in-cluster account, or ``~/.kube/config``, in this order.
+
+    Raises NoCluster where there is none of them or the one found cannot be read.
+    """
+    configuration = Configuration()
+    try:
+        _load(configuration)
+    except (config.ConfigException, OSError, ValueError) as error:
+        raise NoCluster(
+            f"no cluster to ask: {_in_one_line(error)}; set KUBECONFIG or run with a service account"
+        ) from error
+    return Client(configuration)
+
+
+def _load(configuration: Configuration) -> None:
+    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+    if in_cluster and Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists():
+        config.load_incluster_config(client_configuration=configuration)
+    else:
+        config.load_kube_config(client_configuration=configuration)
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,122 @@
+"""The replacement pod: what is kept of the refused one, what is taken off, and how it is narrowed and let go.
+
+The API server fills the taken-off fields in again. Rules for gated pods: KEP-3521 (scheduling gates), KEP-3838
+(node affinity of a gated pod may only gain requirements inside its terms, and the same update may drop the gate).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from topomend.decide.scheduling import HOSTNAME_LABEL
+from topomend.model.relaunch import Relaunch
+from topomend.wire.document import without_empty
+from topomend.wire.group import (
+    ATTEMPT_ANNOTATION,
+    RECORD_ANNOTATION,
+    RELAUNCH_FINALIZER,
+    RELAUNCH_GATE,
+    REPLACES_ANNOTATION,
+)
+
+_KEPT_METADATA = ("name", "generateName", "labels", "annotations", "ownerReferences")
+_TAKEN_OFF_SPEC = ("nodeName", "priority", "ephemeralContainers")
+_OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION)
+
+_SERVICE_ACCOUNT_VOLUME = "kube-api-access-"
+"""The volume that the ServiceAccount admission plugin adds (plugin/pkg/admission/serviceaccount)."""
+
+PREFERENCE_WEIGHT = 100
+
+
+def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[str, Any]:
+    """The manifest to record of a refused Pod object: its user's metadata and spec, nothing that a server added.
+
+    ``previous`` is the record that made the pod, where it is a replacement itself: the affinity is taken from there,
+    because the pod's own is narrowed to nodes that were right then. Other finalizers than ours cannot be on it: such
+    a pod is left alone.
+    """
+    metadata = {key: pod["metadata"][key] for key in _KEPT_METADATA if key in pod["metadata"]}
+    annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in _OWN_ANNOTATIONS}
+    spec = {key: value for key, value in pod["spec"].items() if key not in _TAKEN_OFF_SPEC}
+    mounted = {each["name"] for each in spec.get("volumes", ()) if each["name"].startswith(_SERVICE_ACCOUNT_VOLUME)}
+    if previous:
+        spec["affinity"] = previous.manifest["spec"].get("affinity", {})
+    spec["volumes"] = [each for each in spec.get("volumes", ()) if each["name"] not in mounted]
+    for kind in ("initContainers", "containers"):
+        spec[kind] = [_without_mounts(container, mounted) for container in spec.get(kind, ())]
+    return {
+        "metadata": without_empty(metadata | {"annotations": annotations}),
+        "spec": {key: value for key, value in spec.items() if value not in ([], {})},
+    }
+
+
+def replacement(relaunch: Relaunch) -> dict[str, Any]:
+    """The Pod object to create: the record's manifest behind our gate, saying whom it replaces."""
+    metadata, spec = relaunch.manifest["metadata"], relaunch.manifest["spec"]
+    annotations = metadata.get("annotations", {}) | {
+        RECORD_ANNOTATION: relaunch.name,
+        REPLACES_ANNOTATION: relaunch.pod_uid,
+        ATTEMPT_ANNOTATION: str(relaunch.attempt),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "namespace": relaunch.namespace, "annotations": annotations},
+        "spec": {**spec, "schedulingGates": [{"name": RELAUNCH_GATE}]},
+    }
+
+
+def claim(pod: Mapping[str, Any], record_name: str) -> dict[str, Any]:
+    """The merge patch that puts our finalizer and the record's name on a pod, if it is still as it was read."""
+    finalizers = [*pod["metadata"].get("finalizers", ()), RELAUNCH_FINALIZER]
+    return _if_unchanged(
+        pod, {"finalizers": list(dict.fromkeys(finalizers)), "annotations": {RECORD_ANNOTATION: record_name}}
+    )
+
+
+def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that takes our finalizer off a pod, if it is still as it was read."""
+    return _if_unchanged(
+        pod,
+        {
+            "finalizers": [each for each in pod["metadata"].get("finalizers", ()) if each != RELAUNCH_FINALIZER],
+            "annotations": {RECORD_ANNOTATION: None},
+        },
+    )
+
+
+def launch(pod: Mapping[str, Any], hostnames: Sequence[str]) -> dict[str, Any]:
+    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gate off."""
+    spec = pod["spec"]
+    gates = [each for each in spec.get("schedulingGates", ()) if each["name"] != RELAUNCH_GATE]
+    node_affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    named = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
+    terms = [_narrowed(term, named) for term in required["nodeSelectorTerms"]] if required else [_narrowed({}, named)]
+    first = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostnames[0]]}]}
+    preferred = [
+        *node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
+        {"weight": PREFERENCE_WEIGHT, "preference": first},
+    ]
+    narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    if len(hostnames) > 1:
+        narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    return {
+        **_if_unchanged(pod, {}),
+        "spec": {"schedulingGates": gates or None, "affinity": {"nodeAffinity": narrowed}},
+    }
+
+
+def _narrowed(term: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    return {**term, "matchExpressions": [*term.get("matchExpressions", ()), named]}
+
+
+def _without_mounts(container: Mapping[str, Any], volumes: set[str]) -> dict[str, Any]:
+    mounts = [each for each in container.get("volumeMounts", ()) if each["name"] not in volumes]
+    kept = {key: value for key, value in container.items() if key != "volumeMounts"}
+    return kept | ({"volumeMounts": mounts} if mounts else {})
+
+
+def _if_unchanged(pod: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+    read = pod["metadata"]
+    return {"metadata": {"uid": read["uid"], "resourceVersion": read["resourceVersion"], **metadata}}

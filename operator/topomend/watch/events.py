@@ -1,0 +1,393 @@
+"""What can be seen or done, each as a value that knows how it changes the view: ``fold(view, event) -> view``.
+
+A re-list (``...Listed``) replaces all that was known of its kind, so what a gap in a watch hid is healed by the next
+one; only what was written after ``version``, the list's resourceVersion, is newer than the list and stays. An event
+that tells nothing new returns an equal view. Times are seconds of a clock that only goes forward.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from topomend.model.cluster import Node, WatchedPod
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.model.relaunch import Relaunch
+from topomend.replay.admission import admit
+from topomend.watch.view import ClusterView, OnItsWay, PodKey, Publication, Refusal
+from topomend.wire.group import RELAUNCH_GATE
+
+UNPUBLISHED_SECONDS = 10.0
+"""How long a pod that left the watch counts against its node without being published: five times what an agent takes
+at worst to publish a change."""
+
+UNBOUND_SECONDS = 30.0
+"""How long a released pod that no scheduler binds keeps its place."""
+
+REFUSAL_PREFIX = "Pod was rejected: "
+"""What a kubelet writes before the reason why it did not admit a pod (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Event(Protocol):
+    """Anything that changes the view."""
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """The view after this."""
+
+
+def fold(view: ClusterView, event: Event) -> ClusterView:
+    """The view after ``event``."""
+    return event.onto(view)
+
+
+def is_refusal(pod: WatchedPod) -> bool:
+    """Whether a kubelet did not admit this pod, for whatever reason."""
+    return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Whether an object was written later than another, by their resourceVersions.
+
+    Within a kind they are comparable by contract (KEP-5504); across kinds because one etcd counts one revision.
+    Versions that are no numbers are newer when they differ.
+    """
+    if version.isdecimal() and other.isdecimal():
+        return int(version) > int(other)
+    return version != other
+
+
+# Pods
+
+
+@dataclass(frozen=True)
+class PodSeen:
+    """A pod is there, or has changed."""
+
+    pod: WatchedPod
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Remember it if it was refused or waits behind our gate; one that is bound takes its place on its node."""
+        pod, key = self.pod, (self.pod.namespace, self.pod.name)
+        gated = _with(view.gated, key, pod) if RELAUNCH_GATE in pod.gates else _without(view.gated, key)
+        view = replace(view, refused=self._refused(view.refused), gated=gated)
+        if pod.phase == "Pending":
+            return _bound(view, key, pod) if pod.node else view
+        going = view.on_their_way.get(key)
+        return _off_its_way(view, key) if going and going.pod.uid == pod.uid else view
+
+    def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
+        if not is_refusal(self.pod):
+            return _without(refused, self.pod.uid)
+        known = refused.get(self.pod.uid)
+        version, seen = (known.version, known.seen) if known else (self.pod.version, self.now)
+        return _with(refused, self.pod.uid, Refusal(self.pod, version, seen))
+
+
+@dataclass(frozen=True)
+class PodGone:
+    """A pod was deleted or began to run: the watch on pods that do not run cannot tell these two apart."""
+
+    namespace: str
+    name: str
+    uid: str
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Forget it; if it was on its way it keeps its place until a publication shows it, for a while."""
+        key = (self.namespace, self.name)
+        view = replace(view, refused=_without(view.refused, self.uid))
+        gated, going = view.gated.get(key), view.on_their_way.get(key)
+        if gated and gated.uid == self.uid:
+            view = replace(view, gated=_without(view.gated, key))
+        if going is None or going.pod.uid != self.uid:
+            return view
+        late = replace(going, expires=self.now + UNPUBLISHED_SECONDS)
+        return replace(view, on_their_way=_with(view.on_their_way, key, late))
+
+
+@dataclass(frozen=True)
+class PodsListed:
+    """Every pod that neither runs nor succeeded."""
+
+    pods: tuple[WatchedPod, ...]
+    version: str
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """What is not listed is gone; the rest is as listed."""
+        listed = {pod.uid for pod in self.pods}
+        known = [*(each.pod for each in view.refused.values()), *view.gated.values()]
+        bound = [(key, each.pod.uid) for key, each in view.on_their_way.items() if each.expires is None]
+        gone = [(each.namespace, each.name, each.uid) for each in known if not is_newer(each.version, self.version)]
+        for namespace, name, uid in [*gone, *((*key, uid) for key, uid in bound)]:
+            if uid not in listed:
+                view = PodGone(namespace, name, uid, self.now).onto(view)
+        for pod in self.pods:
+            view = PodSeen(pod, self.now).onto(view)
+        return view
+
+
+# Nodes and what their agents publish
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """A node is there, or has changed."""
+
+    node: Node
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Remember it as it is now."""
+        return replace(view, nodes=_with(view.nodes, self.node.name, self.node))
+
+
+@dataclass(frozen=True)
+class NodeGone:
+    """A node was deleted."""
+
+    name: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Forget it."""
+        return replace(view, nodes=_without(view.nodes, self.name))
+
+
+@dataclass(frozen=True)
+class NodesListed:
+    """Every node."""
+
+    nodes: tuple[Node, ...]
+    version: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """These are the nodes."""
+        newer = {name: node for name, node in view.nodes.items() if is_newer(node.version, self.version)}
+        nodes = {node.name: node for node in self.nodes} | newer
+        return view if nodes == view.nodes else replace(view, nodes=nodes)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A node's agent published a state; ``problem`` says why it is not to be relied on."""
+
+    state: NodeState
+    version: str
+    problem: str = ""
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Take the state, and drop from those on their way the pods that it shows."""
+        name = self.state.name
+        known = view.publications.get(name)
+        if known and not is_newer(self.version, known.version):
+            return view
+        shown = _pods_of(self.state)
+        arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
+        view = replace(
+            view,
+            publications=_with(
+                view.publications, name, Publication(self.state, self.version, self.state, self.problem)
+            ),
+            unreadable=_without(view.unreadable, name),
+            on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
+        )
+        return _expecting(view, {name}.union(*(each.nodes for each in arrived.values())))
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A node's published object is malformed."""
+
+    name: str
+    problem: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Remember what is wrong, and no longer rely on what was published before."""
+        return replace(
+            view,
+            unreadable=_with(view.unreadable, self.name, self.problem),
+            publications=_without(view.publications, self.name),
+        )
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """A node's published object is gone."""
+
+    name: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Forget it."""
+        return replace(
+            view,
+            unreadable=_without(view.unreadable, self.name),
+            publications=_without(view.publications, self.name),
+        )
+
+
+@dataclass(frozen=True)
+class PublicationsListed:
+    """Every published object, readable or not."""
+
+    publications: tuple[Published | Unreadable, ...]
+    version: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """What is not listed is gone; the rest is as listed."""
+        listed = {each.name if isinstance(each, Unreadable) else each.state.name for each in self.publications}
+        newer = {name for name, each in view.publications.items() if is_newer(each.version, self.version)}
+        for name in (view.publications.keys() | view.unreadable.keys()) - listed - newer:
+            view = Unpublished(name).onto(view)
+        for each in self.publications:
+            view = each.onto(view)
+        return view
+
+
+# Records
+
+
+@dataclass(frozen=True)
+class RelaunchSeen:
+    """A record is there, or has changed."""
+
+    relaunch: Relaunch
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Remember it while it is open."""
+        key = (self.relaunch.namespace, self.relaunch.name)
+        if self.relaunch.step.ended:
+            return replace(view, relaunches=_without(view.relaunches, key))
+        return replace(view, relaunches=_with(view.relaunches, key, self.relaunch))
+
+
+@dataclass(frozen=True)
+class RelaunchGone:
+    """A record was deleted."""
+
+    namespace: str
+    name: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Forget it."""
+        return replace(view, relaunches=_without(view.relaunches, (self.namespace, self.name)))
+
+
+@dataclass(frozen=True)
+class RelaunchesListed:
+    """Every record."""
+
+    relaunches: tuple[Relaunch, ...]
+    version: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """These are the records."""
+        newer = {key: each for key, each in view.relaunches.items() if is_newer(each.version, self.version)}
+        still_open = {(each.namespace, each.name): each for each in self.relaunches if not each.step.ended}
+        return replace(view, relaunches=still_open | newer)
+
+
+# What we do ourselves
+
+
+@dataclass(frozen=True)
+class Released:
+    """A pod is about to be let go to one of ``nodes``: from now on its place there is taken.
+
+    ``pod.uid`` is empty for a replacement that is still to be created.
+    """
+
+    pod: Pod
+    nodes: tuple[str, ...]
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Take the place on each of the nodes until a scheduler has chosen one."""
+        going = OnItsWay(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
+        return _on_its_way(view, (self.pod.namespace, self.pod.name), going)
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """A pod that was to be released is not."""
+
+    namespace: str
+    name: str
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Its place is free again."""
+        return _off_its_way(view, (self.namespace, self.name))
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """Nothing happened but time."""
+
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Free the places that were kept long enough."""
+        for key, going in view.on_their_way.items():
+            if going.expires is not None and going.expires <= self.now:
+                view = _off_its_way(view, key)
+        return view
+
+
+# How pods come to be on their way, and what their nodes are then expected to hold
+
+
+def _bound(view: ClusterView, key: PodKey, pod: WatchedPod) -> ClusterView:
+    """A scheduler has chosen: the other nodes' places are free again, and the chosen one's is taken."""
+    publication = view.publications.get(pod.node)
+    if publication is None or key in _pods_of(publication.state):
+        return _off_its_way(view, key)
+    if key not in view.on_their_way and admit(publication.expected, pod.pod)[1] == publication.expected:
+        return view  # a pod that holds nothing exclusively takes no place
+    return _on_its_way(view, key, OnItsWay(pod.pod, (pod.node,)))
+
+
+def _on_its_way(view: ClusterView, key: PodKey, going: OnItsWay) -> ClusterView:
+    before = view.on_their_way.get(key)
+    if before == going:
+        return view
+    touched = set(going.nodes) | set(before.nodes if before else ())
+    return _expecting(replace(view, on_their_way=_with(view.on_their_way, key, going)), touched)
+
+
+def _off_its_way(view: ClusterView, key: PodKey) -> ClusterView:
+    going = view.on_their_way.get(key)
+    if going is None:
+        return view
+    return _expecting(replace(view, on_their_way=_without(view.on_their_way, key)), going.nodes)
+
+
+def _expecting(view: ClusterView, names: Iterable[str]) -> ClusterView:
+    """The view with the expected states of the named nodes worked out anew."""
+    publications = dict(view.publications)
+    for name in names:
+        if name in publications:
+            publications[name] = replace(publications[name], expected=_expected(view, name))
+    return replace(view, publications=publications)
+
+
+def _expected(view: ClusterView, name: str) -> NodeState:
+    state = view.publications[name].state
+    shown = _pods_of(state)
+    for key, going in view.on_their_way.items():
+        if name in going.nodes and key not in shown:
+            state = admit(state, going.pod)[1]
+    return state
+
+
+def _pods_of(state: NodeState) -> set[PodKey]:
+    return {(pod.namespace, pod.name) for pod in state.pods}
+
+
+def _with(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
+    return mapping if mapping.get(key) == value else {**mapping, key: value}
+
+
+def _without(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value]:
+    return {each: value for each, value in mapping.items() if each != key} if key in mapping else mapping

@@ -1,0 +1,65 @@
+"""The view of the cluster that decisions are taken from, as one frozen value.
+
+A published state is always a little older than its node. What the view adds to it are the pods that are on their way:
+released by us, or bound by a scheduler, and not in the publication yet. ``Publication.expected`` is the node's state
+with those pods admitted by replay, so that two pods are never sent to one hole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topomend.model.cluster import Node, WatchedPod
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.model.relaunch import Relaunch
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a node's agent published. ``version`` is the object's resourceVersion.
+
+    ``expected`` is ``state`` with the pods that are on their way; ``problem`` says why the state is not to be relied
+    on, empty where it is.
+    """
+
+    state: NodeState
+    version: str
+    expected: NodeState
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class OnItsWay:
+    """A pod that will be, or has just been, admitted on one of ``nodes``. ``expires`` None is: not by time."""
+
+    pod: Pod
+    nodes: tuple[str, ...]
+    expires: float | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A failed pod as it was first seen: ``version`` is its resourceVersion then, ``seen`` the time in seconds."""
+
+    pod: WatchedPod
+    version: str
+    seen: float
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """Everything known of the cluster. ``refused`` is by uid; ``unreadable`` says what is wrong with an object.
+
+    ``gated`` are replacements of ours that wait behind their gate; ``relaunches`` are the records that have not ended.
+    """
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    publications: Mapping[str, Publication] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    gated: Mapping[PodKey, WatchedPod] = field(default_factory=dict)
+    relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
+    on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
