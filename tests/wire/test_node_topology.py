@@ -85,8 +85,11 @@ EVERYTHING = NodeState(
                     devices=(DeviceAllocation("vendor.com/gpu", ("gpu-0",)),),
                 ),
             ),
+            cpus=mask_of([0, 4]),
+            memory=(MemoryBlock("memory", mask_of([0]), 2 << 30),),
         ),
     ),
+    cpu_pool=mask_of([1, 2, 6]),
     memory=(NUMANodeMemory(0, 1, mask_of([0, 8]), {"memory": 1 << 30}), NUMANodeMemory(3, 0, mask_of([3]))),
 )
 

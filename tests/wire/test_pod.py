@@ -43,6 +43,17 @@ def test_pod_level_resources_are_told_from_none() -> None:
     assert pod.resources.requests == {"cpu": 2000}
 
 
+def test_pod_level_resources_are_filled_in_from_the_containers_as_the_api_server_does() -> None:
+    containers = [
+        {"name": "a", "resources": {"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}},
+        {"name": "b", "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "2Mi"}}},
+    ]
+    pod = read_pod(pod_object(containers=containers, resources={"limits": {"cpu": "4", "vendor.com/x": "1"}}))
+    assert pod.resources is not None
+    assert pod.resources.limits == {"cpu": 4000, "vendor.com/x": 1000, "hugepages-2Mi": (6 << 20) * 1000}
+    assert pod.resources.requests == {"cpu": 2000, "memory": (1 << 30) * 1000, "hugepages-2Mi": (6 << 20) * 1000}
+
+
 @pytest.mark.parametrize(
     ("pod", "words"),
     [

@@ -1,6 +1,6 @@
 """A pod as the kubelet's resource managers read it: identity, containers in admission order, quantities."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -46,3 +46,20 @@ class Pod:
     containers: tuple[Container, ...] = ()
     qos_class: str = ""
     resources: Resources | None = None
+
+
+def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
+    """What containers, given in the order of admission, need at most at one time, in the unit of ``needs``.
+
+    That is the most of: each init container beside the sidecars before it; all sidecars and app containers together.
+    Source: KEP-753; component-helpers/resource:AggregateContainerRequests and the managers' own likes of it.
+    """
+    sidecars = at_start = apps = 0
+    for kind, need in needs:
+        if kind is ContainerKind.SIDECAR:
+            sidecars += need
+        elif kind is ContainerKind.INIT:
+            at_start = max(at_start, sidecars + need)
+        else:
+            apps += need
+    return max(at_start, sidecars + apps)

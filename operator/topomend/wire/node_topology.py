@@ -67,6 +67,7 @@ def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition
             "devices": _device_fields(state.devices),
             "pods": [_pod_fields(pod) for pod in state.pods],
             "memory": [_book_fields(node) for node in state.memory or ()],
+            "cpuPool": None if state.cpu_pool is None else format_id_list(state.cpu_pool),
             "conditions": [
                 {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
                 for each in conditions
@@ -96,6 +97,7 @@ def read_node_topology(content: Any) -> NodeState:
         devices=tuple(device for group in status["devices"] for device in _read_devices(group)),
         pods=tuple(_read_pod(each) for each in status["pods"]),
         memory=books or None,
+        cpu_pool=None if status["cpuPool"].absent else status["cpuPool"].id_list(),
     )
 
 
@@ -380,7 +382,11 @@ def _pod_fields(pod: PodAllocation) -> dict[str, Any]:
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
+            "cpus": format_id_list(pod.cpus),
+            "memory": _block_fields(pod.memory),
             "containers": [_container_fields(each) for each in pod.containers],
+            "cpus": format_id_list(pod.cpus),
+            "memory": _block_fields(pod.memory),
         }
     )
 
@@ -391,12 +397,30 @@ def _container_fields(container: ContainerAllocation) -> dict[str, Any]:
             "name": container.name,
             "init": True if container.init else None,
             "cpus": format_id_list(container.cpus),
-            "memory": [
-                {"resource": block.resource, "numaNodes": list(members(block.numa_nodes)), "bytes": block.size}
-                for block in container.memory
-            ],
+            "memory": _block_fields(container.memory),
             "devices": [{"resource": each.resource, "ids": list(each.ids)} for each in container.devices],
         }
+    )
+
+
+def _block_fields(blocks: Iterable[MemoryBlock]) -> list[dict[str, Any]]:
+    return [
+        {"resource": block.resource, "numaNodes": list(members(block.numa_nodes)), "bytes": block.size}
+        for block in blocks
+    ]
+
+
+def _block_fields(blocks: Iterable[MemoryBlock]) -> list[dict[str, Any]]:
+    return [
+        {"resource": block.resource, "numaNodes": list(members(block.numa_nodes)), "bytes": block.size}
+        for block in blocks
+    ]
+
+
+def _read_blocks(blocks: Document) -> tuple[MemoryBlock, ...]:
+    return tuple(
+        MemoryBlock(block["resource"].text(), _read_mask(block["numaNodes"]), block["bytes"].integer())
+        for block in blocks
     )
 
 
@@ -405,15 +429,14 @@ def _read_pod(pod: Document) -> PodAllocation:
         namespace=pod["namespace"].text("default"),
         name=pod["name"].text(),
         uid=pod["uid"].text(""),
+        cpus=pod["cpus"].id_list(),
+        memory=_read_blocks(pod["memory"]),
         containers=tuple(
             ContainerAllocation(
                 name=each["name"].text(),
                 init=each["init"].boolean(default=False),
                 cpus=each["cpus"].id_list(),
-                memory=tuple(
-                    MemoryBlock(block["resource"].text(), _read_mask(block["numaNodes"]), block["bytes"].integer())
-                    for block in each["memory"]
-                ),
+                memory=_read_blocks(each["memory"]),
                 devices=tuple(
                     DeviceAllocation(held["resource"].text(), tuple(device.text() for device in held["ids"]))
                     for held in each["devices"]
@@ -421,6 +444,15 @@ def _read_pod(pod: Document) -> PodAllocation:
             )
             for each in pod["containers"]
         ),
+        cpus=pod["cpus"].id_list(),
+        memory=_read_blocks(pod["memory"]),
+    )
+
+
+def _read_blocks(blocks: Document) -> tuple[MemoryBlock, ...]:
+    return tuple(
+        MemoryBlock(block["resource"].text(), _read_mask(block["numaNodes"]), block["bytes"].integer())
+        for block in blocks
     )
 
 
