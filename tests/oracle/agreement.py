@@ -9,7 +9,7 @@ import signal
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import zip_longest
 from operator import or_
@@ -19,8 +19,8 @@ from typing import Any, NoReturn, TypeAlias
 from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 
-from topomend.model.bitmask import CPUSet, format_id_list, members, parse_id_list
-from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, allocations
+from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members, parse_id_list
+from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release, start_refusal
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
@@ -38,6 +38,9 @@ Fact: TypeAlias = Any
 
 Held: TypeAlias = tuple[str, list[Fact]]
 """A container's name; its CPUs, memory blocks and devices."""
+
+NOT_REPLAYED = ({"ended": "hang"}, {"ended": "refused to restart"})
+"""What takes the kubelet too long may yet have an end, and no admission asks whether a kubelet could start again."""
 
 ENDS = ("refused to start", "crash", "hang")
 
@@ -73,9 +76,10 @@ def play(case: Case, oracle: KubeletOracle, *, wide: bool = False) -> Played:
     ``wide`` has replay merge hints the way it does on machines with many NUMA nodes, where the kubelet has no end.
     """
     oracle.send(case)
+    answer = oracle.receive() if any("start" in step for step in case["steps"]) else None
     with _merging_wide() if wide else nullcontext():
-        replayed = _replayed(case)
-    answer = oracle.receive()
+        replayed = _replayed(case, answer or {})
+    answer = answer or oracle.receive()
     answers = [list(_facts_of(case, answer))]
     found = _compare(answers, replayed)
     while found is not None and len(answers) <= ASKED_AGAIN and not _is_settled(found):
@@ -85,15 +89,15 @@ def play(case: Case, oracle: KubeletOracle, *, wide: bool = False) -> Played:
 
 
 def _is_settled(found: Disagreement) -> bool:
-    """Whether asking again would be in vain: only which of several errors is told hangs on the order of Go's maps."""
-    return found.field != "message"
+    """Whether asking again would be in vain: only which of several errors is told depends on the order of Go's maps."""
+    return found.field not in {"message", "why"}
 
 
 def _compare(answers: list[list[Fact]], replayed: list[Fact]) -> Disagreement | None:
     """The first step on which replay agrees with none of the kubelet's answers, which differ in messages at most."""
     for index, (ours, *theirs) in enumerate(zip_longest(replayed, *answers)):
-        if theirs[0] == {"ended": "hang"} or (ours is not None and "unmodelled" in ours):
-            return None  # what takes the kubelet too long may yet have an end
+        if theirs[0] in NOT_REPLAYED or (ours is not None and "unmodelled" in ours):
+            return None
         if ours not in theirs:
             return Disagreement(index - 1, *_difference(theirs[0], ours))
         if ours is not None and "ended" in ours:
@@ -121,6 +125,9 @@ def _facts_of(case: Case, answer: Answer) -> Iterator[Fact]:
     if answer.get("panic"):
         steps = steps[:-1]
     for asked, said in zip(case["steps"], steps, strict=False):
+        if "refused" in said:
+            yield {"ended": "refused to restart"}
+            return
         yield _fact_of(case, asked, said)
     if answer.get("panic"):
         yield {"ended": "crash"}
@@ -200,7 +207,7 @@ class TooSlow(BaseException):
     """Replay did not come to an end in REPLAY_SECONDS."""
 
 
-def _replayed(case: Case) -> list[Fact]:
+def _replayed(case: Case, answer: Answer) -> list[Fact]:
     """All facts of the replay; the last one says so where it took too long or raised."""
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -210,7 +217,7 @@ def _replayed(case: Case) -> list[Fact]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(REPLAY_SECONDS)
     try:
-        facts.extend(replay(case))
+        facts.extend(replay(case, answer))
     except TooSlow:
         facts.append({"exception": f"no end within {REPLAY_SECONDS} s"})
     except Exception as error:  # noqa: BLE001 - whatever replay raises is what is being looked for
@@ -221,15 +228,18 @@ def _replayed(case: Case) -> list[Fact]:
     return facts
 
 
-def replay(case: Case) -> Iterator[Fact]:
-    """The case on topomend's replay, in the common form: the start, then each step."""
+def replay(case: Case, answer: Answer) -> Iterator[Fact]:
+    """The case on topomend's replay, in the common form: the start, then each step.
+
+    Replay knows of no started containers: it is told the memory that ``answer`` shows then, as an agent would read it.
+    """
     node = node_state(case)
     refusal = start_refusal(node)
     if refusal is not None:
         yield {"ended": "refused to start", "why": refusal}
         return
     yield {"started": True}
-    for step in case["steps"]:
+    for index, step in enumerate(case["steps"]):
         fact: Fact = {}
         if "admit" in step:
             verdict, node = admit(node, read_pod(step["admit"]))
@@ -240,9 +250,33 @@ def replay(case: Case) -> Iterator[Fact]:
                 yield {"unmodelled": verdict.unmodelled}
                 return
             fact = _verdict(verdict)
-        else:
+        elif "start" in step:
+            if index >= len(answer.get("steps", ())):
+                return
+            node = _with_observed_memory(node, answer["steps"][index]["state"])
+        elif "end" in step:
             node = release(node, step["end"]["namespace"], step["end"]["name"])
         yield {**fact, **_state(node)}
+
+
+def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:
+    blocks = {
+        (name, container["name"]): tuple(
+            MemoryBlock(each["type"], mask_of(each["numaNodes"]), each["size"]) for each in container["memory"] or ()
+        )
+        for name, containers in state["pods"].items()
+        for container in containers or ()
+    }
+    pods = []
+    for pod in node.pods:
+        name = f"{pod.namespace}/{pod.name}"
+        held = (replace(each, memory=blocks[name, each.name]) for each in pod.containers)
+        pods.append(replace(pod, containers=tuple(held)))
+    book = tuple(
+        NUMANodeMemory(each["numaNode"], each["assignments"], mask_of(each["cells"]), each["reserved"])
+        for each in state["memory"] or ()
+    )
+    return replace(node, pods=tuple(pods), memory=book or None)
 
 
 def _verdict(verdict: Verdict) -> Fact:

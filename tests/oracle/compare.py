@@ -114,7 +114,9 @@ def _rules(case: Case, answer: Answer) -> Iterator[str]:
     if answer.get("timeout"):
         yield "no end"
     for step, said in zip(case["steps"], answer.get("steps", ()), strict=False):
-        if "admit" in step:
+        if "admit" not in step:
+            yield f"step: {next(iter(step))}"
+        else:
             yield f"pod: {'admitted' if said['admitted'] else said['reason'] + ' ' + _nameless(said['message'])}"
 
 

@@ -11,6 +11,7 @@ from tests.oracle.kubelet_oracle import Case
 
 MIB, GIB = 1 << 20, 1 << 30
 MOST_PERMUTATIONS = 60_000
+DEFAULT_MOST_NUMA_NODES = 8
 RESOURCES = ("vendor.com/gpu", "vendor.com/nic", "other.org/fpga")
 
 
@@ -36,14 +37,12 @@ def _one_in(random: Random, chances: int) -> bool:
 
 
 def _machine(random: Random) -> Case:
-    count = random.choices(range(1, 9), (2, 8, 4, 6, 2, 2, 1, 2))[0]
+    count = random.choices(range(1, 12), (16, 64, 32, 48, 16, 16, 8, 16, 2, 2, 1))[0]
     ids = _numa_ids(random, count)
     per_socket = random.choice([each for each in (1, 2, 4, count) if count % each == 0])
     cores = _cores(random, ids, per_socket)
     nodes = [_numa_node(random, index, ids) for index in range(count)]
     _put_hugepages(random, nodes)
-    if count > 1 and _one_in(random, 4):
-        nodes = [{**node, "memory": random.choice((GIB, 2 * GIB, 4 * GIB))} for node in nodes]
     return {"numaNodes": nodes, "cores": cores}
 
 
@@ -115,11 +114,13 @@ def _put_hugepages(random: Random, nodes: list[Case]) -> None:
     sizes = random.choices(((), (2 * MIB,), (2 * MIB, GIB)), (7, 2, 1))[0]
     for node in nodes:
         if sizes and not _one_in(random, 150):
-            node["hugepages"] = [_pages(random, size) for size in sizes]
+            node["hugepages"] = [_pages(random, size, node["memory"]) for size in sizes]
 
 
-def _pages(random: Random, size: int) -> Case:
-    return {"size": size, "count": random.choice((0, 1)) if size == GIB else random.choice((0, 64, 128, 256))}
+def _pages(random: Random, size: int, memory: int) -> Case:
+    count = random.choice((0, 1)) if size == GIB else random.choice((0, 64, 128, 256))
+    fits = count * size <= memory // 4 or _one_in(random, 30)
+    return {"size": size, "count": count if fits else 0}
 
 
 def _distances(random: Random, index: int, count: int) -> list[int]:
@@ -181,7 +182,7 @@ def _kubelet(random: Random, machine: Case) -> Case:
         kubelet["kubeReserved"] = {"cpu": random.choice(("1", "1500m", "2", "500m", "3"))}
     if kubelet["memoryManagerPolicy"] == "Static" or _one_in(random, 4):
         kubelet["reservedMemory"] = _reserved_memory(random, machine)
-    _options(random, kubelet)
+    _options(random, kubelet, len(machine["numaNodes"]))
     return kubelet
 
 
@@ -195,8 +196,10 @@ def _reserved_memory(random: Random, machine: Case) -> list[Case]:
     ]
 
 
-def _options(random: Random, kubelet: Case) -> None:
+def _options(random: Random, kubelet: Case, numa_nodes: int) -> None:
     topology, cpu = _topology_options(random), _cpu_options(random, kubelet["cpuManagerPolicy"])
+    if numa_nodes > DEFAULT_MOST_NUMA_NODES and not _one_in(random, 10):
+        topology["max-allowable-numa-nodes"] = str(random.randint(numa_nodes, 64))
     if topology:
         kubelet["topologyManagerPolicyOptions"] = topology
     if cpu:
@@ -263,7 +266,7 @@ class _Life:
     machine: Case
     kubelet: Case
     devices: list[Case]
-    alive: list[str] = field(default_factory=list)
+    alive: dict[str, Case] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         cores, nodes = self.machine["cores"], self.machine["numaNodes"]
@@ -278,16 +281,30 @@ class _Life:
         self.resources = sorted({device["resource"] for device in self.devices})
 
     def steps(self) -> list[Case]:
+        count = self.random.choice((1, 2, 3, 4, 6, 8, 10, 12))
+        restart_after = self.random.randrange(count) if _one_in(self.random, 8) else None
         steps: list[Case] = []
-        for number in range(self.random.choice((1, 2, 3, 4, 6, 8, 10, 12))):
+        for number in range(count):
             if self.alive and self.random.random() < 0.25:
-                gone = self.alive.pop(self.random.randrange(len(self.alive)))
+                gone = self.random.choice(sorted(self.alive))
+                del self.alive[gone]
                 steps.append({"end": {"namespace": "default", "name": gone}})
-            pod = self.pod(f"p{number}")
-            self._keep_finishable(pod)
-            steps.append({"admit": pod})
-            self.alive.append(f"p{number}")
+            name = f"p{number}"
+            self.alive[name] = self.pod(name)
+            self._keep_finishable(self.alive[name])
+            steps.append({"admit": self.alive[name]})
+            if _one_in(self.random, 8):
+                steps.append({"start": {"namespace": "default", "name": name, "containers": self._started(name)}})
+            if number == restart_after:
+                steps.append({"restart": True})
+                steps += [{"admit": pod} for pod in self.alive.values()]
         return steps
+
+    def _started(self, name: str) -> list[str]:
+        """The containers of a pod up to a random one, in the order in which they start."""
+        spec = self.alive[name]["spec"]
+        containers = [each["name"] for each in spec.get("initContainers", []) + spec["containers"]]
+        return containers[: self.random.randint(1, len(containers))]
 
     def pod(self, name: str) -> Case:
         random = self.random
@@ -416,7 +433,7 @@ class _Life:
         else:
             groups = [containers]
         for group in groups:
-            while masks ** len(_aligned(group)) > MOST_PERMUTATIONS:
+            while masks ** len(_aligned(group)) > MOST_PERMUTATIONS and len(_aligned(group)) > 1:
                 dropped = self.random.choice(sorted(_aligned(group) - {"cpu"}))
                 for container in group:
                     for amounts in container["resources"].values():

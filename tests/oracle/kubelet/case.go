@@ -72,12 +72,14 @@ type Device struct {
 	Unhealthy bool    `json:"unhealthy,omitempty"`
 }
 
-// Step is one thing that happens: a pod is admitted, its containers start (in the order given), or it ends.
-// An admitted pod stays as admission left it until a step says otherwise.
+// Step is one thing that happens: a pod is admitted, its containers start (in the order given), it ends, or the
+// kubelet restarts, after which the case admits the pods again. An admitted pod stays as admission left it until a
+// step says otherwise.
 type Step struct {
-	Admit *json.RawMessage `json:"admit,omitempty"`
-	Start *Start           `json:"start,omitempty"`
-	End   *PodName         `json:"end,omitempty"`
+	Admit   *json.RawMessage `json:"admit,omitempty"`
+	Start   *Start           `json:"start,omitempty"`
+	End     *PodName         `json:"end,omitempty"`
+	Restart bool             `json:"restart,omitempty"`
 }
 
 type PodName struct {
@@ -101,12 +103,14 @@ type Answer struct {
 
 // StepAnswer carries the pod's status fields of an admission, what each of its containers was given (also by a
 // refused admission, up to the container that failed), and the node's books once pods that are gone are purged.
+// Refused is what a kubelet says that cannot restart on what it finds of before; no step follows it.
 type StepAnswer struct {
 	Admitted   bool        `json:"admitted"`
 	Reason     string      `json:"reason"`
 	Message    string      `json:"message"`
 	Containers []Container `json:"containers"`
 	State      *State      `json:"state"`
+	Refused    string      `json:"refused,omitempty"`
 }
 
 type Container struct {

@@ -34,6 +34,15 @@ func get[T any](manager any, name string) T {
 	return *(*T)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
+// hand copies an unexported field from one manager to another of the same type.
+func hand(to, from any, name string) {
+	target, source := reflect.ValueOf(to).Elem().FieldByName(name), reflect.ValueOf(from).Elem().FieldByName(name)
+	writable := func(field reflect.Value) reflect.Value {
+		return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
+	}
+	writable(target).Set(writable(source))
+}
+
 // allocatedDevices are the ids that the device manager counts as taken, by resource.
 func allocatedDevices(manager *devicemanager.ManagerImpl) map[string]sets.Set[string] {
 	return get[map[string]sets.Set[string]](manager, "allocatedDevices")

@@ -100,7 +100,14 @@ func answerCase(given *Case) (answer Answer) {
 	}
 	for index := range given.Steps {
 		answer.Steps = append(answer.Steps, StepAnswer{})
-		node.take(&given.Steps[index], &answer.Steps[index])
+		step, said := &given.Steps[index], &answer.Steps[index]
+		if step.Restart {
+			if node, err = node.restart(given); err != nil {
+				said.Refused = err.Error()
+				return answer
+			}
+		}
+		node.take(step, said)
 	}
 	return answer
 }

@@ -47,6 +47,33 @@ func (sourcesReady) AllReady() bool   { return true }
 // startNode builds the managers in the kubelet's order (cm/container_manager_linux.go:NewContainerManager, Start), so
 // that of several reasons not to start the kubelet's own is told.
 func startNode(given *Case) (*Node, error) {
+	node, err := newNode(given)
+	if err != nil {
+		return nil, err
+	}
+	if err := node.start(cpustate.NewMemoryState(logr.Discard()), memorystate.NewMemoryState(klog.TODO())); err != nil {
+		return nil, err
+	}
+	return node, connectPlugins(node.devices, given.Devices)
+}
+
+// restart is a new kubelet that finds what the old one had written down. Plugins are back before the first pod is
+// admitted again, and no pod is purged before it is: all that were active stay so until they are refused or end.
+func (n *Node) restart(given *Case) (*Node, error) {
+	node, err := newNode(given)
+	if err != nil {
+		return nil, err
+	}
+	node.pods = n.pods
+	if err := node.start(get[cpustate.State](n.cpus, "state"), get[memorystate.State](n.memory, "state")); err != nil {
+		return nil, err
+	}
+	hand(node.devices, n.devices, "podDevices")
+	hand(node.devices, n.devices, "allocatedDevices")
+	return node, connectPlugins(node.devices, given.Devices)
+}
+
+func newNode(given *Case) (*Node, error) {
 	if err := setFeatureGates(given.Kubelet.FeatureGates); err != nil {
 		return nil, err
 	}
@@ -82,15 +109,11 @@ func startNode(given *Case) (*Node, error) {
 		return nil, err
 	}
 	node.topology.AddHintProvider(logger, node.memory)
-	if err := node.start(); err != nil {
-		return nil, err
-	}
-	return node, connectPlugins(node.devices, given.Devices)
+	return node, nil
 }
 
 // start does what the managers' own Start methods do, with states in memory in place of the checkpoint files.
-func (n *Node) start() error {
-	cpus := cpustate.NewMemoryState(logr.Discard())
+func (n *Node) start(cpus cpustate.State, memory memorystate.State) error {
 	set[cpustate.State](n.cpus, "state", cpus)
 	set(n.cpus, "activePods", cpumanager.ActivePodsFunc(n.activePods))
 	set[config.SourcesReady](n.cpus, "sourcesReady", sourcesReady{})
@@ -98,7 +121,6 @@ func (n *Node) start() error {
 	if err := get[cpumanager.Policy](n.cpus, "policy").Start(logr.Discard(), cpus); err != nil {
 		return err
 	}
-	memory := memorystate.NewMemoryState(klog.TODO())
 	set[memorystate.State](n.memory, "state", memory)
 	set(n.memory, "activePods", memorymanager.ActivePodsFunc(n.activePods))
 	set[config.SourcesReady](n.memory, "sourcesReady", sourcesReady{})
@@ -134,7 +156,7 @@ func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
 	if err != nil {
 		panic(fmt.Sprintf("not a pod: %v", err))
 	}
-	n.pods = append(n.pods, pod)
+	n.pods = append(slices.DeleteFunc(n.pods, func(active *v1.Pod) bool { return active.UID == pod.UID }), pod)
 	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1], Operation: lifecycle.AddOperation})
 	answer.Admitted, answer.Reason, answer.Containers = result.Admit, result.Reason, n.containers(pod)
 	if !result.Admit {
