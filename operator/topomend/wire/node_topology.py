@@ -385,8 +385,6 @@ def _pod_fields(pod: PodAllocation) -> dict[str, Any]:
             "cpus": format_id_list(pod.cpus),
             "memory": _block_fields(pod.memory),
             "containers": [_container_fields(each) for each in pod.containers],
-            "cpus": format_id_list(pod.cpus),
-            "memory": _block_fields(pod.memory),
         }
     )
 
@@ -401,13 +399,6 @@ def _container_fields(container: ContainerAllocation) -> dict[str, Any]:
             "devices": [{"resource": each.resource, "ids": list(each.ids)} for each in container.devices],
         }
     )
-
-
-def _block_fields(blocks: Iterable[MemoryBlock]) -> list[dict[str, Any]]:
-    return [
-        {"resource": block.resource, "numaNodes": list(members(block.numa_nodes)), "bytes": block.size}
-        for block in blocks
-    ]
 
 
 def _block_fields(blocks: Iterable[MemoryBlock]) -> list[dict[str, Any]]:
@@ -444,15 +435,6 @@ def _read_pod(pod: Document) -> PodAllocation:
             )
             for each in pod["containers"]
         ),
-        cpus=pod["cpus"].id_list(),
-        memory=_read_blocks(pod["memory"]),
-    )
-
-
-def _read_blocks(blocks: Document) -> tuple[MemoryBlock, ...]:
-    return tuple(
-        MemoryBlock(block["resource"].text(), _read_mask(block["numaNodes"]), block["bytes"].integer())
-        for block in blocks
     )
 
 

@@ -1,7 +1,6 @@
 """A core/v1 Pod, as the API server stores it or as a user wrote it, read into the pod that admission sees."""
 
 from collections.abc import Callable, Mapping
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need
@@ -43,88 +42,8 @@ def _container(container: Document, kind: ContainerKind) -> Container:
 
 
 def _resources(resources: Document) -> Resources:
-    given = _given(resources)
-    return Resources(requests={**given.limits, **given.requests}, limits=given.limits)
-
-
-def _given(resources: Document) -> Resources:
-    return Resources(requests=_quantities(resources["requests"]), limits=_quantities(resources["limits"]))
-
-
-def _pod_level(given: Resources, containers: Iterable[Container]) -> Resources:
-    """Pod-level resources with what the API server fills in from the containers, once anything is given at all.
-
-    Source: pkg/apis/core/v1/defaults.go:defaultHugePagePodLimits, defaultPodRequests.
-    """
-    if not (given.limits or given.requests):
-        return given
-    containers = tuple(containers)
-    hugepages = _aggregate(containers, lambda resources: resources.limits, _is_hugepages)
-    limits = {**hugepages, **given.limits}
-    if not limits:
-        return given
-    shared = _aggregate(containers, lambda resources: resources.requests, lambda name: name in ("cpu", "memory"))
-    supported = {name: limit for name, limit in limits.items() if name in ("cpu", "memory") or _is_hugepages(name)}
-    return Resources(requests={**supported, **shared, **given.requests}, limits=limits)
-
-
-def _is_hugepages(name: str) -> bool:
-    return name.startswith("hugepages-")
-
-
-def _aggregate(
-    containers: tuple[Container, ...],
-    amounts: Callable[[Resources], Mapping[str, MilliQuantity]],
-    wanted: Callable[[str], bool],
-) -> dict[str, MilliQuantity]:
-    names = {name: None for each in containers for name in amounts(each.resources) if wanted(name)}
-    return {
-        name: largest_need((each.kind, amounts(each.resources).get(name, 0)) for each in containers) for name in names
-    }
-
-
-def _pod_level(resources: Document, containers: tuple[Container, ...]) -> Resources:
-    """Pod-level resources, with huge pages limited as the containers are and requests after containers and limits.
-
-    Source: pkg/apis/core/v1/defaults.go:defaultHugePagePodLimits, defaultPodRequests.
-    """
-    limits, requests = _quantities(resources["limits"]), _quantities(resources["requests"])
-    if limits or requests:
-        of_containers = _effective(containers, lambda container: container.resources.limits)
-        limits = {
-            **{name: amount for name, amount in of_containers.items() if _is_hugepages(name) and name not in requests},
-            **limits,
-        }
-    if limits:
-        of_containers = _effective(containers, lambda container: container.resources.requests)
-        requests = {
-            **{name: amount for name, amount in limits.items() if name in {"cpu", "memory"} or _is_hugepages(name)},
-            **{name: amount for name, amount in of_containers.items() if name in {"cpu", "memory"}},
-            **requests,
-        }
-    return Resources(requests, limits)
-
-
-def _is_hugepages(resource: str) -> bool:
-    return resource.startswith("hugepages-")
-
-
-def _effective(
-    containers: tuple[Container, ...], amounts_of: Callable[[Container], Mapping[str, MilliQuantity]]
-) -> dict[str, MilliQuantity]:
-    """What containers need at once, a sidecar staying beside all that start after it.
-
-    Source: component-helpers resource/helpers.go:AggregateContainerRequests.
-    """
-    peak: dict[str, MilliQuantity] = {}
-    lasting: dict[str, MilliQuantity] = {}
-    for container in containers:
-        for name, amount in amounts_of(container).items():
-            if container.kind is ContainerKind.INIT:
-                peak[name] = max(peak.get(name, 0), lasting.get(name, 0) + amount)
-            else:
-                lasting[name] = lasting.get(name, 0) + amount
-    return {name: max(peak.get(name, 0), lasting.get(name, 0)) for name in {**peak, **lasting}}
+    limits = _quantities(resources["limits"])
+    return Resources(requests={**limits, **_quantities(resources["requests"])}, limits=limits)
 
 
 def _quantities(resources: Document) -> dict[str, MilliQuantity]:
