@@ -43,14 +43,6 @@ def test_pod_level_resources_are_told_from_none() -> None:
     assert pod.resources.requests == {"cpu": 2000}
 
 
-def test_pod_level_huge_pages_and_requests_follow_the_containers() -> None:
-    containers = [{"name": "c", "resources": {"limits": {"hugepages-2Mi": "4Mi"}, "requests": {"cpu": "1"}}}]
-    pod = read_pod(pod_object(containers=containers, resources={"limits": {"cpu": "3", "memory": "1Gi"}}))
-    assert pod.resources is not None
-    assert pod.resources.limits == {"cpu": 3000, "memory": (1 << 30) * 1000, "hugepages-2Mi": (4 << 20) * 1000}
-    assert pod.resources.requests == {**pod.resources.limits, "cpu": 1000}
-
-
 def test_pod_level_resources_are_filled_in_from_the_containers_as_the_api_server_does() -> None:
     containers = [
         {"name": "a", "resources": {"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}},

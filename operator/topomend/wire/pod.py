@@ -1,6 +1,6 @@
 """A core/v1 Pod, as the API server stores it or as a user wrote it, read into the pod that admission sees."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need
@@ -28,7 +28,7 @@ def read_pod(pod: dict[str, Any]) -> Pod:
         uid=metadata["uid"].text(default=""),
         containers=initial + apps,
         qos_class=document["status"]["qosClass"].text(default=""),
-        resources=None if spec["resources"].absent else _pod_level(spec["resources"], initial + apps),
+        resources=None if spec["resources"].absent else _pod_level(_given(spec["resources"]), initial + apps),
     )
 
 
@@ -42,8 +42,46 @@ def _container(container: Document, kind: ContainerKind) -> Container:
 
 
 def _resources(resources: Document) -> Resources:
-    limits = _quantities(resources["limits"])
-    return Resources(requests={**limits, **_quantities(resources["requests"])}, limits=limits)
+    given = _given(resources)
+    return Resources(requests={**given.limits, **given.requests}, limits=given.limits)
+
+
+def _given(resources: Document) -> Resources:
+    return Resources(requests=_quantities(resources["requests"]), limits=_quantities(resources["limits"]))
+
+
+def _pod_level(given: Resources, containers: Iterable[Container]) -> Resources:
+    """Pod-level resources with what the API server fills in from the containers, once anything is given at all.
+
+    Source: pkg/apis/core/v1/defaults.go:defaultHugePagePodLimits, defaultPodRequests.
+    """
+    if not (given.limits or given.requests):
+        return given
+    containers = tuple(containers)
+    hugepages = _aggregate(
+        containers, lambda resources: resources.limits, lambda name: _is_hugepages(name) and name not in given.requests
+    )
+    limits = {**hugepages, **given.limits}
+    if not limits:
+        return given
+    shared = _aggregate(containers, lambda resources: resources.requests, lambda name: name in ("cpu", "memory"))
+    supported = {name: limit for name, limit in limits.items() if name in ("cpu", "memory") or _is_hugepages(name)}
+    return Resources(requests={**supported, **shared, **given.requests}, limits=limits)
+
+
+def _is_hugepages(name: str) -> bool:
+    return name.startswith("hugepages-")
+
+
+def _aggregate(
+    containers: tuple[Container, ...],
+    amounts: Callable[[Resources], Mapping[str, MilliQuantity]],
+    wanted: Callable[[str], bool],
+) -> dict[str, MilliQuantity]:
+    names = {name: None for each in containers for name in amounts(each.resources) if wanted(name)}
+    return {
+        name: largest_need((each.kind, amounts(each.resources).get(name, 0)) for each in containers) for name in names
+    }
 
 
 def _quantities(resources: Document) -> dict[str, MilliQuantity]:
