@@ -116,6 +116,7 @@ def _state(rng: random.Random, machine: Machine, *, devices: int, pods: int) -> 
         ),
         pods=tuple(_pod(rng, index, machine) for index in range(rng.randint(0, pods))),
         memory=None if rng.random() < 0.3 else tuple(_book(rng, node, ids) for node in ids),
+        cpu_pool=rng.choice((None, 0, machine.cpus)),
     )
 
 
@@ -156,6 +157,11 @@ def _pod(rng: random.Random, index: int, machine: Machine) -> PodAllocation:
                 ),
             )
             for name in ("main", "sidecar")[: rng.randint(0, 2)]
+        ),
+        cpus=rng.choice((0, machine.cpus)),
+        memory=tuple(
+            MemoryBlock(each, mask_of((rng.choice(machine.numa_nodes).id,)), 1 << 30)
+            for each in rng.sample(_MEMORY, rng.randint(0, 2))
         ),
     )
 
