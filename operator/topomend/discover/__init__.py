@@ -14,6 +14,8 @@ from topomend.discover.pci import read_pci_devices
 from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
 
+__all__ = ["Discovery", "discover", "read_host"]
+
 
 def discover(  # noqa: PLR0913 - one argument for each source
     root: Path,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
-from topomend.discover.state_files import Containers, KubeletState, StateUnreadable, fingerprint, read_state
+from topomend.discover.state_files import KubeletState, PodHoldings, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import CPUSet
 from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
 
@@ -33,6 +33,7 @@ class Allocations:
     devices: tuple[Device, ...] = ()
     allocatable_cpus: CPUSet | None = None
     memory: tuple[NUMANodeMemory, ...] | None = None
+    cpu_pool: CPUSet | None = None
     memory_totals: Mapping[tuple[int, str], int] | None = None
     policies: Mapping[str, str] | None = None
     reason: str = ""
@@ -109,7 +110,7 @@ class AllocationReader:
 def join(listed: PodResources, state: KubeletState | None) -> Allocations | None:
     """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments."""
     if state is None:
-        return _known(listed, tuple(_holding(listed.pods)), (), KubeletState(), None)
+        return _known(listed, tuple(_holding(listed.pods)), (), KubeletState())
     free = dict(state.pods)
     pods = []
     # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
@@ -119,24 +120,30 @@ def join(listed: PodResources, state: KubeletState | None) -> Allocations | None
             pods.append(_joined(pod, uid, free.pop(uid)))
         elif any(map(_holds, pod.containers)):
             return None
-    stale = tuple(PodAllocation("", uid, uid, tuple(filter(_holds, held.values()))) for uid, held in free.items())
+    stale = tuple(
+        PodAllocation("", uid, uid, tuple(filter(_holds, held.containers.values())), held.cpus, held.memory)
+        for uid, held in free.items()
+    )
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
-    return _known(listed, tuple(_holding(pods)), stale, state, state.memory)
+    return _known(listed, tuple(_holding(pods)), stale, state)
 
 
 def _known(
-    listed: PodResources,
-    pods: tuple[PodAllocation, ...],
-    stale: tuple[PodAllocation, ...],
-    state: KubeletState,
-    memory: tuple[NUMANodeMemory, ...] | None,
+    listed: PodResources, pods: tuple[PodAllocation, ...], stale: tuple[PodAllocation, ...], state: KubeletState
 ) -> Allocations:
     return Allocations(
-        pods, stale, listed.devices, listed.allocatable_cpus, memory, state.memory_totals, state.policies
+        pods=pods,
+        stale=stale,
+        devices=listed.devices,
+        allocatable_cpus=listed.allocatable_cpus,
+        memory=state.memory,
+        cpu_pool=state.cpu_pool,
+        memory_totals=state.memory_totals,
+        policies=state.policies,
     )
 
 
-def _is_of(pod: PodAllocation, uid: str, held: Containers, state: KubeletState) -> bool:
+def _is_of(pod: PodAllocation, uid: str, held: PodHoldings, state: KubeletState) -> bool:
     """Whether an entry of the files is this pod's: the same containers hold the same.
 
     What the kubelet does not count as admitted is what a refused pod left behind.
@@ -144,20 +151,20 @@ def _is_of(pod: PodAllocation, uid: str, held: Containers, state: KubeletState) 
     names = [each.name for each in pod.containers]
     if state.admitted is not None and state.admitted.get(uid) != frozenset(names):
         return False
-    return all(_holdings(each) == _holdings(held.get(each.name)) for each in pod.containers)
+    return all(_holdings(each) == _holdings(held.containers.get(each.name)) for each in pod.containers)
 
 
-def _joined(pod: PodAllocation, uid: str, held: Containers) -> PodAllocation:
+def _joined(pod: PodAllocation, uid: str, held: PodHoldings) -> PodAllocation:
     """The pod with its uid, and with its init containers first: those that only the files know."""
     listed = {each.name for each in pod.containers}
-    init = tuple(replace(held[name], init=True) for name in sorted(held) if name not in listed)
-    return replace(pod, uid=uid, containers=(*init, *pod.containers))
+    init = tuple(replace(held.containers[name], init=True) for name in sorted(held.containers) if name not in listed)
+    return replace(pod, uid=uid, containers=(*init, *pod.containers), cpus=held.cpus, memory=held.memory)
 
 
 def _holding(pods: tuple[PodAllocation, ...] | list[PodAllocation]) -> Iterator[PodAllocation]:
     for pod in pods:
         containers = tuple(filter(_holds, pod.containers))
-        if containers:
+        if containers or pod.cpus or pod.memory:
             yield replace(pod, containers=containers)
 
 

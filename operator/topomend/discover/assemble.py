@@ -11,12 +11,12 @@ from typing import Any
 from topomend.discover.allocations import Allocations
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
-from topomend.model.bitmask import format_id_list
+from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, allocations
 from topomend.model.quantity import format_bytes
-from topomend.replay.admission import release
+from topomend.replay.admission import release, shared_pool
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.replay.memory.static import Book
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
@@ -44,18 +44,26 @@ class Discovery:
     summary: Summary
     conditions: tuple[Condition, ...]
 
+    def status(self) -> dict[str, Any]:
+        """The object's status, conditions without times."""
+        return status_of(self.state, self.summary, self.conditions)
+
     def node_topology(self) -> dict[str, Any]:
-        """The NodeTopology object, conditions without times."""
-        return node_topology(self.state.name, status_of(self.state, self.summary, self.conditions))
+        """The NodeTopology object."""
+        return node_topology(self.state.name, self.status())
 
 
 def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) -> Discovery:
     """One NodeState out of what each source says, and conditions that say how far it can be trusted."""
     machine, restarted = _as_the_kubelet_started(host.machine, held)
     settings, contradictions = _settings(config, machine, held)
-    state = NodeState(name, machine, settings, held.devices, (*held.pods, *held.stale), held.memory)
+    state = NodeState(
+        name, machine, settings, held.devices, (*held.pods, *held.stale), held.memory, _pool(settings, held)
+    )
     for pod in held.stale:
         state = release(state, pod.namespace, pod.name)
+    if state.cpu_pool == shared_pool(replace(state, cpu_pool=None)):
+        state = replace(state, cpu_pool=None)
     kubelet = start(machine, settings)
     if isinstance(kubelet, str) and not config.reason:
         contradictions = (
@@ -64,6 +72,10 @@ def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) ->
         )
     conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held, settings)
     return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions)
+
+
+def _pool(settings: KubeletSettings, held: Allocations) -> CPUSet | None:
+    return held.cpu_pool if settings.cpu_manager_policy == "static" else None
 
 
 # What contradicts what

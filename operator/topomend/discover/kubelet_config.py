@@ -71,6 +71,24 @@ def read_kubelet_config(file: Path | None, drop_ins: Path | None = None) -> Kube
     return _read(Document(content))
 
 
+def config_fingerprint(file: Path | None, drop_ins: Path | None = None) -> object:
+    """Changes whenever one of the files does."""
+    if file is None:
+        return None
+    try:
+        return tuple((path, *_mark(path)) for path in (file, *_drop_ins(drop_ins)))
+    except Unreadable as error:
+        return str(error)
+
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
 def _drop_ins(folder: Path | None) -> Iterator[Path]:
     """Files in the order of a walk by name (cmd/kubelet/app/server.go:mergeKubeletConfigurations)."""
     if folder is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from topomend.discover.root import Absent, Unreadable, read_bytes
-from topomend.model.bitmask import MAX_ID, mask_of
+from topomend.model.bitmask import MAX_ID, CPUSet, mask_of
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.devices.manager import natural_key
 from topomend.wire.document import Document, MalformedObject
@@ -24,8 +24,17 @@ DEVICE_STATE = "device-plugins/kubelet_internal_checkpoint"
 ADMITTED_STATE = "allocated_pods_state"
 FILES = (CPU_STATE, MEMORY_STATE, DEVICE_STATE, ADMITTED_STATE)
 
-Containers = Mapping[str, ContainerAllocation]
-"""What the containers of one pod hold, by name. Which of them are init containers the files do not say."""
+
+@dataclass(frozen=True)
+class PodHoldings:
+    """What one pod holds: its containers by name, and as a whole where the managers act on pod-level resources.
+
+    Which containers are init containers the files do not say.
+    """
+
+    containers: Mapping[str, ContainerAllocation] = field(default_factory=dict)
+    cpus: CPUSet = 0
+    memory: tuple[MemoryBlock, ...] = ()
 
 
 class StateUnreadable(Exception):
@@ -39,13 +48,15 @@ class KubeletState:
     ``admitted`` names the app containers and sidecars of each pod that passed admission and is not yet forgotten, by
     uid (allocation/allocation_manager.go:allocationFromPod); None where the kubelet keeps no such file.
     ``policies`` are the managers' own words for what they run, by file; a manager without a file is not in it.
+    ``cpu_pool`` is the CPU Manager's shared pool, None where it keeps none.
     """
 
-    pods: Mapping[str, Containers] = field(default_factory=dict)
+    pods: Mapping[str, PodHoldings] = field(default_factory=dict)
     memory: tuple[NUMANodeMemory, ...] | None = None
     memory_totals: Mapping[tuple[int, str], int] = field(default_factory=dict)
     admitted: Mapping[str, frozenset[str]] | None = None
     policies: Mapping[str, str] = field(default_factory=dict)
+    cpu_pool: CPUSet | None = None
 
 
 def read_state(folder: Path) -> KubeletState:
@@ -97,8 +108,12 @@ def _read(cpu: Document, memory: Document, devices: Document, admitted: Document
         held(uid, name)["devices"] = allocations
     return KubeletState(
         pods={
-            uid: {name: ContainerAllocation(name, **each) for name, each in containers.items()}
-            for uid, containers in pods.items()
+            uid: PodHoldings(
+                {name: ContainerAllocation(name, **each) for name, each in pods.get(uid, {}).items()},
+                cpu["podEntries"][uid]["cpuSet"].id_list(),
+                _blocks(memory["podEntries"][uid]["memoryBlocks"]),
+            )
+            for uid in dict.fromkeys([*pods, *_keys(cpu["podEntries"]), *_keys(memory["podEntries"])])
         },
         memory=_book(memory["machineState"]),
         memory_totals={
@@ -107,12 +122,17 @@ def _read(cpu: Document, memory: Document, devices: Document, admitted: Document
             for resource, table in node["memoryMap"].fields()
         },
         admitted=_admitted(admitted),
+        cpu_pool=cpu["defaultCpuSet"].id_list() or None,
         policies={
             name: document["policyName"].text()
             for name, document in ((CPU_STATE, cpu), (MEMORY_STATE, memory))
             if not document.absent
         },
     )
+
+
+def _keys(document: Document) -> list[str]:
+    return [key for key, _ in document.fields()]
 
 
 def _blocks(blocks: Document) -> tuple[MemoryBlock, ...]:

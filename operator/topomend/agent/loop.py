@@ -1,0 +1,207 @@
+"""The agent's loop: look, put together, publish what changed; again after a second.
+
+Owns when each source is read and when a failed publication is tried again. What the sources say, what contradicts
+what, and what is written are decided in the rooms it composes.
+"""
+
+import logging
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from topomend.discover import read_host
+from topomend.discover.allocations import AllocationReader, Allocations
+from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.kubelet_config import KubeletConfig, config_fingerprint, read_kubelet_config, with_version
+from topomend.discover.udev import MachineChanges, UdevUnavailable
+from topomend.kube.errors import APIError, Refused
+from topomend.kube.light import LightClient, NotConfigured
+from topomend.publish.publisher import Publisher
+
+HOST_SECONDS = 600.0
+"""The machine is read again after this long even if the kernel announced no change."""
+
+SETTLE_SECONDS = 1.0
+"""After the kernel's word of a change: device changes come in bursts, and sysfs follows."""
+
+LEAST_BACK_OFF, MOST_BACK_OFF = 1.0, 60.0
+
+PUBLISHED, CANNOT_ASK = 0, 3
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds."""
+
+    node_name: str
+    kubelet_config: Path | None = None
+    kubelet_config_dir: Path | None = None
+    pod_resources: Path | None = None
+    kubelet_state: Path | None = None
+    kubelet_version: str | None = None
+    root: Path = Path("/")
+    interval: float = 1.0
+    once: bool = False
+
+
+def run(settings: AgentSettings) -> int:
+    """Publish until told to end (SIGTERM, SIGINT), or once. Returns the exit code: 0, or 3 where nothing can be asked.
+
+    Only a cluster that cannot be reached at all is worth giving up for at once; anything else is tried again.
+    """
+    try:
+        client = LightClient()
+    except NotConfigured as error:
+        _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
+        return CANNOT_ASK
+    watcher = _Watcher(settings)
+    publisher = Publisher(client, settings.node_name, time.monotonic)
+    stop = _until_told()
+    try:
+        if settings.once:
+            return _once(watcher, publisher)
+        return _again_and_again(settings, watcher, publisher, stop)
+    finally:
+        watcher.close()
+        client.close()
+
+
+def _until_told() -> threading.Event:
+    stop = threading.Event()
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, tell)
+    return stop
+
+
+def _once(watcher: "_Watcher", publisher: Publisher) -> int:
+    try:
+        _publish(watcher.look(publisher.node().kubelet_version), publisher)
+    except APIError as error:
+        _log.error("the NodeTopology was not published: %s", error)
+        return CANNOT_ASK
+    return PUBLISHED
+
+
+def _again_and_again(settings: AgentSettings, watcher: "_Watcher", publisher: Publisher, stop: threading.Event) -> int:
+    back_off = BackOff()
+    while not stop.is_set():
+        if time.monotonic() >= back_off.until:
+            try:
+                _publish(watcher.look(publisher.node().kubelet_version), publisher)
+                back_off.succeeded()
+            except APIError as error:
+                delay = back_off.failed(time.monotonic(), error)
+                _log.warning("not published, trying again in %.0f s: %s", delay, error)
+            if watcher.kubelet_came_back():
+                publisher.forget()
+        stop.wait(settings.interval)
+    _log.info("told to end")
+    return PUBLISHED
+
+
+def _publish(discovery: Discovery, publisher: Publisher) -> None:
+    if publisher.publish(discovery.status()):
+        ready = discovery.conditions[0]
+        _log.info("published %s: Ready %s, %s", discovery.state.name, ready.status, ready.message)
+
+
+class _Watcher:
+    """Each source with what it last said; a discovery is put together anew only where one of them changed."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._reader = AllocationReader(settings.pod_resources, settings.kubelet_state)
+        self._changes = _listen() if settings.root == Path("/") else None
+        self._host: Host | None = None
+        self._host_due = 0.0
+        self._config: tuple[object, KubeletConfig] | None = None
+        self._seen: tuple[Host, KubeletConfig, Allocations, str] | None = None
+        self._discovery: Discovery | None = None
+        self._answered = True
+        self._came_back = False
+
+    def look(self, version: str) -> Discovery:
+        """The node as it is now."""
+        host, config, held = self._read_host(), self._read_config(), self._reader.read()
+        self._note_kubelet(held)
+        if self._discovery is None or self._seen != (host, config, held, version):
+            self._seen = (host, config, held, version)
+            chosen = self._settings.kubelet_version or version or None
+            self._discovery = assemble(self._settings.node_name, host, with_version(config, chosen), held)
+        return self._discovery
+
+    def kubelet_came_back(self) -> bool:
+        """Whether the kubelet answers again after it had not: it may be another version now. Told once."""
+        came, self._came_back = self._came_back, False
+        return came
+
+    def close(self) -> None:
+        """End the connection to the kubelet."""
+        self._reader.close()
+
+    def _note_kubelet(self, held: Allocations) -> None:
+        answers = held.reason != "PodResourcesUnavailable"
+        self._came_back = self._came_back or (answers and not self._answered)
+        if answers != self._answered:
+            _log.log(logging.INFO if answers else logging.WARNING, "%s", held.problem or "the kubelet answers again")
+        self._answered = answers
+
+    def _read_host(self) -> Host:
+        now = time.monotonic()
+        if self._changes is not None and self._changes.happened():
+            self._host_due = min(self._host_due, now + SETTLE_SECONDS)
+        if self._host is not None and now < self._host_due:
+            return self._host
+        self._host_due = now + HOST_SECONDS
+        host = read_host(self._settings.root)
+        # An equal machine stays the same object: what replay worked out for it is kept by identity.
+        if self._host is None or self._host != host:
+            self._host = host
+        return self._host
+
+    def _read_config(self) -> KubeletConfig:
+        settings = self._settings
+        mark = config_fingerprint(settings.kubelet_config, settings.kubelet_config_dir)
+        if self._config is None or self._config[0] != mark:
+            config = read_kubelet_config(settings.kubelet_config, settings.kubelet_config_dir)
+            self._config = (mark, config)
+        return self._config[1]
+
+
+def _listen() -> MachineChanges | None:
+    try:
+        return MachineChanges()
+    except UdevUnavailable as error:
+        _log.warning("%s: the machine is read again every %.0f s", error, HOST_SECONDS)
+        return None
+
+
+@dataclass
+class BackOff:
+    """How long to leave the API server alone: twice as long after each failure, less a random part."""
+
+    until: float = 0.0
+    failures: int = field(default=0)
+
+    def failed(self, now: float, error: APIError) -> float:
+        """Note a failure; the seconds until the next attempt, longer where the server named a time."""
+        longest = min(MOST_BACK_OFF, LEAST_BACK_OFF * 2**self.failures)
+        asked = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
+        delay: float = max(longest * random.uniform(0.5, 1.0), min(asked, MOST_BACK_OFF))  # noqa: S311 - no secret
+        self.until, self.failures = now + delay, min(self.failures + 1, 16)
+        return delay
+
+    def succeeded(self) -> None:
+        """Note a success."""
+        self.until, self.failures = 0.0, 0

@@ -1,0 +1,68 @@
+"""``agent``: publish this node's NodeTopology, and keep it true. What it does is the agent's; here are its flags."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topomend.agent import AgentSettings, run
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--node-name", required=True, envvar="NODE_NAME", metavar="NAME", help="The Node this is. [env: NODE_NAME]"
+)
+@click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
+@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="Its drop-in folder, as --config-dir names it.")
+@click.option("--pod-resources", type=_FILE, metavar="SOCKET", help="The kubelet's pod-resources socket.")
+@click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
+@click.option("--kubelet-version", metavar="VERSION", help="In place of the version that the Node object tells.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path("/"),
+    show_default=True,
+    metavar="DIR",
+    help="The folder that holds the host's sys/ and proc/.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1, max=60.0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time between two looks at the kubelet.",
+)
+@click.option("--once", is_flag=True, help="Publish once and end.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def agent(log_format: str, **settings: Any) -> None:
+    """Publish this node's NodeTopology, and keep it true.
+
+    The cluster is the one that KUBECONFIG names, else the one this runs in. Ends with 3 if that cannot be asked.
+    """
+    _log_to_stderr(log_format)
+    click.get_current_context().exit(run(AgentSettings(**settings)))
+
+
+def _log_to_stderr(log_format: str) -> None:
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JSONFormatter() if log_format == "json" else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # Each request would be a line of its own otherwise.
+    for name in ("httpx2", "httpx", "httpcore", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _JSONFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level and message."""
+        fields = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
+        return json.dumps(fields, ensure_ascii=False)

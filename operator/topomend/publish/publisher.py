@@ -1,0 +1,152 @@
+"""The publisher: keeps one NodeTopology on the server as the node is.
+
+Owns what is compared and when it is written. What the object says comes from discover; which requests failed and when
+to try again is the caller's business.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from topomend.kube.errors import APIError, NotFound
+from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+
+FIELD_MANAGER = "topomend-agent"
+
+RECHECK_SECONDS = 300.0
+"""At the latest after this long the object is looked at again, in case somebody deleted or edited it."""
+
+
+class Client(Protocol):
+    """The requests that publishing needs; see kube.light. All raise APIError."""
+
+    def node(self, name: str) -> dict[str, Any]:
+        """The Node object."""
+
+    def node_topology(self, name: str) -> dict[str, Any]:
+        """The NodeTopology object."""
+
+    def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Server-side apply of the object but its status."""
+
+    def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Server-side apply of the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the Node object tells about itself: the object owns its NodeTopology by this uid."""
+
+    uid: str
+    kubelet_version: str
+
+
+class Publisher:
+    """Publishes for the node ``name``. ``monotonic`` and ``now`` are the clocks, ``jitter`` spreads the re-checks.
+
+    Every method raises APIError; after one, what the server holds is looked at afresh.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        monotonic: Callable[[], float],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._client, self._name = client, name
+        self._monotonic, self._now, self._jitter = monotonic, now, jitter
+        self._node: NodeFacts | None = None
+        self._server: Mapping[str, Any] | None = None
+        self._due = 0.0
+
+    def node(self) -> NodeFacts:
+        """The Node's facts, asked for again with each re-check."""
+        self._recheck_if_due()
+        if self._node is None:
+            node = self._client.node(self._name)
+            self._node = NodeFacts(
+                uid=str(node.get("metadata", {}).get("uid", "")),
+                kubelet_version=str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")),
+            )
+        return self._node
+
+    def forget(self) -> None:
+        """Have everything be asked for again: the kubelet restarted, or an answer was lost."""
+        self._node = self._server = None
+
+    def publish(self, status: Mapping[str, Any]) -> bool:
+        """Have the server hold this status, whose conditions carry no times; whether anything had to be written."""
+        try:
+            return self._publish(self.node(), status)
+        except APIError:
+            self.forget()
+            raise
+
+    def _publish(self, node: NodeFacts, status: Mapping[str, Any]) -> bool:
+        if self._server is None:
+            self._server = self._get()
+        wrote = False
+        if not _is_owned(self._server, node):
+            self._server = self._client.apply_node_topology(self._name, self._metadata(node), FIELD_MANAGER)
+            wrote = True
+        held = self._server.get("status") or {}
+        if _without_times(held) == _without_times(status):
+            return wrote
+        content = self._head() | {"metadata": {"name": self._name}, "status": self._timed(held, status)}
+        self._server = self._client.apply_node_topology_status(self._name, content, FIELD_MANAGER)
+        return True
+
+    def _get(self) -> Mapping[str, Any]:
+        try:
+            return self._client.node_topology(self._name)
+        except NotFound:
+            return {}
+
+    def _recheck_if_due(self) -> None:
+        if self._monotonic() >= self._due:
+            self.forget()
+            # Between three quarters and the whole of the time, so that nodes started together drift apart.
+            self._due = self._monotonic() + RECHECK_SECONDS * (0.75 + self._jitter() / 4)
+
+    def _head(self) -> dict[str, Any]:
+        return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY}
+
+    def _metadata(self, node: NodeFacts) -> dict[str, Any]:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node.uid}
+        return self._head() | {"metadata": {"name": self._name, "ownerReferences": [owner]}}
+
+    def _timed(self, held: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+        """The status to write. A condition keeps its time as long as its status is the same.
+
+        A list that somebody else put into the object and that this node does not have is taken over and emptied:
+        server-side apply leaves alone what it does not name.
+        """
+        before = {each.get("type"): each for each in held.get("conditions", ())}
+        emptied = {key: type(content)() for key, content in held.items() if key not in status}
+        conditions = [
+            {**each, "lastTransitionTime": self._since(before.get(each["type"]), each)} for each in status["conditions"]
+        ]
+        return {**emptied, **status, "conditions": conditions}
+
+    def _since(self, before: Mapping[str, Any] | None, condition: Mapping[str, Any]) -> str:
+        if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
+            return str(before["lastTransitionTime"])
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_owned(server: Mapping[str, Any], node: NodeFacts) -> bool:
+    owners = server.get("metadata", {}).get("ownerReferences", ())
+    return any(owner.get("kind") == "Node" and owner.get("uid") == node.uid for owner in owners)
+
+
+def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:
+    """A status for comparison: conditions by type and without times, and nothing that is empty."""
+    conditions = {
+        each.get("type"): {key: content for key, content in each.items() if key != "lastTransitionTime"}
+        for each in status.get("conditions", ())
+    }
+    return {key: content for key, content in status.items() if content not in ([], {}, "")} | {"conditions": conditions}
