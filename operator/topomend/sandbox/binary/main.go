@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -21,6 +22,7 @@ import (
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+	"kubectl":                 kubectl.NewDefaultKubectlCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 	// The kubelet installs its signal handler itself, once a process: it must be given a plain context.
 	"kubelet": func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
@@ -28,7 +30,7 @@ var commands = map[string]func() *cobra.Command{
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: topomend-sandbox etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|cri|key [flags]")
+		fmt.Fprintln(os.Stderr, "usage: topomend-sandbox etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl|cri|key [flags]")
 		os.Exit(2)
 	}
 	name := os.Args[1]
