@@ -10,9 +10,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import zip_longest
-from operator import or_
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
@@ -22,7 +20,7 @@ from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members, parse_id_list
 from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
 from topomend.model.verdict import ContainerPlacement, Verdict
-from topomend.replay.admission import admit, release, start_refusal
+from topomend.replay.admission import admit, release, shared_pool, start_refusal
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
 from topomend.replay.topology import merge
 from topomend.wire.pod import read_pod
@@ -142,7 +140,7 @@ def _fact_of(case: Case, asked: Case, said: Answer) -> Fact:
         fact = {key: said[key] for key in ("admitted", "reason", "message")}
         fact["containers"] = [_container(case, each) for each in said["containers"]] if said["admitted"] else []
     fact["pods"] = _occupied((name, map(_held, containers or ())) for name, containers in state["pods"].items())
-    fact["default"] = format_id_list(parse_id_list(state["defaultCPUs"]) | _strictly_reserved(case, state))
+    fact["default"] = _pool(case, parse_id_list(state["defaultCPUs"]))
     fact["book"] = [
         [node["numaNode"], node["assignments"], sorted(node["cells"]), _without_zeros(node["reserved"])]
         for node in state["memory"] or ()
@@ -178,12 +176,9 @@ def _occupied(pods: Iterable[tuple[str, Iterable[Held]]]) -> Fact:
     return {name: containers for name, containers in held.items() if containers}
 
 
-def _strictly_reserved(case: Case, state: Answer) -> CPUSet:
-    """What strict-cpu-reservation keeps out of the shared pool; a NodeState does not tell the two apart."""
-    if case["kubelet"].get("cpuManagerPolicyOptions", {}).get("strict-cpu-reservation") != "true":
-        return 0
-    held = (parse_id_list(each["cpus"]) for containers in state["pods"].values() for each in containers or ())
-    return parse_id_list(state["reservedCPUs"]) & ~reduce(or_, held, 0)
+def _pool(case: Case, cpus: CPUSet) -> str:
+    """The CPU Manager's shared pool, which the policy "none" does not keep."""
+    return format_id_list(cpus) if case["kubelet"]["cpuManagerPolicy"] == "static" else ""
 
 
 def _without_zeros(amounts: dict[str, int]) -> dict[str, int]:
@@ -256,7 +251,7 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
             node = _with_observed_memory(node, answer["steps"][index]["state"])
         elif "end" in step:
             node = release(node, step["end"]["namespace"], step["end"]["name"])
-        yield {**fact, **_state(node)}
+        yield {**fact, **_state(node, case)}
 
 
 def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:
@@ -303,14 +298,14 @@ def _blocks(blocks: tuple[MemoryBlock, ...]) -> list[Fact]:
     return sorted([each.resource, list(members(each.numa_nodes)), each.size] for each in blocks)
 
 
-def _state(node: NodeState) -> Fact:
+def _state(node: NodeState, case: Case) -> Fact:
     held: dict[str, set[str]] = {}
     for container in allocations(node.pods):
         for each in container.devices:
             held.setdefault(each.resource, set()).update(each.ids)
     return {
         "pods": _occupied((f"{pod.namespace}/{pod.name}", map(_allocation, pod.containers)) for pod in node.pods),
-        "default": format_id_list(_shared_pool(node)),
+        "default": _pool(case, shared_pool(node)),
         "book": _book(node),
         "devices": {resource: sorted(ids) for resource, ids in held.items() if ids},
     }
@@ -329,11 +324,3 @@ def _book(node: NodeState) -> list[Fact]:
 def _allocation(held: ContainerAllocation) -> Held:
     devices = {each.resource: sorted(each.ids) for each in held.devices if each.ids}
     return held.name, [format_id_list(held.cpus), _blocks(held.memory), devices]
-
-
-def _shared_pool(node: NodeState) -> CPUSet:
-    """What is left for containers without CPUs of their own; the policy "none" keeps no pool at all."""
-    if node.kubelet.cpu_manager_policy != "static":
-        return 0
-    exclusive = reduce(or_, (each.cpus for each in allocations(node.pods)), 0)
-    return node.machine.cpus & ~exclusive

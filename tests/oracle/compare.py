@@ -24,6 +24,8 @@ from tests.oracle.generate import random_case
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from tests.oracle.shrink import shrink
 
+from topomend.sandbox.failures import SandboxUnavailable
+
 BATCH = 500
 """Cases a batch: small enough that all cores end together."""
 
@@ -140,7 +142,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         oracle_binary()
-    except OracleNotBuilt as error:
+    except (OracleNotBuilt, SandboxUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return 3
     seed = secrets.randbelow(1 << 40) if options.seed is None else options.seed

@@ -9,6 +9,8 @@ from random import Random
 
 from tests.oracle.kubelet_oracle import Case
 
+from topomend.model.quantity import parse_quantity, value
+
 MIB, GIB = 1 << 20, 1 << 30
 MOST_PERMUTATIONS = 60_000
 DEFAULT_MOST_NUMA_NODES = 8
@@ -324,20 +326,15 @@ class _Life:
         return self.random.randint(2, 3) if shape == "many" else self.random.choice((1, 1, 1, 2))
 
     def _pod_level(self, spec: Case) -> Case:
-        """The pod's own resources: as a rule what its containers ask for and a little more."""
+        """The pod's own resources: at least what its containers ask for, as the API server demands."""
         containers = spec["containers"] + spec.get("initContainers", [])
         for container in containers:
             if self.random.random() < 0.4:
                 container["resources"] = {}
-        limits = {"cpu": self._cpu(), "memory": self._memory()}
-        if self.random.random() < 0.8:
-            amounts = [each["resources"].get("limits", {}) for each in containers]
-            cpu = sum(int(each.get("cpu", "0").removesuffix("500m").removesuffix("m") or 0) for each in amounts)
-            memory = sum(int(each["memory"]) for each in amounts if each.get("memory", "").isdigit())
-            limits = {
-                "cpu": str(max(1, cpu + self.random.choice((0, 1, 1, 2)))),
-                "memory": str(memory + self.random.choice((0, 64, 256)) * MIB or GIB),
-            }
+        limits = {
+            "cpu": str(_asked(containers, "cpu") + self.random.choice((0, 1, 1, 2)) or 1),
+            "memory": str(_asked(containers, "memory") + self.random.choice((0, 64, 256)) * MIB or GIB),
+        }
         return {"requests": dict(limits), "limits": limits}
 
     def container(self, name: str, sloppy: bool) -> Case:
@@ -438,6 +435,15 @@ class _Life:
                 for container in group:
                     for amounts in container["resources"].values():
                         amounts.pop(dropped, None)
+
+
+def _asked(containers: list[Case], resource: str) -> int:
+    """The sum of what containers request or are limited to, whichever is larger, rounded up."""
+    amounts = (each["resources"] for each in containers)
+    return sum(
+        max(value(parse_quantity(each.get(kind, {}).get(resource, "0"))) for kind in ("requests", "limits"))
+        for each in amounts
+    )
 
 
 def _aligned(containers: list[Case]) -> set[str]:
