@@ -3,12 +3,12 @@
 Source: pkg/kubelet/cm/cpumanager/policy_static.go. Which CPUs a request gets out of a set is ``assignment``'s.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topomend.model.bitmask import CPUSet, NUMAMask, format_id_list, lowest, mask_of, members
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.pod import Container, ContainerKind, Pod
+from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import MAX_INT64, is_whole, value
 from topomend.replay import qos
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
@@ -337,19 +337,3 @@ def _whole_cpus(quantity: int) -> int:
     Beyond an int64 of thousandths Go's two sides of the comparison overflow differently: not integral.
     """
     return value(quantity) if is_whole(quantity) and abs(quantity) <= MAX_INT64 else 0
-
-
-def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
-    """What containers need at most at one time: each init container beside the sidecars before it, or all the others.
-
-    Source: KEP-753; cpumanager/policy_static.go:podGuaranteedCPUs and its likes.
-    """
-    sidecars = at_start = apps = 0
-    for kind, need in needs:
-        if kind is ContainerKind.SIDECAR:
-            sidecars += need
-        elif kind is ContainerKind.INIT:
-            at_start = max(at_start, sidecars + need)
-        else:
-            apps += need
-    return max(at_start, sidecars + apps)

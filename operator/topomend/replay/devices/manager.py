@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.model.node_state import Device, DeviceAllocation
-from topomend.model.pod import Container, ContainerKind, Pod
+from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import value
 from topomend.replay import qos
-from topomend.replay.cpu.static import largest_need
 from topomend.replay.gates import Gates
 from topomend.replay.rejection import Rejection, unexpected
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, touching

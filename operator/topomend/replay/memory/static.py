@@ -10,10 +10,9 @@ from topomend.model.bitmask import NUMAMask, members
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.model.node_state import MemoryBlock, NUMANodeMemory
-from topomend.model.pod import Container, ContainerKind, Pod
+from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import as_int64
 from topomend.replay import qos
-from topomend.replay.cpu.static import largest_need
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks, Rejection, empty_pod_shared_pool, unexpected

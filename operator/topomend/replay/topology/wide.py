@@ -7,7 +7,7 @@ the lowest are tried. The kubelet itself walks all 2^n masks here and does not e
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import accumulate, product
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
@@ -111,34 +111,33 @@ def _has_gaps(distances: Distances) -> bool:
 
 
 class _Closest:
-    """The least total distance found so far, and whether a branch of the search can still beat it.
-
-    ``costs`` are what each node would add to the distances within the mask.
-    """
+    """The least total distance found so far, and whether a branch of the search can still beat it."""
 
     def __init__(self, nodes: Sequence[int], distances: Distances) -> None:
         self._distances = distances
         self._nodes = nodes
         self._pairs = {one: [distances[one][other] + distances[other][one] for other in nodes] for one in distances}
-        self._least_pair = min(
-            (self._pairs[one][at] for one in nodes for at, other in enumerate(nodes) if one != other), default=0
-        )
+        self._nearest = [_running_sums(sorted(self._pairs_with_others(node))) for node in nodes]
         self._best: int | None = None
 
-    def costs(self, mask: NUMAMask) -> list[int]:
-        """What each node would add to a mask."""
-        return [
-            self._distances[node][node] + sum(self._pairs[inside][at] for inside in members(mask))
-            for at, node in enumerate(self._nodes)
-        ]
+    def _pairs_with_others(self, node: int) -> list[int]:
+        return [pair for pair, other in zip(self._pairs[node], self._nodes, strict=True) if other != node]
 
     def may_improve(self, position: int, mask: NUMAMask, wanted: int) -> bool:
-        """Whether adding so many of the nodes from a position on can come to less than the best."""
-        if self._best is None:
+        """Whether adding so many of the nodes from a position on can come to less than the best.
+
+        Each adds at least its distances to the mask, and half of those to as many of its nearest nodes as are added.
+        """
+        if self._best is None or wanted == 0:
             return True
-        added = sum(sorted(self.costs(mask)[position:])[:wanted])
-        within = wanted * (wanted - 1) // 2 * self._least_pair
-        return total_distance(mask, self._distances) + added + within < self._best
+        distances, inside = self._distances, list(members(mask))
+        added = sorted(
+            2 * distances[self._nodes[at]][self._nodes[at]]
+            + 2 * sum(self._pairs[other][at] for other in inside)
+            + self._nearest[at][wanted - 1]
+            for at in range(position, len(self._nodes))
+        )
+        return 2 * total_distance(mask, distances) + sum(added[:wanted]) < 2 * self._best
 
     def improves(self, mask: NUMAMask) -> bool:
         """Whether the mask is the closest so far; then it is what others must beat."""
@@ -147,6 +146,11 @@ class _Closest:
             return False
         self._best = total
         return True
+
+
+def _running_sums(numbers: Iterable[int]) -> list[int]:
+    """The sums of the first none, one, two and so on."""
+    return list(accumulate(numbers, initial=0))
 
 
 def _choose(masks: Iterator[NUMAMask], distances: Distances | None, closest: _Closest | None) -> NUMAMask | None:
@@ -229,14 +233,7 @@ class _Search:
     def _best_sums(self, threshold: Threshold) -> list[list[int]]:
         """For every position, the most that so many of the nodes from there on can add."""
         gains = [sum(amount for mask, amount in threshold.groups if mask >> node & 1) for node in self._nodes]
-        sums = []
-        for position in range(len(gains) + 1):
-            total, best = 0, [0]
-            for gain in sorted(gains[position:], reverse=True):
-                total += gain
-                best.append(total)
-            sums.append(best)
-        return sums
+        return [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
 
     def of_width(self, width: int) -> Iterator[NUMAMask]:
         """The masks of so many NUMA nodes."""
