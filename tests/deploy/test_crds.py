@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.deploy.api import API, path_of
 from tests.deploy.manifests import CRDS, crd_schema
 from tests.deploy.random_state import monster, random_conditions, random_state, random_summary
 from tests.deploy.schema import complaints, fields, paths
@@ -131,3 +132,38 @@ def test_the_machine_of_an_unready_node_may_be_missing() -> None:
     status = published(state, rng)["status"]
     del status["machine"], status["kubelet"]
     assert list(complaints(status, NODE_TOPOLOGY["properties"]["status"])) == []
+
+
+@pytest.mark.cluster  # the same check by the real API server, which knows more of the schema than ours
+def test_the_api_server_keeps_every_written_node_whole(admin: API) -> None:
+    rng = seeded()
+    for state in [*(random_state(rng) for _ in range(50)), monster(rng)]:
+        topology = published(state, rng)
+        topology["metadata"]["name"] = "deploy-tests-node"
+        path = path_of(topology)
+        assert admin.create(path.rpartition("/")[0], topology).allowed
+        written = admin.patch(f"{path}/status", {"status": topology["status"]})
+        assert written.allowed, written.message
+        assert admin.get(path).content["status"] == topology["status"]
+        assert admin.delete(path).allowed
+
+
+@pytest.mark.cluster
+def test_the_api_server_keeps_every_written_relaunch_record_whole(admin: API) -> None:
+    for step in Step:
+        record = relaunch(step)
+        path = path_of(record)
+        assert admin.create(path.rpartition("/")[0], record).allowed
+        written = admin.patch(f"{path}/status", {"status": record["status"]})
+        assert written.allowed, written.message
+        kept = admin.get(path).content
+        assert (kept["spec"], kept["status"]) == (record["spec"], record["status"])
+        assert admin.delete(path).allowed
+
+
+@pytest.mark.cluster
+def test_the_api_server_refuses_a_field_that_no_schema_knows(admin: API) -> None:
+    answer = admin.create(
+        "/apis/topomend.io/v1alpha1/nodetopologies", node_topology("deploy-tests-node", {"color": "red"})
+    )
+    assert (answer.code, "unknown field" in answer.message) == (400, True)

@@ -1,0 +1,104 @@
+"""The API server asked in plain HTTP under any account, so that a test sees exactly what that account would."""
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH = (
+    f"application/{each}" for each in ("json-patch+json", "merge-patch+json", "apply-patch+yaml")
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API server answered: HTTP code and the object, or the Status that says why not."""
+
+    code: int
+    content: Any
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request was carried out."""
+        return self.code < 300
+
+    @property
+    def message(self) -> str:
+        """Why it was not."""
+        return str(self.content.get("message", ""))
+
+
+@dataclass(frozen=True)
+class API:
+    """One account at one API server. ``authority`` is the certificate to trust, in PEM."""
+
+    server: str
+    authority: str
+    token: str
+
+    def as_token(self, token: str) -> "API":
+        """The same API server under another account."""
+        return replace(self, token=token)
+
+    def get(self, path: str) -> Answer:
+        """Read one object, or a list."""
+        return self._ask("GET", path)
+
+    def create(self, path: str, body: Any) -> Answer:
+        """Create an object; a field that its schema does not know is an error."""
+        return self._ask("POST", f"{path}?fieldValidation=Strict", body)
+
+    def patch(self, path: str, body: Any) -> Answer:
+        """Patch an object: a list is a JSON patch, anything else a merge patch."""
+        kind = _JSON_PATCH if isinstance(body, list) else _MERGE_PATCH
+        return self._ask("PATCH", f"{path}?fieldValidation=Strict", body, kind)
+
+    def apply(self, path: str, body: Any, *, dry_run: bool = False) -> Answer:
+        """Server-side apply, as ``kubectl apply --server-side --force-conflicts`` does."""
+        query = "fieldManager=tests&force=true&fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
+        return self._ask("PATCH", f"{path}?{query}", body, _APPLY_PATCH)
+
+    def delete(self, path: str) -> Answer:
+        """Delete an object at once."""
+        return self._ask("DELETE", f"{path}?gracePeriodSeconds=0")
+
+    def _ask(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Answer:
+        request = urllib.request.Request(  # noqa: S310 - the sandbox's own server
+            self.server + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type},
+        )
+        try:
+            with urllib.request.urlopen(request, context=self._context(), timeout=30) as response:  # noqa: S310
+                return Answer(response.status, json.load(response))
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return Answer(refusal.code, json.load(refusal))
+
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.authority)
+
+
+def administrator(kubeconfig: Path) -> API:
+    """The account of a sandbox's kubeconfig."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    cluster = content["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    return API(cluster["server"], authority, content["users"][0]["user"]["token"])
+
+
+def path_of(item: dict[str, Any]) -> str:
+    """Where the API server keeps an object of one of the kinds that our manifests hold."""
+    version, metadata = item["apiVersion"], item["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    kind = item["kind"].lower()
+    plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("ch") else "s")
+    return f"{root}{place}/{plural}/{metadata['name']}"

@@ -1,0 +1,90 @@
+"""What the manifests install, put into the sandbox; the programs themselves stay out: their accounts are tried here."""
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.deploy.api import API, administrator, path_of
+from tests.deploy.manifests import objects
+
+from topomend.sandbox import Sandbox
+
+NAMESPACE = "deploy-tests"
+_WORKLOADS = {"DaemonSet", "Deployment"}
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    """Wait for the API server to notice ``what``."""
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, f"{what}: not within 30 s"
+        time.sleep(0.1)
+
+
+def token_of(admin: API, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
+    """A token of an account, bound to ``pod`` as a kubelet asks for it, or to nothing."""
+    spec: dict[str, Any] = {"expirationSeconds": 600}
+    if pod is not None:
+        spec["boundObjectRef"] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+        }
+    answer = admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
+    )
+    assert answer.allowed, answer.message
+    return str(answer.content["status"]["token"])
+
+
+def _applied(api: API, item: dict[str, Any]) -> bool:
+    answer = api.apply(path_of(item), item)
+    assert answer.allowed or "being terminated" in answer.message, answer.message
+    return answer.allowed
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: Sandbox) -> Iterator[API]:
+    """The administrator of a cluster with our kinds, accounts, roles and policies; all but the kinds go at the end."""
+    api = administrator(cluster.kubeconfig)
+    installed = [item for item in objects() if item["kind"] not in _WORKLOADS]
+    installed.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    for item in installed:
+        wait_until(functools.partial(_applied, api, item), f"a namespace of {path_of(item)} that is not just ending")
+    yield api
+    for item in installed:
+        if item["kind"] != "CustomResourceDefinition":
+            api.delete(path_of(item))
+
+
+@pytest.fixture(scope="session")
+def agent_on(admin: API) -> Iterator[Callable[[str], API]]:
+    """The agent's account as its pod on the given node has it. The node need not exist."""
+    pods = "/api/v1/namespaces/topomend-agent/pods"
+    made = []
+
+    def agent(node: str) -> API:
+        name = f"agent-{node}"
+        spec = {
+            "serviceAccountName": "topomend-agent",
+            "nodeName": node,
+            "containers": [{"name": "agent", "image": "none"}],
+        }
+        pod = admin.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        assert pod.allowed, pod.message
+        made.append(f"{pods}/{name}")
+        return admin.as_token(token_of(admin, "topomend-agent", "topomend-agent", pod.content))
+
+    yield agent
+    for path in made:
+        admin.delete(path)
+
+
+@pytest.fixture(scope="session")
+def operator(admin: API) -> API:
+    """The operator's account."""
+    return admin.as_token(token_of(admin, "topomend-system", "topomend-operator"))

@@ -1,0 +1,201 @@
+"""The manifests themselves: in step with each other, with the package and with Kubernetes' security standards."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.api import API, path_of
+from tests.deploy.conftest import wait_until
+from tests.deploy.manifests import DEPLOY, INSTALL, ROOT, install_yaml, objects
+
+import topomend
+from topomend.sandbox import Sandbox
+
+WORKLOADS = {item["kind"]: item for item in objects() if item["kind"] in {"DaemonSet", "Deployment"}}
+
+
+def key(item: dict[str, Any]) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def kubectl(*arguments: str, kubeconfig: Path | None = None) -> str:
+    options = [] if kubeconfig is None else [f"--kubeconfig={kubeconfig}"]
+    run = subprocess.run(  # a missing kubectl fails the test, and says so
+        ["kubectl", *options, *arguments],  # noqa: S607 - whichever the PATH holds
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_the_one_file_is_in_step_with_the_manifests() -> None:
+    assert INSTALL.read_text() == install_yaml(), "run: python -m tests.deploy.manifests > deploy/install.yaml"
+
+
+@pytest.mark.cluster  # needs kubectl, as a cluster does
+def test_kustomize_collects_the_same_objects() -> None:
+    built = {key(item): item for item in yaml.safe_load_all(kubectl("kustomize", str(DEPLOY)))}
+    assert built == {key(item): item for item in yaml.safe_load_all(INSTALL.read_text())}
+
+
+def test_every_object_carries_the_common_labels() -> None:
+    for item in objects():
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == labels["app.kubernetes.io/part-of"] == "topomend", key(item)
+        assert labels["app.kubernetes.io/component"] in {"crds", "agent", "operator", "viewer"}, key(item)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_workload_runs_this_version_and_selects_its_own_pods(kind: str) -> None:
+    item = WORKLOADS[kind]
+    assert item["metadata"]["labels"]["app.kubernetes.io/version"] == f"v{topomend.__version__}"
+    pod = item["spec"]["template"]
+    assert [each["image"] for each in pod["spec"]["containers"]] == [f"topomend:v{topomend.__version__}"]
+    assert item["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    account = next(each for each in objects() if key(each)[0] == "ServiceAccount" and key(each)[1:] == key(item)[1:])
+    assert pod["spec"]["serviceAccountName"] == account["metadata"]["name"]
+
+
+def test_the_policies_name_the_accounts_that_are_installed() -> None:
+    accounts = {
+        f"system:serviceaccount:{key(each)[1]}:{key(each)[2]}" for each in objects() if key(each)[0] == "ServiceAccount"
+    }
+    policies = [each for each in objects() if each["kind"] == "ValidatingAdmissionPolicy"]
+    named = {each["expression"] for policy in policies for each in policy["spec"]["matchConditions"]}
+    for account in accounts:
+        assert f"request.userInfo.username == '{account}'" in named
+    bindings = [each for each in objects() if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {each["spec"]["policyName"]: each["spec"]["validationActions"] for each in bindings} == {
+        each["metadata"]["name"]: ["Deny"] for each in policies
+    }
+
+
+def test_the_agent_has_none_of_roots_powers_and_writes_nothing_on_the_host() -> None:
+    pod = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+
+
+def test_the_agent_never_mounts_the_kubelets_folder() -> None:
+    """It holds every pod's tokens and secrets."""
+    volumes = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
+    assert {volume["hostPath"]["path"] for volume in volumes} == {
+        "/sys",
+        "/var/lib/kubelet/config.yaml",
+        "/var/lib/kubelet/pod-resources",
+    }
+
+
+def test_the_overlay_that_reads_the_kubelets_state_covers_every_folder_with_secrets() -> None:
+    overlay = yaml.safe_load((DEPLOY / "overlays" / "kubelet-state" / "agent.yaml").read_text())
+    assert key(overlay) == key(WORKLOADS["DaemonSet"])
+    (container,) = overlay["spec"]["template"]["spec"]["containers"]
+    (base,) = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    assert container["name"] == base["name"]
+    assert container["args"] == [*base["args"], "--kubelet-state=/kubelet-state"]
+    covers = {mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "nothing"}
+    assert {
+        f"/kubelet-state/{each}" for each in ("pods", "pki", "plugins", "plugins_registry", "checkpoints")
+    } == covers
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+
+
+# On a real API server
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "arguments",
+    [("-f", "crds/"), ("-k", "deploy"), ("-f", "deploy/install.yaml"), ("-k", "deploy/overlays/kubelet-state")],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("admin")
+def test_what_users_are_told_to_apply_is_accepted(cluster: Sandbox, arguments: tuple[str, str]) -> None:
+    applied = kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", *arguments, kubeconfig=cluster.kubeconfig
+    )
+    assert "nodetopologies.topomend.io serverside-applied" in applied
+    assert ("daemonset.apps/topomend-agent serverside-applied" in applied) == (arguments != ("-f", "crds/"))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_pod_security_lets_a_workloads_pods_in(admin: API, kind: str) -> None:
+    item = WORKLOADS[kind]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "tried", "namespace": item["metadata"]["namespace"]},
+        "spec": item["spec"]["template"]["spec"],
+    }
+    answer = admin.apply(path_of(pod), pod, dry_run=True)
+    assert answer.allowed, answer.message
+
+
+@pytest.mark.cluster
+def test_pod_security_keeps_the_host_out_of_the_operators_namespace(admin: API) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "tried", "namespace": "topomend-system"},
+        "spec": WORKLOADS["DaemonSet"]["spec"]["template"]["spec"] | {"serviceAccountName": "topomend-operator"},
+    }
+    assert admin.apply(path_of(pod), pod, dry_run=True).code == 403
+
+
+@pytest.mark.cluster
+def test_the_policies_expressions_are_well_typed(admin: API) -> None:
+    def checked() -> list[Any]:
+        items = admin.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies").content["items"]
+        ours = [each for each in items if each["metadata"]["name"].startswith("topomend-")]
+        return [each["status"]["typeChecking"] for each in ours if "typeChecking" in each.get("status", {})]
+
+    wait_until(lambda: len(checked()) == 3, "the types of the three policies")
+    assert checked() == [{}, {}, {}]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("field", ["nodetopology", "nodetopology.status", "relaunch.spec", "relaunch.status"])
+@pytest.mark.usefixtures("admin")
+def test_kubectl_explains_every_field(cluster: Sandbox, field: str) -> None:
+    told = kubectl("explain", field, kubeconfig=cluster.kubeconfig)
+    assert "DESCRIPTION:" in told
+    assert "<no description>" not in told
+
+
+@pytest.mark.cluster
+def test_the_columns_are_those_of_the_design(admin: API, cluster: Sandbox) -> None:
+    item = {"apiVersion": "topomend.io/v1alpha1", "kind": "NodeTopology", "metadata": {"name": "deploy-tests-columns"}}
+    assert admin.apply(path_of(item), item).allowed
+    ready = {"type": "Ready", "status": "True", "reason": "Known", "message": ""}
+    summary = {
+        "topologyManagerPolicy": "single-numa-node",
+        "topologyManagerScope": "container",
+        "kubeletVersion": "v1.36.3",
+        "numaNodes": 2,
+        "cpusFree": "8,52",
+        "memoryFree": "18Gi,1Gi",
+        "devices": 4,
+        "status": "complete",
+    }
+    status = {"summary": summary, "conditions": [ready | {"lastTransitionTime": "2026-01-02T03:04:05Z"}]}
+    assert admin.patch(f"{path_of(item)}/status", {"status": status}).allowed
+    table = kubectl("get", "ntopo", "deploy-tests-columns", "-o", "wide", kubeconfig=cluster.kubeconfig)
+    admin.delete(path_of(item))
+    head, row = table.splitlines()
+    assert head.split() == (
+        ["NAME", "POLICY", "SCOPE", "NUMA", "CPUS-FREE", "DEVICES", "READY", "AGE", "MEM-FREE", "STATUS", "KUBELET"]
+    )
+    assert row.split()[1:7] == ["single-numa-node", "container", "2", "8,52", "4", "True"]
+    assert row.split()[8:] == ["18Gi,1Gi", "complete", "v1.36.3"]

@@ -1,0 +1,370 @@
+"""What the admission policies leave of the two accounts' rights, tried with real tokens on a real API server."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.api import API
+from tests.deploy.conftest import NAMESPACE, token_of, wait_until
+from tests.deploy.manifests import DEPLOY
+
+from topomend.decide.eligibility import REASONS
+from topomend.relaunch import manifest
+from topomend.replay import rejection
+from topomend.wire import group
+from topomend.wire.relaunch import read_relaunch
+
+pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
+
+TOPOLOGIES = f"/apis/{group.API_VERSION}/nodetopologies"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+RELAUNCHES = f"/apis/{group.API_VERSION}/namespaces/{NAMESPACE}/relaunches"
+
+MINE, FOREIGN = "deploy-tests-mine", "deploy-tests-foreign"
+
+
+def topology(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": group.API_VERSION, "kind": group.NODE_TOPOLOGY, "metadata": {"name": name, **metadata}}
+
+
+# The agent
+
+
+@pytest.fixture(scope="module")
+def agent(admin: API, agent_on: Callable[[str], API]) -> Iterator[API]:
+    one = agent_on(MINE)
+    assert admin.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN)).allowed
+    wait_until(
+        lambda: one.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN), dry_run=True).code == 403, "the agent's policy"
+    )
+    yield one
+    for name in (MINE, FOREIGN):
+        admin.delete(f"{TOPOLOGIES}/{name}")
+
+
+def test_an_agent_writes_its_own_nodes_object_and_status(agent: API) -> None:
+    applied = agent.apply(f"{TOPOLOGIES}/{MINE}", topology(MINE))
+    assert applied.allowed, applied.message
+    status = {"summary": {"numaNodes": 2}}
+    assert agent.patch(f"{TOPOLOGIES}/{MINE}/status", {"status": status}).content["status"] == status
+    assert agent.get(f"{TOPOLOGIES}/{MINE}").content["status"] == status
+
+
+def test_an_agent_makes_its_own_node_the_owner(agent: API) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": MINE, "uid": "0f3e1a52-6c52-4d5c-9c3f-1f9c0d8f7b11"}
+    # Not carried out: there is no such node, and the garbage collector would take the object away at once.
+    assert agent.apply(f"{TOPOLOGIES}/{MINE}", topology(MINE, ownerReferences=[owner]), dry_run=True).allowed
+
+
+def test_an_agent_writes_no_other_nodes_object(agent: API) -> None:
+    words = f"the agent of node {MINE} may not write the object of {FOREIGN}"
+    for answer in (
+        agent.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN)),
+        agent.patch(f"{TOPOLOGIES}/{FOREIGN}", {"metadata": {"labels": {"a": "b"}}}),
+        agent.patch(f"{TOPOLOGIES}/{FOREIGN}/status", {"status": {"summary": {"numaNodes": 2}}}),
+    ):
+        assert answer.code == 403
+        assert words in answer.message
+    created = agent.create(TOPOLOGIES, topology("deploy-tests-none"))
+    assert (created.code, "may not write the object of deploy-tests-none" in created.message) == (403, True)
+
+
+def test_an_agents_token_without_a_node_writes_nothing(admin: API, agent: API) -> None:
+    unbound = agent.as_token(token_of(admin, "topomend-agent", "topomend-agent"))
+    for name in (MINE, FOREIGN):
+        answer = unbound.apply(f"{TOPOLOGIES}/{name}", topology(name))
+        assert answer.code == 403
+        assert "this token names no node" in answer.message
+
+
+def test_an_agent_ties_its_object_to_its_own_node_only(agent: API) -> None:
+    for owner in (
+        {"apiVersion": "v1", "kind": "Node", "name": FOREIGN, "uid": "1"},
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": MINE, "uid": "1"},
+    ):
+        answer = agent.apply(f"{TOPOLOGIES}/{MINE}", topology(MINE, ownerReferences=[owner]))
+        assert (answer.code, "only owner is its own Node" in answer.message) == (403, True)
+
+
+def test_an_agent_deletes_nothing_not_even_its_own_object(agent: API) -> None:
+    for name in (MINE, FOREIGN):
+        assert agent.delete(f"{TOPOLOGIES}/{name}").code == 403
+
+
+def test_the_policy_leaves_other_accounts_alone(admin: API) -> None:
+    assert admin.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN), dry_run=True).allowed
+
+
+# The operator and pods
+
+_names = (f"pod-{number}" for number in count())
+
+REFUSED = {
+    "phase": "Failed",
+    "reason": "TopologyAffinityError",
+    "message": "Pod was rejected: Resources cannot be allocated with Topology locality",
+}
+OURS = {group.RECORD_ANNOTATION: "train-9-7c2f1d0e55", group.REPLACES_ANNOTATION: "0f3e1a52"}
+
+
+def new_pod(*, gates: tuple[str, ...] = (), annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": next(_names),
+            "labels": {"app": "train"},
+            "annotations": {"user": "one", **(annotations or {})},
+        },
+        "spec": {
+            "containers": [{"name": "c", "image": "none"}],
+            "schedulingGates": [{"name": gate} for gate in gates],
+            **spec,
+        },
+    }
+
+
+def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) -> str:
+    """A pod in the given state; where it has a status it is bound to a node, which has no kubelet."""
+    if status is not None:
+        fields["nodeName"] = "deploy-tests-none"
+    created = admin.create(PODS, new_pod(**fields))
+    assert created.allowed, created.message
+    path = f"{PODS}/{created.content['metadata']['name']}"
+    if status is not None:
+        assert admin.patch(f"{path}/status", {"status": status}).allowed
+    return path
+
+
+@pytest.fixture(scope="module")
+def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
+    """The administrator who sets the scene and the operator who acts in it."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
+    wait_until(lambda: admin.get(path).allowed or admin.create(path.rpartition("/")[0], DEFAULT_ACCOUNT).allowed, path)
+    probe = existing(admin, gates=("other.io/gate",))
+    wait_until(lambda: operator.patch(probe, {"metadata": {"labels": {"a": "b"}}}).code == 403, "the operator's policy")
+    yield admin, operator
+    for item in admin.get(PODS).content["items"]:
+        pod = f"{PODS}/{item['metadata']['name']}"
+        admin.patch(pod, {"metadata": {"finalizers": None}})
+        admin.delete(pod)
+
+
+DEFAULT_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+
+
+def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    assert operator.delete(existing(admin, REFUSED)).allowed
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Running"},
+        {"phase": "Pending"},
+        {"phase": "Succeeded"},
+        {"phase": "Failed"},
+        REFUSED | {"reason": "Evicted"},
+        REFUSED | {"phase": "Running"},
+        REFUSED | {"message": "I say so"},
+    ],
+)
+def test_the_operator_deletes_no_pod_that_was_not_refused(pods_of: tuple[API, API], status: dict[str, str]) -> None:
+    admin, operator = pods_of
+    answer = operator.delete(existing(admin, status))
+    assert (answer.code, "deletes only pods that a kubelet refused" in answer.message) == (403, True)
+
+
+def test_the_operator_deletes_its_own_replacement_while_it_is_held_and_no_other_held_pod(
+    pods_of: tuple[API, API],
+) -> None:
+    admin, operator = pods_of
+    assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,), annotations=OURS)).allowed
+    assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,))).code == 403
+    assert operator.delete(existing(admin, gates=("topomend.io/fit",))).code == 403
+
+
+def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, API]) -> None:
+    created = pods_of[1].create(PODS, new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS))
+    assert created.allowed, created.message
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        new_pod(annotations=OURS),
+        new_pod(gates=(group.RELAUNCH_GATE,)),
+        new_pod(gates=(group.RELAUNCH_GATE,), annotations={group.RECORD_ANNOTATION: "x"}),
+        new_pod(gates=("other.io/gate",), annotations=OURS),
+        new_pod(annotations=OURS, nodeName="deploy-tests-none"),
+    ],
+    ids=["no gate", "no annotations", "no uid", "another's gate", "bound"],
+)
+def test_the_operator_creates_no_other_pod(pods_of: tuple[API, API], pod: dict[str, Any]) -> None:
+    answer = pods_of[1].create(PODS, pod)
+    assert (answer.code, "creates only pods that carry the scheduling gate" in answer.message) == (403, True)
+
+
+def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
+    pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS, nodeName="deploy-tests-none")
+    assert pods_of[1].create(PODS, pod).code == 422
+
+
+def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) -> None:
+    """With the protocol's own requests, in its order."""
+    admin, operator = pods_of
+    path = existing(admin, REFUSED, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    stripped = manifest.stripped(operator.get(path).content)
+    name = path.rpartition("/")[2]
+    assert operator.patch(path, manifest.claim(operator.get(path).content, "x")).allowed
+    assert operator.create(RELAUNCHES, record(name, name, stripped)).allowed
+    assert operator.delete(path).allowed
+    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+    assert operator.get(path).code == 404
+    created = operator.create(PODS, manifest.replacement(read_relaunch(operator.get(f"{RELAUNCHES}/{name}").content)))
+    assert created.allowed, created.message
+    launched = operator.patch(path, manifest.launch(operator.get(path).content, ["node-1", "node-2"]))
+    assert launched.allowed, launched.message
+    assert "schedulingGates" not in launched.content["spec"]
+    assert operator.patch(path, {"metadata": {"annotations": {group.RECORD_ANNOTATION: "y"}}}).code == 403
+    assert operator.delete(path).code == 403
+    assert operator.delete(f"{RELAUNCHES}/{name}").allowed
+
+
+def test_the_operator_lets_go_of_whatever_carries_its_finalizer(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    path = existing(admin, {"phase": "Failed", "reason": "Evicted"})
+    assert admin.patch(path, {"metadata": {"finalizers": [group.RELAUNCH_FINALIZER]}}).allowed
+    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+
+
+def test_the_operator_narrows_and_releases_a_pod_that_was_held_at_birth(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    released = operator.patch(
+        existing(admin, gates=("topomend.io/fit", "other.io/gate")),
+        {"spec": {"affinity": {"nodeAffinity": required}, "schedulingGates": [{"name": "other.io/gate"}]}},
+    )
+    assert released.allowed, released.message
+
+
+SPEC = "of a pod's spec the operator changes only"
+METADATA = "of a pod's metadata the operator changes only"
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        ([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}], SPEC),
+        ([{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}], SPEC),
+        ({"spec": {"nodeSelector": {"a": "b"}}}, SPEC),
+        ({"spec": {"activeDeadlineSeconds": 1}}, SPEC),
+        ({"spec": {"schedulingGates": [{"name": group.RELAUNCH_GATE}]}}, SPEC),
+        ({"metadata": {"labels": {"app": "other"}}}, METADATA),
+        ({"metadata": {"labels": {"new": "label"}}}, METADATA),
+        ({"metadata": {"annotations": {"user": "two"}}}, METADATA),
+        ({"metadata": {"annotations": {"user": None}}}, METADATA),
+        ({"metadata": {"annotations": {"new": "one"}}}, METADATA),
+        ({"metadata": {"finalizers": ["other.io/finalizer"]}}, METADATA),
+        ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}]}}, METADATA),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value)[:60],
+)
+def test_the_operator_changes_nothing_else_of_a_pod(pods_of: tuple[API, API], patch: Any, words: str) -> None:
+    admin, operator = pods_of
+    answer = operator.patch(existing(admin, gates=(group.RELAUNCH_GATE, "other.io/gate"), annotations=OURS), patch)
+    assert (answer.code, words in answer.message) == (403, True), answer.message
+
+
+def test_the_operator_takes_no_foreign_finalizer_away(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    pod = existing(admin, REFUSED)
+    assert admin.patch(pod, {"metadata": {"finalizers": ["other.io/finalizer"]}}).allowed
+    assert operator.patch(pod, {"metadata": {"finalizers": None}}).code == 403
+
+
+@pytest.mark.parametrize("status", [{"phase": "Running"}, {"phase": "Failed", "reason": "Evicted"}])
+def test_the_operator_changes_nothing_at_all_of_a_pod_that_is_no_business_of_its(
+    pods_of: tuple[API, API], status: dict[str, str]
+) -> None:
+    admin, operator = pods_of
+    answer = operator.patch(existing(admin, status), {"metadata": {"annotations": {group.RECORD_ANNOTATION: "x"}}})
+    assert (answer.code, "changes only refused pods" in answer.message) == (403, True)
+
+
+def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology() -> None:
+    policy = next(yaml.safe_load_all((DEPLOY / "base" / "operator-policy.yaml").read_text()))
+    refused = next(each for each in policy["spec"]["variables"] if each["name"] == "refused")["expression"]
+    for reason in (
+        *REASONS,
+        rejection.TOPOLOGY_AFFINITY_ERROR,
+        rejection.SMT_ALIGNMENT_ERROR,
+        rejection.EMPTY_POD_SHARED_POOL_ERROR,
+        rejection.UNEXPECTED_ADMISSION_ERROR,
+        rejection.MESSAGE_PREFIX,
+    ):
+        assert f"'{reason}'" in refused
+
+
+# Relaunch records
+
+
+def record(name: str, pod: str = "train-9", manifest: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": group.API_VERSION,
+        "kind": group.RELAUNCH,
+        "metadata": {"name": name},
+        "spec": {
+            "pod": {"name": pod, "uid": "1"},
+            "refusedBy": "node-1",
+            "reason": "TopologyAffinityError",
+            "attempt": 1,
+            "manifest": manifest or {"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def tenant(admin: API) -> API:
+    """Somebody who may do everything in the namespace, and nothing outside it."""
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": NAMESPACE}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "tenant"}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
+    assert admin.apply(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tenant", account).allowed
+    assert admin.apply(f"{roles}/roles/tenant", head | {"kind": "Role", "rules": rules}).allowed
+    binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
+    assert admin.apply(f"{roles}/rolebindings/tenant", binding).allowed
+    one = admin.as_token(token_of(admin, NAMESPACE, "tenant"))
+    wait_until(lambda: one.get(RELAUNCHES).allowed, "the tenant's role")
+    return one
+
+
+def test_only_the_operator_and_administrators_write_relaunch_records(admin: API, operator: API, tenant: API) -> None:
+    wait_until(lambda: tenant.create(RELAUNCHES, record("forged")).code == 403, "the records' policy")
+    answer = tenant.create(RELAUNCHES, record("forged"))
+    assert "written by topomend's operator alone" in answer.message
+    for name, writer in (("ours", operator), ("theirs", admin)):
+        assert writer.create(RELAUNCHES, record(name)).allowed
+        assert writer.patch(f"{RELAUNCHES}/{name}/status", {"status": {"step": "Committed"}}).allowed
+        assert tenant.get(f"{RELAUNCHES}/{name}").allowed
+        for path in (f"{RELAUNCHES}/{name}", f"{RELAUNCHES}/{name}/status"):
+            answer = tenant.patch(path, {"status": {"step": "Created", "newPod": {"uid": "2"}}})
+            assert answer.code == 403
+        assert tenant.delete(f"{RELAUNCHES}/{name}").allowed
+
+
+def test_a_record_never_changes_what_is_to_be_created(admin: API) -> None:
+    assert admin.create(RELAUNCHES, record("fixed")).allowed
+    path = f"{RELAUNCHES}/fixed"
+    for patch in ({"attempt": 2}, {"manifest": {"spec": {"hostNetwork": True}}}, {"pod": {"uid": "2"}}):
+        answer = admin.patch(path, {"spec": patch})
+        assert (answer.code, "a relaunch record never changes" in answer.message) == (422, True)
+    assert admin.patch(path, {"metadata": {"labels": {"a": "b"}}}).allowed
+    assert admin.delete(path).allowed

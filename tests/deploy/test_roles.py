@@ -1,0 +1,115 @@
+"""What the two accounts may do at all: every verb on every resource that matters, against a table of what is meant."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.deploy.api import API
+
+pytestmark = pytest.mark.cluster  # asks a real API server's authorizer, a few hundred times
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+PODS = "status log exec attach portforward eviction binding resize ephemeralcontainers"
+CORE = "pods nodes nodes/status nodes/proxy namespaces events secrets configmaps serviceaccounts serviceaccounts/token"
+RESOURCES = {
+    "": [*CORE.split(), *(f"pods/{each}" for each in PODS.split())],
+    "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status"],
+    "topology.node.k8s.io": ["noderesourcetopologies"],
+    "events.k8s.io": ["events"],
+    "coordination.k8s.io": ["leases"],
+    "apps": ["deployments", "daemonsets", "replicasets", "statefulsets", "controllerrevisions"],
+    "batch": ["jobs", "cronjobs"],
+    "rbac.authorization.k8s.io": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
+    "admissionregistration.k8s.io": [
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    ],
+    "apiextensions.k8s.io": ["customresourcedefinitions"],
+    "certificates.k8s.io": ["certificatesigningrequests", "certificatesigningrequests/approval"],
+}
+SPECIAL = (
+    ("bind", "rbac.authorization.k8s.io", "clusterroles"),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles"),
+    ("impersonate", "", "users"),
+    ("impersonate", "", "groups"),
+    ("impersonate", "", "serviceaccounts"),
+    ("approve", "certificates.k8s.io", "signers"),
+)
+
+AGENT = {
+    "nodes": "get",
+    "nodetopologies.topomend.io": "get create patch",
+    "nodetopologies/status.topomend.io": "patch",
+}
+OPERATOR = {
+    "pods": "get list watch create patch delete",
+    "nodes": "get list watch",
+    "namespaces": "get list watch",
+    "nodetopologies.topomend.io": "get list watch",
+    "relaunches.topomend.io": "get list watch create delete",
+    "relaunches/status.topomend.io": "patch",
+    "events.events.k8s.io": "create",
+}
+OPERATOR_AT_HOME = OPERATOR | {"leases.coordination.k8s.io": "get create update patch"}
+
+
+def every_right() -> Iterator[tuple[str, str, str]]:
+    for group, resources in RESOURCES.items():
+        for resource in resources:
+            yield from ((verb, group, resource) for verb in VERBS)
+    yield from SPECIAL
+
+
+def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], where: str) -> bool:
+    verb, group, resource = right
+    resource, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+            "resourceAttributes": attributes,
+        },
+    }
+    answer = admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert answer.allowed, answer.message
+    return bool(answer.content["status"]["allowed"])
+
+
+@pytest.mark.parametrize(
+    ("namespace", "account", "where", "meant"),
+    [
+        ("topomend-agent", "topomend-agent", "default", AGENT),
+        ("topomend-agent", "topomend-agent", "topomend-agent", AGENT),
+        ("topomend-system", "topomend-operator", "default", OPERATOR),
+        ("topomend-system", "topomend-operator", "topomend-system", OPERATOR_AT_HOME),
+    ],
+    ids=["agent elsewhere", "agent at home", "operator elsewhere", "operator at home"],
+)
+def test_an_account_may_do_what_it_needs_and_nothing_else(
+    admin: API, namespace: str, account: str, where: str, meant: dict[str, str]
+) -> None:
+    granted: dict[str, str] = {}
+    for right in every_right():
+        if may(admin, namespace, account, right, where):
+            verb, group, resource = right
+            name = f"{resource}.{group}" if group else resource
+            granted[name] = f"{granted[name]} {verb}" if name in granted else verb
+    assert granted == meant
+
+
+def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API) -> None:
+    role = next(
+        item
+        for item in admin.get("/apis/rbac.authorization.k8s.io/v1/clusterroles").content["items"]
+        if item["metadata"]["name"] == "topomend-viewer"
+    )
+    assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+    assert role["rules"] == [
+        {"apiGroups": ["topomend.io"], "resources": ["nodetopologies", "relaunches"], "verbs": ["get", "list", "watch"]}
+    ]
