@@ -169,6 +169,7 @@ def controller_manager_flags(files: Files) -> list[str]:
         f"--service-account-private-key-file={files.service_account_key}",
         "--use-service-account-credentials=true",
         "--allocate-node-cidrs=false",
+        f"--flex-volume-plugin-dir={files.folder / 'volume-plugins'}",
         f"--controllers=*,{','.join(f'-{name}' for name in UNWANTED_CONTROLLERS)}",
         "--kube-api-qps=300",
         "--kube-api-burst=600",

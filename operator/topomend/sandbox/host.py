@@ -59,6 +59,7 @@ def free_ports(count: int) -> list[int]:
     raise SandboxUnavailable(f"no {count} free ports on {HOST} in {PORTS.start}-{PORTS.stop - 1}")
 
 
-def package_root() -> str:
-    """The folder that a new Python process must search to find this same package."""
-    return str(Path(topomend.__file__).parents[1])
+def python_path() -> str:
+    """The PYTHONPATH with which another Python process finds this same package, and what this process was told."""
+    own = str(Path(topomend.__file__).parents[1])
+    return os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -16,6 +16,9 @@ CACHE_KIB = {"L1d": 32, "L1i": 32, "L2": 1024, "L3": 32768}
 
 BRIDGE_CLASS, DISPLAY_CLASS, NETWORK_CLASS, ACCELERATOR_CLASS = 0x060400, 0x030200, 0x020000, 0x120000
 
+MAX_FUNCTIONS = 240
+"""One root port each, with one bus below it, below one host bridge: 31 slots of 8 ports, 255 buses."""
+
 ROOT_PORT_IDS, ENDPOINT_IDS = (0x1B36, 0x000C), (0x1B36, 0x0005)
 """QEMU's own PCI Express root port and PCI test device: ids of virtual hardware for hardware that is made up."""
 
@@ -54,19 +57,19 @@ def cpu_map(cpus: CPUSet, width: int) -> str:
 def synthetic_pci(machine: Machine, devices: Iterable[Device]) -> tuple[PCIDevice, ...]:
     """A PCI function for each device that stands on one NUMA node of ``machine``, below a root port of its own.
 
-    Each NUMA node has a host bridge in a PCI domain of its own, numbered as the node.
+    Each NUMA node has a host bridge in a PCI domain of its own, numbered as the node. Devices beyond MAX_FUNCTIONS on
+    one NUMA node get none.
     """
     functions: list[PCIDevice] = []
     used: dict[int, int] = {}
+    known = {node.id for node in machine.numa_nodes}
     for device in devices:
-        if (
-            device.numa_nodes is None
-            or len(device.numa_nodes) != 1
-            or not machine.numa_mask >> device.numa_nodes[0] & 1
-        ):
+        if device.numa_nodes is None or len(device.numa_nodes) != 1 or device.numa_nodes[0] not in known:
             continue
         node = device.numa_nodes[0]
         index = used[node] = used.get(node, -1) + 1
+        if index >= MAX_FUNCTIONS:
+            continue
         port = f"{node:04x}:00:{1 + index // 8:02x}.{index % 8}"
         link = PCILink(speed=16.0, width=16, max_speed=16.0, max_width=16)
         functions.append(PCIDevice(port, BRIDGE_CLASS, *ROOT_PORT_IDS, driver="pcieport", numa_node=node, link=link))
@@ -77,7 +80,7 @@ def synthetic_pci(machine: Machine, devices: Iterable[Device]) -> tuple[PCIDevic
                 *ENDPOINT_IDS,
                 numa_node=node,
                 path=(port,),
-                iommu_group=len(functions),
+                iommu_group=len(functions) // 2,
                 link=link,
             )
         )

@@ -12,7 +12,7 @@ import yaml
 
 from topomend.sandbox import control_plane, layout
 from topomend.sandbox.api import API
-from topomend.sandbox.host import free_ports, package_root
+from topomend.sandbox.host import free_ports, python_path
 from topomend.sandbox.kubelet import CRI_SOCKET, KERNEL_TUNABLES, kubelet_config, kubelet_flags, node_mounts
 from topomend.sandbox.machine_files import write_machine
 from topomend.sandbox.node_spec import NodeSpec, fingerprint
@@ -114,7 +114,7 @@ class Preparation:
         sockets = [f"/proc/self/cwd/nodes/{spec.name}/kubelet/{CRI_SOCKET.name}" for spec in self._specs]
         programs.append(self._program(RUNTIME, [str(self._binary), "cri", *sockets]))
         plugin = [sys.executable, "-m", "topomend.sandbox.device_plugin", "plugins.json"]
-        programs.append(self._program(DEVICE_PLUGIN, plugin, PYTHONPATH=package_root()))
+        programs.append(self._program(DEVICE_PLUGIN, plugin, PYTHONPATH=python_path()))
         for spec in self._specs:
             command = [str(self._binary), "kubelet", *kubelet_flags(spec)]
             programs.append(self._program(kubelet_program(spec.name), command, node=spec.name))

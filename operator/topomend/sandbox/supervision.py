@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from topomend.sandbox.failures import ProgramFailed, SandboxUnavailable
-from topomend.sandbox.host import package_root
+from topomend.sandbox.host import python_path
 from topomend.sandbox.layout import STATUS_FILE
 
 
@@ -18,7 +18,7 @@ class SupervisorProcess:
     """The supervisor process, spoken to over its standard input and output."""
 
     def __init__(self, folder: Path, namespace_flags: Sequence[str], lock: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": package_root()}
+        environment = {**os.environ, "PYTHONPATH": python_path()}
         command = ["unshare", *namespace_flags, "--", sys.executable, "-m", "topomend.sandbox.supervisor", str(folder)]
         self._log = folder / "logs" / "supervisor.log"
         with self._log.open("wb") as log:

@@ -1,0 +1,62 @@
+"""A node that no kubelet would start on is refused before anything starts."""
+
+import pytest
+
+from topomend.model.bitmask import mask_of
+from topomend.model.kubelet import MemoryReservation
+from topomend.model.machine import Machine, NUMANode
+from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec, fingerprint
+
+SHAPE = "sockets:1 numa:2 cores:2 memory:4Gi"
+
+
+def test_both_managers_are_static_and_reserve_what_they_need_unless_told() -> None:
+    kubelet = NodeSpec.of_shape("a", SHAPE).kubelet
+    assert (kubelet.cpu_manager_policy, kubelet.memory_manager_policy) == ("static", "Static")
+    assert kubelet.reserved_cpus == mask_of([0])
+    assert kubelet.reserved_memory == (MemoryReservation(0, "memory", 100 << 20),)
+
+
+def test_managers_that_are_off_reserve_nothing() -> None:
+    kubelet = NodeSpec.of_shape("a", SHAPE, cpu_manager_policy="none", memory_manager_policy="None").kubelet
+    assert kubelet.reserved_cpus is None
+    assert kubelet.reserved_memory == ()
+
+
+def test_memory_is_reserved_on_the_first_numa_node_that_has_any() -> None:
+    cores = NodeSpec.of_shape("a", SHAPE).machine.cores
+    machine = Machine((NUMANode(0, 0), NUMANode(1, 64 << 20)), cores)
+    assert NodeSpec.of_machine("a", machine).kubelet.reserved_memory == (MemoryReservation(1, "memory", 32 << 20),)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"reserved_cpus": mask_of([4])}, "not among"),
+        ({"reserved_cpus": mask_of(range(4))}, "every CPU"),
+        ({"reserved_memory": (MemoryReservation(0, "hugepages-2Mi", 1),)}, "cannot reserve hugepages-2Mi"),
+        ({"reserved_memory": (MemoryReservation(0, "memory", 5 << 30),)}, "NUMA node 0"),
+        ({"reserved_memory": (MemoryReservation(2, "memory", 1),)}, "NUMA node 2"),
+    ],
+)
+def test_what_the_kubelet_would_refuse_is_refused_with_the_nodes_name(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidNodeSpec, match=f"node a: .*{words}"):
+        NodeSpec.of_shape("a", SHAPE, **settings)
+
+
+@pytest.mark.parametrize("name", ["", "A", "a_b", "../x", "a" * 64, "-a"])
+def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidNodeSpec, match="node name"):
+        NodeSpec.of_shape(name, SHAPE)
+
+
+def test_the_fingerprint_tells_apart_what_differs_and_nothing_else() -> None:
+    first = NodeSpec.of_shape("a", SHAPE)
+    assert fingerprint(first) == fingerprint(NodeSpec.of_shape("a", SHAPE))
+    others = [
+        NodeSpec.of_shape("b", SHAPE),
+        NodeSpec.of_shape("a", SHAPE + " threads:2"),
+        NodeSpec.of_shape("a", SHAPE, topology_manager_scope="pod"),
+        NodeSpec.of_shape("a", SHAPE + " device:a.com/b@0=1"),
+    ]
+    assert len({fingerprint(spec) for spec in (first, *others)}) == 5
