@@ -111,6 +111,8 @@ def _log_to_stderr(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for name in _FOREIGN_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+    # It warns that signals are not its own: they are this module's.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 class _OneLine(logging.Formatter):

@@ -35,7 +35,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """A node that is no candidate: ``reason`` in one word, ``explanation`` in one line, ``summary`` for counting."""
+    """A node that is no candidate: ``reason`` in one word, ``explanation`` in one line.
+
+    ``summary`` is what it is counted under; empty for the node that refused the pod, which has been named already.
+    """
 
     node: str
     reason: str
@@ -66,10 +69,10 @@ class Survey:
 
     def summary(self) -> str:
         """Who admits the pod and why the others do not, in one line."""
-        counted = Counter(each.summary for each in self.turned)
+        counted = Counter(each.summary for each in self.turned if each.summary)
         refusals = ", ".join(f"{nodes} {summary}" for summary, nodes in counted.most_common())
         if not self.candidates:
-            return f"no node admits it now: {refusals or 'there are no nodes'}"
+            return f"no other node admits it now: {refusals}" if refusals else "there is no other node"
         named = [each.place for each in self.candidates[:3]]
         more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
         return f"{', '.join(named)}{more} would admit it" + (f"; {refusals} refuse" if refusals else "")
@@ -108,9 +111,7 @@ def _answer(
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
         return Turned(node.name, "Unknown", f"{node.name}: {problem}", "unknown")
     if refuser and refuser.node == node.name and not _published_since(publication, refuser):
-        return Turned(
-            node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "just refused"
-        )
+        return Turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
     verdict, after = admit(publication.expected, pod)
     if not verdict.admitted:
         policy = publication.state.kubelet.topology_manager_policy

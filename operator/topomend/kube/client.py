@@ -22,6 +22,8 @@ from topomend.wire.group import API_VERSION
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
 PAGE = 500
 """Objects a page of a list: the API server answers small pages from its cache and holds no huge answer."""
 
@@ -137,27 +139,24 @@ class Client:
         return answer if isinstance(answer, dict) else {}
 
 
-def connect() -> Client:
-    """A client by KUBECONFIG, the in-cluster account, or ``~/.kube/config``, in this order.
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
+    """A client by ``kubeconfig``, else KUBECONFIG, else the in-cluster account, else ``~/.kube/config``.
 
     Raises NoCluster where there is none of them or the one found cannot be read.
     """
     configuration = Configuration()
+    kubeconfig = kubeconfig or os.environ.get("KUBECONFIG") or None
     try:
-        _load(configuration)
+        if kubeconfig is None and SERVICE_ACCOUNT_TOKEN.exists():
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            config.load_kube_config(kubeconfig, context, client_configuration=configuration)
     except (config.ConfigException, OSError, ValueError) as error:
+        where = kubeconfig or "~/.kube/config"
         raise NoCluster(
-            f"no cluster to ask: {_in_one_line(error)}; set KUBECONFIG or run with a service account"
+            f"no cluster to ask by {where}: {_in_one_line(error)} Set KUBECONFIG, or run with a service account."
         ) from error
     return Client(configuration)
-
-
-def _load(configuration: Configuration) -> None:
-    in_cluster = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
-    if in_cluster and Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists():
-        config.load_incluster_config(client_configuration=configuration)
-    else:
-        config.load_kube_config(client_configuration=configuration)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -1,0 +1,198 @@
+"""A cluster of two NUMA nodes with the kinds installed, and the real operator process against it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.errors import AlreadyExists, APIError, NotFound
+from topomend.model.node_state import NodeState
+from topomend.replay.admission import admit
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire.node_topology import Summary, node_topology, status_of
+from topomend.wire.pod import read_pod
+
+ROOT = Path(__file__).parents[2]
+
+CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+SHAPE = "numa:2 cores:4 memory:4Gi"
+NODE_A, NODE_B = "numa-a", "numa-b"
+"""numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
+
+
+def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata: Any) -> dict[str, Any]:
+    """A Guaranteed pod, bound to ``node`` without a scheduler if one is given."""
+    resources = {"limits": {"cpu": str(cpus), "memory": "64Mi"}}
+    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "sandbox/pause", "resources": resources}]}
+    if node:
+        spec["nodeName"] = node
+    if preferred:
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [preferred]}]}
+        affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
+        spec["affinity"] = {"nodeAffinity": affinity}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """The condition's first true value; fails the test with ``what`` where none comes."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            found = condition()
+        except (NotFound, APIError):
+            found = None
+        if found:
+            return found
+        time.sleep(0.02)
+    pytest.fail(f"waited {seconds:.0f} s for {what}")
+
+
+@dataclass
+class Cluster:
+    """A sandbox with the kinds installed, asked as its administrator."""
+
+    sandbox: Sandbox
+    client: Client
+    states: dict[str, NodeState]
+
+    def create(self, content: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
+        return self.client.create(PODS, content, namespace)
+
+    def get(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        return self.client.get(PODS, name, namespace)
+
+    def pods(self) -> tuple[dict[str, Any], ...]:
+        return self.client.list(PODS).items
+
+    def records(self) -> tuple[dict[str, Any], ...]:
+        return self.client.list(RELAUNCHES).items
+
+    def phase(self, name: str) -> str:
+        return str(self.get(name).get("status", {}).get("phase", ""))
+
+    def running(self, name: str) -> dict[str, Any] | None:
+        found = self.get(name)
+        return found if found["status"].get("phase") == "Running" else None
+
+    def publish(self, state: NodeState) -> None:
+        """Publish a node's state as its agent would."""
+        self.states[state.name] = state
+        ready = {"type": "Ready", "status": "True", "reason": "Complete", "message": ""}
+        since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        content = node_topology(state.name, {})
+        with suppress(AlreadyExists):
+            self.client.create(NODE_TOPOLOGIES, content)
+        status = status_of(state, Summary()) | {"conditions": [ready | since]}
+        self.client.merge(NODE_TOPOLOGIES, state.name, {"status": status}, subresource="status")
+
+    def occupy(self, node: str, name: str, cpus: int) -> None:
+        """Have a pod run on ``node``, and publish the state that replay predicts."""
+        made = self.create(pod(name, cpus, node=node))
+        wait_for(f"{name} to run on {node}", lambda: self.running(name))
+        verdict, state = admit(self.states[node], read_pod(made))
+        assert verdict.admitted
+        self.publish(state)
+
+    def clear(self) -> None:
+        """Remove every pod and record, and publish the nodes as empty."""
+        for each in self.pods():
+            metadata = each["metadata"]
+            if metadata.get("finalizers"):
+                self._unfinalize(metadata)
+            self._remove(metadata)
+        for record in self.records():
+            metadata = record["metadata"]
+            self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        wait_for("all pods to be gone", lambda: not self.pods())
+        for state in list(self.states.values()):
+            self.publish(replace(state, pods=(), memory=None))
+
+    def _unfinalize(self, metadata: dict[str, Any]) -> None:
+        self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
+
+    def _remove(self, metadata: dict[str, Any]) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        with suppress(NotFound):
+            self.client._ask("DELETE", PODS.path(metadata["namespace"], metadata["name"]), options)
+
+
+class Operator:
+    """The real operator process. Its log is kept for the test to read."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+        self.log = log
+        self._file = log.open("ab")
+        self.process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("topomend")), "operator", *flags],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+            stdout=self._file,
+            stderr=subprocess.STDOUT,
+        )
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        self._file.close()
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(15)
+        self._file.close()
+        return code
+
+
+@pytest.fixture(scope="session")
+def two_nodes() -> Iterator[Cluster]:
+    """One sandbox for all tests of the operator."""
+    settings = {"topology_manager_policy": "single-numa-node"}
+    specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]
+    with Sandbox.up(specs, audit=True) as sandbox:
+        client = connect(str(sandbox.kubeconfig))
+        for path in sorted((ROOT / "crds").glob("topomend.io_*.yaml")):
+            client.create(CRDS, yaml.safe_load(path.read_text()))
+        states = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in specs}
+        cluster = Cluster(sandbox, client, states)
+        wait_for("the kinds to be served", lambda: [client.list(kind) for kind in (RELAUNCHES, NODE_TOPOLOGIES)])
+        assert {node["metadata"]["name"] for node in client.list(NODES).items} == {NODE_A, NODE_B}
+        yield cluster
+        client.close()
+
+
+@pytest.fixture
+def fragmented(two_nodes: Cluster) -> Iterator[Cluster]:
+    """numa-a has three CPUs free, at most two on one NUMA node; numa-b is empty; both are published."""
+    for state in list(two_nodes.states.values()):
+        two_nodes.publish(state)
+    two_nodes.occupy(NODE_A, "filler-0", 2)
+    two_nodes.occupy(NODE_A, "filler-1", 2)
+    yield two_nodes
+    two_nodes.clear()
+
+
+@pytest.fixture
+def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
+    """Start the operator, against the API server or whatever ``kubeconfig`` names; ended with the test."""
+    started: list[Operator] = []
+
+    def start(*flags: str, kubeconfig: Path = two_nodes.sandbox.kubeconfig) -> Operator:
+        started.append(Operator(kubeconfig, tmp_path / f"operator-{len(started)}.log", *flags))
+        return started[-1]
+
+    yield start
+    for operator in started:
+        if operator.process.poll() is None:
+            operator.terminate()

@@ -1,0 +1,88 @@
+"""kill -9 of the real operator around every write of a relaunch, then a new one: recovered, and not doubled.
+
+A proxy before the API server counts the operator's writes and kills the process right before one is forwarded, after
+it took effect and before the answer, or right after the answer. Slow: every case starts two operators.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
+from tests.faults.proxy import Moment, Proxy, Write, audited
+
+pytestmark = pytest.mark.cluster
+
+MAIN_LINE = (
+    "claim the pod",
+    "create the record",
+    "mark it Committed",
+    "delete the pod",
+    "take the finalizer off",
+    "create the replacement",
+    "mark it Created",
+    "narrow and let go",
+    "mark it Launched",
+)
+
+
+@pytest.fixture
+def proxy(two_nodes: Cluster, tmp_path: Path) -> Iterator[Proxy]:
+    made = Proxy(two_nodes.sandbox.kubeconfig, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("moment", Moment, ids=lambda moment: moment.name.lower())
+@pytest.mark.parametrize("write", range(1, len(MAIN_LINE) + 1), ids=lambda number: MAIN_LINE[number - 1])
+def test_a_killed_operator_loses_no_pod_and_doubles_none(
+    write: int, moment: Moment, fragmented: Cluster, proxy: Proxy, start_operator: Callable[..., Operator]
+) -> None:
+    name = f"train-{write}-{moment.name.lower()}"
+    refused = fragmented.create(pod(name, 3, preferred=NODE_A))
+    wait_for("the kubelet to refuse", lambda: fragmented.phase(name) == "Failed")
+    operator = start_operator(kubeconfig=proxy.kubeconfig)
+
+    def kill(written: Write, now: Moment) -> None:
+        if (written.number, now) == (write, moment):
+            operator.kill()
+
+    proxy.fault = kill
+    wait_for(f"the operator to be killed at {MAIN_LINE[write - 1]}", lambda: operator.process.poll() is not None)
+    assert len(proxy.written) == write
+    second = start_operator()
+    moved = wait_for(f"{name} to run", lambda: fragmented.running(name))
+    assert moved["metadata"]["uid"] != refused["metadata"]["uid"]
+    assert moved["spec"]["nodeName"] == NODE_B
+    wait_for("the record to end", lambda: _step(fragmented) == "Launched")
+    assert "finalizers" not in moved["metadata"]
+    assert len([each for each in fragmented.pods() if each["metadata"]["name"] == name]) == 1
+    assert _let_go(fragmented, name) == {moved["metadata"]["uid"]}
+    assert "Traceback" not in operator.text() + second.text()
+
+
+def _step(cluster: Cluster) -> str:
+    records = cluster.records()
+    assert len(records) <= 1
+    return str(records[0].get("status", {}).get("step")) if records else ""
+
+
+def _let_go(cluster: Cluster, name: str) -> set[str]:
+    """The uids of the pods of this name that ever came to a node, the refused one left out, by the audit log."""
+    assert cluster.sandbox.audit_log
+    bound = set()
+    for event in audited(cluster.sandbox.audit_log):
+        target: dict[str, Any] = event.get("objectRef", {})
+        if target.get("subresource") == "binding" and target.get("name") == name and _succeeded(event):
+            bound.add(target.get("uid") or event["auditID"])
+    return _without_refused(cluster, name, bound)
+
+
+def _succeeded(event: dict[str, Any]) -> bool:
+    return bool(event.get("stage") == "ResponseComplete" and event["responseStatus"]["code"] < 300)
+
+
+def _without_refused(cluster: Cluster, name: str, bound: set[str]) -> set[str]:
+    record = next(each for each in cluster.records() if each["spec"]["pod"]["name"] == name)
+    return bound - {record["spec"]["pod"]["uid"]}
