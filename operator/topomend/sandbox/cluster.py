@@ -6,7 +6,6 @@ programs under that. This module says what starts when, and waits until the clus
 
 import itertools
 import os
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,7 +86,7 @@ class Sandbox:
         binary = ensure_binary(on_progress)
         with running.lock(name) as lock:
             folder = layout.state_folder(name)
-            shutil.rmtree(folder, ignore_errors=True)
+            layout.remove_tree(folder)
             folder.mkdir(parents=True, mode=0o700)
             preparation = Preparation(folder, binary, nodes, audit=audit, user_namespace="--user" in namespace_flags)
             preparation.write()

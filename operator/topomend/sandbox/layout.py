@@ -1,7 +1,11 @@
 """Where a sandbox keeps its files: in the user's cache folder and, as a node sees them, at the kubelet's own paths."""
 
 import os
+import re
+import shutil
 from pathlib import Path
+
+from topomend.sandbox.failures import SandboxError
 
 PLAN_FILE = "plan.json"
 STATUS_FILE = "status.json"
@@ -38,3 +42,18 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     partial.replace(path)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove ``folder`` and all in it, unless anything is mounted there as this process sees it.
+
+    A recursive removal goes through bind mounts into what is mounted: then it removes nothing and raises SandboxError.
+    """
+    if not folder.exists():
+        return
+    own = os.path.realpath(folder)
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        place = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4])
+        if place == own or place.startswith(own + "/"):
+            raise SandboxError(f"{folder} is not removed: something is mounted at {place}; unmount it first")
+    shutil.rmtree(folder)

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
-MS_BIND, MS_REC = 0x1000, 0x4000
+MS_BIND, MS_MOVE, MS_REC = 0x1000, 0x2000, 0x4000
 PR_SET_PDEATHSIG = 1
 
 
@@ -27,6 +27,12 @@ def bind(source: Path, target: Path) -> None:
     """Show ``source``, with what is mounted below it, at ``target`` too (mount(2))."""
     result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_BIND | MS_REC), None)
     _checked(f"bind {source} on {target}", result)
+
+
+def move(source: Path, target: Path) -> None:
+    """Take what is mounted at ``source`` away from there, and show it at ``target`` (mount(2))."""
+    result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_MOVE), None)
+    _checked(f"move {source} to {target}", result)
 
 
 def mount_tmpfs(target: Path) -> None:

@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -178,7 +177,7 @@ def take_down(name: str) -> bool:
 def remove_files(name: str) -> None:
     """Remove what is left of a sandbox that is down."""
     with lock(name):
-        shutil.rmtree(layout.state_folder(name), ignore_errors=True)
+        layout.remove_tree(layout.state_folder(name))
         layout.lock_file(name).unlink(missing_ok=True)
 
 

@@ -12,8 +12,8 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -24,6 +24,9 @@ from typing import Any
 
 from topomend.sandbox import linux
 from topomend.sandbox.layout import PLAN_FILE, STATUS_FILE, write_private
+
+SOCKETS = ("*.sock*", "nodes/*/kubelet/*.sock", "nodes/*/kubelet/*/*.sock")
+"""Where the programs make unix sockets, below the sandbox's folder."""
 
 STOP_PATIENCE = 8.0
 """Seconds that a program may take to end after SIGTERM before it is killed."""
@@ -90,19 +93,19 @@ class Supervisor:
                         self._answer(line)
 
     def end(self) -> None:
-        """Kill what runs, wait for it, and remove the sandbox's files except its logs."""
+        """Kill what runs, wait for it, and remove the sockets that it left."""
         for program in self._programs.values():
             if program.process is not None and program.running:
                 program.process.kill()
         for program in self._programs.values():
             if program.process is not None:
                 program.process.wait()
-        for entry in self._state.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                if entry.name != "logs":
-                    shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+        # Nothing is ever removed recursively from in here: this process sees mounts, and a recursive removal would go
+        # through them into what is mounted. Whoever takes the sandbox down removes its folder, from outside.
+        for pattern in SOCKETS:
+            for path in self._state.glob(pattern):
+                if stat.S_ISSOCK(path.lstat().st_mode):
+                    path.unlink()
 
     def write_status(self) -> None:
         """Write which programs run, for readers in other processes."""
@@ -196,7 +199,7 @@ def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
         linux.bind(entry, place)
     for name in add:
         (scratch / name).mkdir()
-    linux.bind(scratch, directory)
+    linux.move(scratch, directory)
 
 
 def _new_namespace(mounts: list[list[str]]) -> int:
