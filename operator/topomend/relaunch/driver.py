@@ -82,7 +82,7 @@ class Driver:
         for _ in range(MAX_REQUESTS):
             if isinstance(request, protocol.Stop | protocol.Pause):
                 return Outcome(request, self._record, self._launched, self._chosen)
-            progress, request = protocol.step(progress, request, self._send(request))
+            progress, request = protocol.step(progress, self._send(request))
         raise NoProgress(f"{namespace}/{name} changes faster than it can be relaunched")
 
     def _send(self, request: protocol.Request) -> protocol.Answer:

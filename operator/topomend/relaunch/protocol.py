@@ -2,7 +2,7 @@
 
 P is the refused pod, N its replacement of the same name, W the Relaunch record. The main line, one request each:
 
-    read P, read W
+    read W, read P                                                     in this order: see below
     1. claim P: our finalizer and W's name, by P's resourceVersion     nobody deletes P behind our back
     2. create W with the stripped manifest                             from here on the manifest cannot be lost
     3. mark W Committed                                                from here on P's end is our doing
@@ -17,9 +17,13 @@ P is the refused pod, N its replacement of the same name, W the Relaunch record.
 goes on from there, so a crash between any two requests needs no case of its own. Every write names the uid and the
 resourceVersion it was decided on; where that no longer holds, all is read again.
 
-A user's delete wins until step 4. After a crash past step 3 a terminating P may be our doing or a user's, which
-cannot be told apart; it is taken for ours, because a pod too many that the user deletes again costs less than a lost
-one. A pod of our making whose uid is not W's (a process that woke late repeated step 6) stays gated and is removed.
+W is read before P, because the absence of a pod means something only at a step that was reached before: P read first
+could be from before N was created, and W from after it. A W that is stale in turn does no harm: every mark names its
+resourceVersion.
+
+A user's delete wins until step 3. From there on nobody can tell whose delete it was that ends P, another operator's
+or a user's, and it is taken for ours: a pod too many that the user deletes again costs less than a lost one. A pod of
+our making whose uid is not W's (a process that woke late repeated step 6) stays gated and is removed.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +48,6 @@ class Progress:
     """What is known. ``uid`` is P's, ``record_name`` W's.
 
     ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
-    ``committed_here`` is true from our own step 3 to our own step 4: a P that terminates meanwhile is not our doing.
     ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N.
     """
 
@@ -53,7 +56,6 @@ class Progress:
     may_start: bool = True
     pod: WatchedPod | Unread | None = UNREAD
     record: Relaunch | Unread | None = UNREAD
-    committed_here: bool = False
     nodes: tuple[str, ...] | None = None
     denied: str = ""
 
@@ -195,20 +197,18 @@ def begin(uid: str, record_name: str, *, may_start: bool) -> tuple[Progress, Req
     return progress, next_request(progress)
 
 
-def step(progress: Progress, request: Request, answer: Answer) -> tuple[Progress, Request]:
-    """Take the answer to the request in, and say what to ask next."""
-    learned = _learn(progress, request, answer)
+def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
+    """Take the answer to the last request in, and say what to ask next."""
+    learned = _learn(progress, answer)
     return learned, next_request(learned)
 
 
-def _learn(progress: Progress, request: Request, answer: Answer) -> Progress:
+def _learn(progress: Progress, answer: Answer) -> Progress:
     match answer:
         case PodIs(pod):
-            deleted = isinstance(request, Delete)
-            return replace(progress, pod=pod, committed_here=progress.committed_here and not deleted)
+            return replace(progress, pod=pod)
         case RecordIs(record):
-            committed = isinstance(request, Mark) and request.step is Step.COMMITTED
-            return replace(progress, record=record, committed_here=progress.committed_here or committed)
+            return replace(progress, record=record)
         case NodesAre(nodes):
             return replace(progress, nodes=nodes)
         case Denied(why):
@@ -218,10 +218,10 @@ def _learn(progress: Progress, request: Request, answer: Answer) -> Progress:
 
 def next_request(progress: Progress) -> Request:
     """What to ask next, from what is known alone."""
-    if progress.pod is UNREAD:
-        return ReadPod()
     if progress.record is UNREAD:
         return ReadRecord()
+    if progress.pod is UNREAD:
+        return ReadPod()
     pod, record = progress.pod, progress.record
     if record is None:
         return _without_record(progress, pod)
@@ -249,7 +249,7 @@ def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     if record.step.ended:
         return Unclaim(pod) if _claimed(pod) else Stop(record.step.value)
     if pod.deleting:
-        return _terminating(progress, pod, record)
+        return _terminating(pod, record)
     if record.step is Step.RECORDED:
         return Mark(record, Step.COMMITTED) if _claimed(pod) else Claim(pod)
     if record.step is Step.COMMITTED:
@@ -257,16 +257,16 @@ def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     return Mark(record, Step.CANCELLED, why="the refused pod is back under its old uid")
 
 
-def _terminating(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+def _terminating(pod: WatchedPod, record: Relaunch) -> Request:
     """P is being deleted. The finalizer goes first and the mark after it, so that no ended record leaves one behind."""
-    if record.step is Step.RECORDED or progress.committed_here:
-        return Unclaim(pod) if _claimed(pod) else _cancelled(record)
-    return Unclaim(pod) if _claimed(pod) else Pause("the end of the refused pod")
+    if _claimed(pod):
+        return Unclaim(pod)
+    return _cancelled(record) if record.step is Step.RECORDED else Pause("the end of the refused pod")
 
 
 def _uncreated(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
     """P is gone and W does not know N yet."""
-    if record.step is Step.RECORDED or (pod is None and progress.committed_here):
+    if record.step is Step.RECORDED:
         return _cancelled(record)
     if pod is None:
         return _create(progress, record)
