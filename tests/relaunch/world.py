@@ -1,4 +1,4 @@
-"""A model of what the protocol meets: one pod name, one record, versions and preconditions as the API server keeps them.
+"""A model of what the protocol meets: one pod name, one record, the API server's versions and preconditions.
 
 Small and hashable, so that every interleaving of operators, faults and strangers can be walked. Whatever the API server
 would check is a switch in ``Rules``, so that a test can show what each check is for.

@@ -228,7 +228,7 @@ def next_request(progress: Progress) -> Request:
     if record.pod_uid != progress.uid:
         return Stop(f"record {record.name} belongs to another pod")
     if pod and pod.uid == progress.uid:
-        return _old_pod(progress, pod, record)
+        return _old_pod(pod, record)
     if record.step.ended:
         return _leftover(pod, record) or Stop(record.step.value)
     if record.step is Step.CREATED:
@@ -244,7 +244,7 @@ def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)
 
 
-def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+def _old_pod(pod: WatchedPod, record: Relaunch) -> Request:
     """P is still there."""
     if record.step.ended:
         return Unclaim(pod) if _claimed(pod) else Stop(record.step.value)
