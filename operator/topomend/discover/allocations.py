@@ -148,8 +148,9 @@ def _is_of(pod: PodAllocation, uid: str, held: PodHoldings, state: KubeletState)
 
     What the kubelet does not count as admitted is what a refused pod left behind.
     """
-    names = [each.name for each in pod.containers]
-    if state.admitted is not None and state.admitted.get(uid) != frozenset(names):
+    if state.admitted is not None and not state.admitted.get(uid, frozenset()) >= {
+        each.name for each in pod.containers
+    }:
         return False
     return all(_holdings(each) == _holdings(held.containers.get(each.name)) for each in pod.containers)
 

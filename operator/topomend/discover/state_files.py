@@ -45,8 +45,8 @@ class StateUnreadable(Exception):
 class KubeletState:
     """``pods`` by uid. ``memory`` is the Memory Manager's book, ``memory_totals`` its total bytes by node and resource.
 
-    ``admitted`` names the app containers and sidecars of each pod that passed admission and is not yet forgotten, by
-    uid (allocation/allocation_manager.go:allocationFromPod); None where the kubelet keeps no such file.
+    ``admitted`` names the containers of each pod that passed admission and is not yet forgotten, by uid; some versions
+    leave init containers out (allocation/allocation_manager.go:allocationFromPod). None where there is no such file.
     ``policies`` are the managers' own words for what they run, by file; a manager without a file is not in it.
     ``cpu_pool`` is the CPU Manager's shared pool, None where it keeps none.
     """

@@ -96,9 +96,18 @@ class Publisher:
         held = self._server.get("status") or {}
         if _without_times(held) == _without_times(status):
             return wrote
-        content = self._head() | {"metadata": {"name": self._name}, "status": self._timed(held, status)}
-        self._server = self._client.apply_node_topology_status(self._name, content, FIELD_MANAGER)
+        timed = self._timed(held, status)
+        self._server = self._apply_status(timed)
+        foreign = {key: content for key, content in self._server["status"].items() if key not in status}
+        if foreign:
+            # Server-side apply removes only what its manager had: what somebody else put there is taken over first.
+            self._apply_status({**foreign, **timed})
+            self._server = self._apply_status(timed)
         return True
+
+    def _apply_status(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        content = self._head() | {"metadata": {"name": self._name}, "status": dict(status)}
+        return self._client.apply_node_topology_status(self._name, content, FIELD_MANAGER)
 
     def _get(self) -> Mapping[str, Any]:
         try:
@@ -120,17 +129,12 @@ class Publisher:
         return self._head() | {"metadata": {"name": self._name, "ownerReferences": [owner]}}
 
     def _timed(self, held: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-        """The status to write. A condition keeps its time as long as its status is the same.
-
-        A list that somebody else put into the object and that this node does not have is taken over and emptied:
-        server-side apply leaves alone what it does not name.
-        """
+        """The status to write. A condition keeps its time as long as its status is the same."""
         before = {each.get("type"): each for each in held.get("conditions", ())}
-        emptied = {key: type(content)() for key, content in held.items() if key not in status}
         conditions = [
             {**each, "lastTransitionTime": self._since(before.get(each["type"]), each)} for each in status["conditions"]
         ]
-        return {**emptied, **status, "conditions": conditions}
+        return {**status, "conditions": conditions}
 
     def _since(self, before: Mapping[str, Any] | None, condition: Mapping[str, Any]) -> str:
         if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
@@ -144,9 +148,9 @@ def _is_owned(server: Mapping[str, Any], node: NodeFacts) -> bool:
 
 
 def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status for comparison: conditions by type and without times, and nothing that is empty."""
+    """A status for comparison: conditions by type and without times."""
     conditions = {
         each.get("type"): {key: content for key, content in each.items() if key != "lastTransitionTime"}
         for each in status.get("conditions", ())
     }
-    return {key: content for key, content in status.items() if content not in ([], {}, "")} | {"conditions": conditions}
+    return {**status, "conditions": conditions}
