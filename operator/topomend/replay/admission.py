@@ -114,7 +114,9 @@ def _providers(kubelet: StartedKubelet, node: NodeState, held: PodAllocation | N
         cpus = {each.name: each.cpus for each in own if each.cpus}
         cpu = CPUManager(kubelet.cpu, _pool(kubelet.cpu, node), cpus, held.cpus if held else 0)
     if kubelet.memory:
-        blocks = {each.name: each.memory for each in own if each.memory}
+        # Only beside pod-level resources can a container be served without asking for memory.
+        blank = kubelet.gates.pod_level_resource_managers
+        blocks = {each.name: each.memory for each in own if each.memory or blank}
         memory = MemoryManager(kubelet.memory, _book(kubelet.memory, node), blocks, held.memory if held else ())
     return Providers(devices, cpu, memory)
 
@@ -161,7 +163,7 @@ def _allocation(pod: Pod, providers: Providers, held: PodAllocation | None) -> P
 
 
 def _containers(pod: Pod, providers: Providers, held: PodAllocation | None) -> tuple[ContainerAllocation, ...]:
-    """What the pod's containers hold now, those that hold nothing left out."""
+    """What the pod's containers hold now; those that the managers did not serve are left out."""
     kinds = {container.name: container.kind for container in pod.containers}
     before = {each.name: each for each in held.containers} if held else {}
     names = dict.fromkeys([*before, *kinds])
@@ -175,7 +177,8 @@ def _containers(pod: Pod, providers: Providers, held: PodAllocation | None) -> t
         )
         for name in names
     )
-    return tuple(each for each in every if each.cpus or each.memory or each.devices)
+    served = providers.memory.blocks if providers.memory else ()
+    return tuple(each for each in every if each.cpus or each.memory or each.devices or each.name in served)
 
 
 def _cpus(providers: Providers, name: str, before: Mapping[str, ContainerAllocation]) -> CPUSet:

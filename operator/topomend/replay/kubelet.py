@@ -15,7 +15,7 @@ from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
-from topomend.replay.topology import policies
+from topomend.replay.topology import policies, wide
 from topomend.replay.topology.merge import NUMAInfo
 from topomend.replay.topology.options import read_options
 
@@ -58,7 +58,8 @@ def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
         memory = _memory_manager(machine, settings, gates)
     except InvalidOption as error:
         return str(error)
-    return StartedKubelet(gates, numa, cpu, memory, (*gates.unmodelled, *_over_reserved(memory)))
+    unmodelled = (*gates.unmodelled, *_over_reserved(memory), *_unread_distances(numa, settings))
+    return StartedKubelet(gates, numa, cpu, memory, unmodelled)
 
 
 def _topology_manager(machine: Machine, settings: KubeletSettings) -> NUMAInfo:
@@ -103,3 +104,12 @@ def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]
     if memory is None or not memory.over_reserved:
         return ()
     return (f"more memory is reserved than NUMA nodes {format_id_list(memory.over_reserved)} have",)
+
+
+def _unread_distances(numa: NUMAInfo, settings: KubeletSettings) -> tuple[str, ...]:
+    """Which masks the kubelet compares on its way, and so where it panics, is chance among a container's resources."""
+    if numa.distances is None or settings.topology_manager_policy == policies.SINGLE_NUMA_NODE:
+        return ()
+    if not wide.has_gaps(numa.distances):
+        return ()
+    return ("prefer-closest-numa-nodes where NUMA ids have gaps: the kubelet may panic",)

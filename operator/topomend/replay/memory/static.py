@@ -207,7 +207,8 @@ class Book:
 class MemoryManager:
     """The manager at work on one pod.
 
-    ``book`` is the machine's, ``blocks`` are those of the pod's containers, ``pod_blocks`` what the pod holds as a
+    ``book`` is the machine's, ``blocks`` are those of the pod's containers (a container that was served and asked for
+    nothing has none), ``pod_blocks`` what the pod holds as a
     whole under pod-level resource managers.
     """
 
@@ -238,7 +239,7 @@ class MemoryManager:
         requests = self._requested(pod, container)
         if requests is None:
             return []
-        if self.blocks.get(container.name):
+        if container.name in self.blocks:
             return self._regenerated(self.blocks[container.name], requests)
         return self._offers(requests)
 
@@ -252,7 +253,7 @@ class MemoryManager:
         if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, requests):
             return [self._trace(resource, size, Answer.IMPOSSIBLE) for resource, size in requests.items()]
         for container in pod.containers:
-            if requests and self.blocks.get(container.name):
+            if requests and container.name in self.blocks:
                 return self._regenerated(self.blocks[container.name], requests)
         return self._offers(requests)
 
@@ -260,7 +261,7 @@ class MemoryManager:
         """Give the container its memory (Allocate)."""
         if not self._is_served(pod):
             return None
-        if self.blocks.get(container.name):
+        if container.name in self.blocks:
             self._update_reusable(container, self.blocks[container.name])
             return None
         requests = self._requested(pod, container)

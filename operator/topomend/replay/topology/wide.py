@@ -106,7 +106,8 @@ def total_distance(mask: NUMAMask, distances: Distances) -> int:
         ) from None
 
 
-def _has_gaps(distances: Distances) -> bool:
+def has_gaps(distances: Distances) -> bool:
+    """Whether a NUMA id lies past the end of a distance list."""
     return any(node >= len(row) for node in distances for row in distances.values())
 
 
@@ -168,7 +169,7 @@ def _choose(masks: Iterator[NUMAMask], distances: Distances | None, closest: _Cl
 
 def _closest(nodes: Sequence[int], distances: Distances | None) -> _Closest | None:
     """Where distances count and can be read. With gaps in the ids every mask is walked, and two of them end it."""
-    return None if distances is None or _has_gaps(distances) else _Closest(nodes, distances)
+    return None if distances is None or has_gaps(distances) else _Closest(nodes, distances)
 
 
 def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances: Distances | None) -> list[int]:
@@ -189,7 +190,7 @@ def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances
 
 def _distance_profile(node: int, nodes: list[int], distances: Distances) -> object:
     """Equal for two nodes only if they are each other's nearest and alike to every third one."""
-    if _has_gaps(distances):
+    if has_gaps(distances):
         return node
     own = distances[node][node]
     rows = tuple(own if other == node else distances[node][other] for other in nodes)
