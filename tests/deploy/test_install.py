@@ -92,6 +92,7 @@ def test_the_agent_never_mounts_the_kubelets_folder() -> None:
     volumes = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
     assert {volume["hostPath"]["path"] for volume in volumes} == {
         "/sys",
+        "/run/udev/data",
         "/var/lib/kubelet/config.yaml",
         "/var/lib/kubelet/pod-resources",
     }

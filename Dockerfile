@@ -1,0 +1,27 @@
+# One image for the agent and the operator: docker build -t topomend:v0.1.0 .
+# To pin the base by digest: --build-arg PYTHON=python:3.13-slim@sha256:...
+ARG PYTHON=python:3.13-slim
+
+FROM ${PYTHON} AS builder
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/build && python -m venv --without-pip /opt/topomend
+WORKDIR /src
+COPY requirements/build.lock requirements/runtime.lock requirements/
+RUN /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock \
+ && /opt/build/bin/pip --python /opt/topomend/bin/python install --require-hashes --requirement requirements/runtime.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY crds crds
+COPY operator operator
+RUN /opt/build/bin/python -m hatchling build --target wheel --directory /wheel \
+ && /opt/build/bin/pip --python /opt/topomend/bin/python install --no-deps --no-index --compile /wheel/*.whl
+
+FROM ${PYTHON}
+# libudev tells the names of PCI devices, and when devices come and go.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends libudev1 \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=builder /opt/topomend /opt/topomend
+ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1
+# The agent alone runs as 0, by its DaemonSet: the kubelet's socket is root's.
+USER 65532:65532
+ENTRYPOINT ["topomend"]
