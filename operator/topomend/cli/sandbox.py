@@ -22,6 +22,7 @@ from topomend.model.node_state import Device
 from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, Shape, parse_shape
 from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, running
+from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.preparation import cluster_fingerprint
 
 DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
@@ -154,6 +155,21 @@ def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
         prefix = running.exec_prefix(name, node)
     sys.stdout.flush()
     os.execvp(prefix[0], [*prefix, *command])  # noqa: S606 - the user's own command, as an argument list
+
+
+@sandbox.command(context_settings={"ignore_unknown_options": True})
+@_name_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl(*, name: str, arguments: tuple[str, ...]) -> None:
+    """Run kubectl as the sandbox's administrator.
+
+    For example: topomend sandbox kubectl -- get nodes
+    """
+    with _failures():
+        running.status(name)
+        with _progress() as say:
+            prefix = running.kubectl_prefix(name, ensure_binary(say))
+    os.execv(prefix[0], [*prefix, *arguments])  # noqa: S606 - the user's own arguments, as a list
 
 
 @contextmanager

@@ -76,14 +76,14 @@ class Client:
         """One object. Raises APIError."""
         return self._ask("GET", resource.path(namespace, name))
 
-    def list(self, resource: Resource, *, fields: str = "", labels: str = "") -> Listing:
-        """Every object of all namespaces that the selectors match, page by page. Raises APIError."""
+    def list(self, resource: Resource, *, namespace: str = "", fields: str = "", labels: str = "") -> Listing:
+        """Every object that the selectors match, of one namespace or of all, page by page. Raises APIError."""
         found: list[dict[str, Any]] = []
         query = {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"labelSelector": labels} if labels else {}
         while True:
-            page = self._ask("GET", resource.path(), query=query)
+            page = self._ask("GET", resource.path(namespace), query=query)
             found += page.get("items") or []
             metadata = page.get("metadata", {})
             if not metadata.get("continue"):

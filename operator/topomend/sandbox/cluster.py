@@ -38,6 +38,19 @@ POLL = 0.05
 
 _numbers = itertools.count(1)
 
+_NODES_ROLE = (
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "topomend-sandbox:nodes"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+    },
+)
+"""The Node authorizer learns of a pod a moment after its kubelet does on a machine this small; a kubelet that is denied
+the pod by it tells the pod's status only 10 s later (status_manager.go:syncBatch). This role never makes it wait."""
+
 
 @dataclass(frozen=True)
 class SandboxNode:
@@ -52,8 +65,15 @@ class SandboxNode:
 class Sandbox:
     """A cluster that runs, tied to the life of the process that brought it up; a context manager that ends it."""
 
-    def __init__(
-        self, name: str, supervisor: SupervisorProcess, specs: Sequence[NodeSpec], api: API, *, audit: bool
+    def __init__(  # noqa: PLR0913 - what was prepared, each part by its name
+        self,
+        name: str,
+        *,
+        binary: Path,
+        supervisor: SupervisorProcess,
+        specs: Sequence[NodeSpec],
+        api: API,
+        audit: bool,
     ) -> None:
         folder = layout.state_folder(name)
         self.name = name
@@ -61,6 +81,7 @@ class Sandbox:
         self.kubeconfig: Path = folder / layout.KUBECONFIG_FILE
         self.audit_log: Path | None = Files(folder).audit_log if audit else None
         self.nodes = tuple(SandboxNode(spec.name) for spec in specs)
+        self._binary = binary
         self._specs = {spec.name: spec for spec in specs}
         self._supervisor = supervisor
         self._api = api
@@ -91,7 +112,7 @@ class Sandbox:
             preparation = Preparation(folder, binary, nodes, audit=audit, user_namespace="--user" in namespace_flags)
             preparation.write()
             supervisor = SupervisorProcess(folder, namespace_flags, lock)
-        sandbox = cls(name, supervisor, nodes, preparation.api, audit=audit)
+        sandbox = cls(name, binary=binary, supervisor=supervisor, specs=nodes, api=preparation.api, audit=audit)
         try:
             sandbox._start(preparation, on_progress)
         except BaseException:
@@ -115,6 +136,10 @@ class Sandbox:
         The command is executed in place: the process started is the command itself.
         """
         return running.exec_prefix(self.name, self.node(node_name).name)
+
+    def kubectl_prefix(self) -> list[str]:
+        """What to put before the arguments of a kubectl that speaks to this sandbox."""
+        return running.kubectl_prefix(self.name, self._binary)
 
     def stop_kubelet(self, node_name: str) -> None:
         """End the kubelet of a node; its containers and its state stay."""
@@ -158,6 +183,7 @@ class Sandbox:
         self._supervisor.start(preparation.first_programs)
         self._wait("the API server to be ready", self._api.ready)
         preparation.write_kubeconfigs()
+        self._wait("nodes to be given their role", lambda: self._api.create(*_NODES_ROLE))
         on_progress(f"starting {len(specs)} kubelet{'s' if len(specs) != 1 else ''}")
         for spec in specs:
             self._register(spec)

@@ -108,6 +108,11 @@ def is_up(name: str) -> bool:
     return False
 
 
+def kubectl_prefix(name: str, binary: Path) -> list[str]:
+    """See Sandbox.kubectl_prefix; for a sandbox that any process of this user brought up."""
+    return [str(binary), "kubectl", "--kubeconfig", str(layout.state_folder(name) / layout.KUBECONFIG_FILE)]
+
+
 def exec_prefix(name: str, node_name: str) -> list[str]:
     """See Sandbox.exec_prefix; for a sandbox that any process of this user brought up."""
     folder = layout.state_folder(name)
