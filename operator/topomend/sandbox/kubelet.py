@@ -26,6 +26,10 @@ MANAGER_GATES = {
 
 CRI_SOCKET = KUBELET_ROOT / "cri.sock"
 
+KUBELET_WORK = KUBELET_ROOT / "work"
+"""Where the kubelet runs: an empty folder. It removes the files that match a container's log path and ``*``
+(logs/container_log_manager.go:Clean), which are those of its working folder where a runtime tells no log path."""
+
 
 def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mapping[str, Any]:
     """The KubeletConfiguration of ``spec``.

@@ -13,7 +13,14 @@ import yaml
 from topomend.sandbox import control_plane, layout
 from topomend.sandbox.api import API
 from topomend.sandbox.host import free_ports, python_path
-from topomend.sandbox.kubelet import CRI_SOCKET, KERNEL_TUNABLES, kubelet_config, kubelet_flags, node_mounts
+from topomend.sandbox.kubelet import (
+    CRI_SOCKET,
+    KERNEL_TUNABLES,
+    KUBELET_WORK,
+    kubelet_config,
+    kubelet_flags,
+    node_mounts,
+)
 from topomend.sandbox.machine_files import write_machine
 from topomend.sandbox.node_spec import NodeSpec, fingerprint
 
@@ -78,7 +85,8 @@ class Preparation:
 
     def _write_node(self, spec: NodeSpec) -> None:
         node, kubelet = self._node_folder(spec), self._kubelet_folder(spec)
-        (kubelet / "device-plugins").mkdir(parents=True)
+        for name in ("device-plugins", KUBELET_WORK.name):
+            (kubelet / name).mkdir(parents=True)
         write_machine(node / "machine", spec.machine, spec.devices)
         for name, setting in KERNEL_TUNABLES.items():
             place = node / "tunables" / name
@@ -137,7 +145,7 @@ class Preparation:
             "name": name,
             "argv": argv,
             "environment": {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self._folder), **environment},
-            "directory": "/" if node else str(self._folder),
+            "directory": str(KUBELET_WORK) if node else str(self._folder),
             "log": str(self._folder / "logs" / f"{name}.log"),
             "node": node,
         }
