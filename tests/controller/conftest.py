@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
 from topomend.kube.errors import AlreadyExists, APIError, NotFound
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
@@ -25,6 +25,8 @@ from topomend.wire.pod import read_pod
 ROOT = Path(__file__).parents[2]
 
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+DEPLOYMENTS = Resource("apps/v1", "deployments")
 
 SHAPE = "numa:2 cores:4 memory:4Gi"
 NODE_A, NODE_B = "numa-a", "numa-b"
@@ -56,6 +58,13 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> 
             return found
         time.sleep(0.02)
     pytest.fail(f"waited {seconds:.0f} s for {what}")
+
+
+def events_of(cluster: "Cluster", content: dict[str, Any], reason: str) -> list[dict[str, Any]]:
+    """The Events of this reason on an object."""
+    uid = content["metadata"]["uid"]
+    found = cluster.client.list(EVENTS).items
+    return [each for each in found if each["reason"] == reason and each["regarding"].get("uid") == uid]
 
 
 @dataclass
@@ -103,6 +112,13 @@ class Cluster:
         verdict, state = admit(self.states[node], read_pod(made))
         assert verdict.admitted
         self.publish(state)
+
+    def vacate(self, node: str, name: str) -> None:
+        """Have a pod end, and publish the node without it."""
+        self._remove(self.get(name)["metadata"])
+        wait_for(f"{name} to be gone", lambda: all(each["metadata"]["name"] != name for each in self.pods()))
+        state = self.states[node]
+        self.publish(replace(state, pods=tuple(each for each in state.pods if each.name != name), memory=None))
 
     def clear(self) -> None:
         """Remove every pod and record, and publish the nodes as empty."""

@@ -14,11 +14,11 @@ from topomend.controller.store import Store
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.watch import events
+from topomend.watch.reading import published
 from topomend.watch.view import ClusterView
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import RELAUNCH_GATE
-from topomend.wire.node_topology import read_conditions, read_node_topology
 from topomend.wire.relaunch import read_relaunch
 
 _log = logging.getLogger(__name__)
@@ -155,12 +155,3 @@ class Observer:
     def _tell_of_record(self, relaunch: Relaunch) -> None:
         if not relaunch.step.ended:
             self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
-
-
-def published(content: dict[str, Any]) -> events.Published | events.Unreadable:
-    """The event that a NodeTopology object is. Raises MalformedObject."""
-    if not content.get("status"):  # an agent creates the object first and writes its status after that
-        return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-    not_ready = [each for each in read_conditions(content) if each.type == "Ready" and each.status != "True"]
-    problem = f"its agent says {not_ready[0].reason}: {not_ready[0].message}" if not_ready else ""
-    return events.Published(read_node_topology(content), content["metadata"].get("resourceVersion", ""), problem)

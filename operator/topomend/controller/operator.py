@@ -41,7 +41,7 @@ class Operator:
         self._recorder = Recorder(client)
         self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings)
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
-        self._swept = time.monotonic()
+        self._listed, self._swept = False, time.monotonic()
 
     def stop(self) -> None:
         """Have ``run`` return. May be called from a signal handler."""
@@ -123,7 +123,9 @@ class Operator:
         except APIError as error:
             _log.warning("the cluster could not be listed: %s; tried again", error)
             return False
-        self._swept = time.monotonic()
+        if not self._listed:
+            _log.info("the cluster is listed")
+        self._listed, self._swept = True, time.monotonic()
         return True
 
     def _problem(self) -> str:

@@ -91,7 +91,7 @@ def _why(merge: MergeTrace) -> str:
     short = [each for each in aligned if not _fitting(each)]
     if short:
         return "; ".join(_shortage(each) for each in short)
-    everywhere = set.intersection(*({node for node, _ in each.free} for each in aligned)) if aligned else set()
+    everywhere = {node for each in aligned for node, _ in each.free}
     partly = [each for each in aligned if set(members(_fitting(each))) != everywhere]
     if partly:
         return ", ".join(f"{each.resource} fits {_numa(_fitting(each))} only" for each in partly)

@@ -1,0 +1,202 @@
+from dataclasses import replace
+
+import pytest
+
+from topomend.decide import plan as plans
+from topomend.decide.candidates import Refuser, survey
+from topomend.decide.eligibility import Limits, Treatment, eligibility
+from topomend.decide.explanation import explain, table
+from topomend.model.bitmask import parse_id_list
+from topomend.model.cluster import Node, Owner, Placement, WatchedPod
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit
+from topomend.watch import events
+from topomend.watch.events import fold
+from topomend.watch.view import ClusterView, Refusal
+
+SETTINGS = KubeletSettings(
+    topology_manager_policy="single-numa-node", cpu_manager_policy="static", reserved_cpus=parse_id_list("0")
+)
+LIMITS = Limits()
+
+
+def asking(cpus: int, name: str = "p") -> Pod:
+    amounts = {"cpu": cpus * 1000, "memory": 1000 << 20}
+    return Pod("ns", name, name, (Container("main", ContainerKind.APP, Resources(amounts, amounts)),))
+
+
+def state(name: str, *held: int) -> NodeState:
+    """A node of two NUMA nodes of four CPUs, one reserved, on which pods of so many CPUs run."""
+    made = NodeState(name, parse_shape("numa:2 cores:4").machine(), SETTINGS)
+    for number, cpus in enumerate(held):
+        verdict, made = admit(made, asking(cpus, f"held-{number}"))
+        assert verdict.admitted
+    return made
+
+
+def node(name: str, **fields: object) -> Node:
+    labels = {"kubernetes.io/hostname": name}
+    made = Node(name, labels=labels, allocatable={"cpu": 7000, "memory": 16000 << 30})
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def view_of(*states: NodeState, version: str = "3") -> ClusterView:
+    view = ClusterView()
+    for each in states:
+        view = fold(view, events.NodeSeen(node(each.name)))
+        view = fold(view, events.Published(each, version))
+    return view
+
+
+def refused(cpus: int = 3, **fields: object) -> WatchedPod:
+    message = "Pod was rejected: Resources cannot be allocated with Topology locality"
+    made = WatchedPod("ns", "p", "1", "5", asking(cpus), "Failed", "TopologyAffinityError", message, "a")
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def planned(view: ClusterView, pod: WatchedPod, limits: Limits = LIMITS) -> plans.Plan:
+    return plans.plan(view, Refusal(pod, pod.version, 10.0), limits)
+
+
+FRAGMENTED = state("a", 2, 2)  # free: one CPU on NUMA 0, two on NUMA 1
+
+
+def test_a_bare_pod_is_relaunched_on_the_nodes_that_admit_it() -> None:
+    plan = planned(view_of(FRAGMENTED, state("b"), state("c")), refused())
+    assert isinstance(plan, plans.RelaunchOn)
+    assert set(plan.nodes) == {"b", "c"}
+
+
+def test_the_smallest_hole_is_taken_so_that_big_ones_stay_whole() -> None:
+    plan = planned(view_of(FRAGMENTED, state("b"), state("c", 1), state("d", 3)), refused())
+    assert isinstance(plan, plans.RelaunchOn)
+    # On b it leaves no CPU of NUMA 0; on d and c one of NUMA 1, and d has less besides.
+    assert plan.nodes == ("b", "d", "c")
+    assert plan.reason == "b NUMA 0 admits it by replay"
+
+
+def test_the_refusing_node_is_asked_again_only_once_it_has_published_since() -> None:
+    emptied = state("a")
+    assert isinstance(planned(view_of(emptied, version="4"), refused()), plans.Wait)
+    again = planned(view_of(emptied, version="6"), refused())
+    assert isinstance(again, plans.RelaunchOn)
+    assert again.nodes == ("a",)
+
+
+def test_where_it_is_not_known_which_came_first_the_refusing_node_stands_last() -> None:
+    answers = survey(view_of(state("a"), state("b")), asking(3), Placement(), Refuser("a", None))
+    assert [each.node for each in answers.candidates] == ["b", "a"]
+
+
+def test_no_two_pods_are_sent_to_one_hole() -> None:
+    view = view_of(FRAGMENTED, state("b", 4))  # b has one hole of three CPUs
+    assert isinstance(planned(view, refused()), plans.RelaunchOn)
+    view = fold(view, events.Released(asking(3, "first"), ("b",), 10.0))
+    assert isinstance(planned(view, refused()), plans.Wait)
+
+
+def test_a_wait_counts_the_nodes_by_what_stands_in_the_way() -> None:
+    view = view_of(FRAGMENTED, state("b", 2, 2))
+    view = fold(view, events.NodeSeen(node("c")))
+    plan = planned(view, refused())
+    assert isinstance(plan, plans.Wait)
+    assert plan.reason == "no other node admits it now: 1 cpu, 1 unknown"
+    assert plan.survey.counts() == {"JustRefused": 1, "TopologyAffinityError": 1, "Unknown": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "treatment", "reason"),
+    [
+        ({}, Treatment.RELAUNCH, "p has no controller that recreates it"),
+        ({"reason": "OutOfcpu"}, Treatment.LEAVE, "p was not refused for its topology"),
+        ({"message": "Resources"}, Treatment.LEAVE, "p was not refused for its topology"),
+        ({"relaunch": "false"}, Treatment.LEAVE, 'topomend.io/relaunch is "false"'),
+        ({"mirror": True}, Treatment.LEAVE, "p is a static pod: its kubelet alone makes it"),
+        ({"deleting": True}, Treatment.LEAVE, "p is being deleted"),
+        ({"finalizers": ("x.io/y",)}, Treatment.LEAVE, "finalizer x.io/y on p belongs to another controller"),
+        ({"finalizers": ("topomend.io/relaunch",)}, Treatment.RELAUNCH, "p has no controller that recreates it"),
+        ({"owner": Owner("ReplicaSet", "rs", "2")}, Treatment.CLEAR, "ReplicaSet rs recreates its pods"),
+        (
+            {"owner": Owner("Job", "j", "2")},
+            Treatment.LEAVE,
+            "Job j counts its failed pods and creates the next one",
+        ),
+        (
+            {"owner": Owner("DaemonSet", "d", "2")},
+            Treatment.LEAVE,
+            "DaemonSet d deletes its failed pods and tries the same node again",
+        ),
+        ({"attempt": 4}, Treatment.RELAUNCH, "p has no controller that recreates it"),
+        (
+            {"attempt": 5},
+            Treatment.LEAVE,
+            "p was relaunched 5 times of 5; topomend.io/max-attempts sets the limit",
+        ),
+        ({"attempt": 5, "max_attempts": 6}, Treatment.RELAUNCH, "p has no controller that recreates it"),
+    ],
+)
+def test_who_recreates_a_pod_decides_what_is_done_about_it(
+    fields: dict[str, object], treatment: Treatment, reason: str
+) -> None:
+    found = eligibility(replace(refused(), **fields), LIMITS)  # type: ignore[arg-type]
+    assert (found.treatment, found.reason) == (treatment, reason)
+
+
+def test_a_namespace_opts_out_and_a_pod_in_it_opts_in_again() -> None:
+    closed = Limits(relaunch=False)
+    assert eligibility(refused(), closed).treatment is Treatment.LEAVE
+    assert eligibility(refused(relaunch="true"), closed).treatment is Treatment.RELAUNCH
+
+
+def test_a_refusal_is_explained_with_what_was_asked_and_free_on_each_numa_node() -> None:
+    verdict, _ = admit(FRAGMENTED, asking(3))
+    assert explain(verdict, "a", "single-numa-node") == (
+        "a refuses container main: cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
+        "(single-numa-node)"
+    )
+    assert table(verdict, "single-numa-node") == (
+        "     asked  NUMA 0 free  NUMA 1 free",
+        "cpu      3         1 no         2 no",
+        "NUMA 0 lacks 2 cpu; NUMA 1 lacks 1 cpu",
+        "single-numa-node refuses what is not one NUMA node",
+    )
+
+
+def test_resources_that_fit_different_numa_nodes_are_told_apart() -> None:
+    shape = parse_shape("numa:2 cores:4 device:vendor.com/gpu@0=1")
+    machine = NodeState("a", shape.machine(), SETTINGS, shape.offered_devices())
+    amounts = {"cpu": 4000, "memory": 1 << 30, "vendor.com/gpu": 1000}
+    pod = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources(amounts, amounts)),))
+    verdict, _ = admit(machine, pod)
+    assert explain(verdict, "a", "single-numa-node") == (
+        "a refuses container main: cpu fits NUMA 1 only, vendor.com/gpu fits NUMA 0 only (single-numa-node)"
+    )
+
+
+def judged(view: ClusterView, now: float) -> object:
+    return plans.judge(view, Refusal(refused(), "5", 10.0), now)
+
+
+def test_a_refusal_that_replay_shares_is_explained_at_once() -> None:
+    found = judged(view_of(FRAGMENTED), 10.0)
+    assert isinstance(found, plans.Explained)
+    assert found.text.startswith("a refuses container main: cpu asks 3")
+
+
+def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then_a_disagreement() -> None:
+    view = view_of(state("a"))
+    assert judged(view, 10.0) == plans.NotYet(13.0)
+    assert isinstance(judged(view, 13.0), plans.Disagreed)
+    assert isinstance(judged(fold(view, events.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
+    newer = judged(fold(view, events.Published(state("a"), "6")), 11.0)
+    assert newer == plans.Explained("a refused p (TopologyAffinityError) and would admit it now: its state has changed")
+
+
+def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:
+    found = judged(ClusterView(), 10.0)
+    assert found == plans.Explained(
+        "a refused p (TopologyAffinityError); why is not known: no agent publishes its state"
+    )

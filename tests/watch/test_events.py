@@ -1,0 +1,145 @@
+from dataclasses import replace
+
+from topomend.model.bitmask import parse_id_list
+from topomend.model.cluster import Node, WatchedPod
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
+from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.relaunch import Relaunch, Step
+from topomend.model.shape import parse_shape
+from topomend.watch import events
+from topomend.watch.events import fold
+from topomend.watch.view import ClusterView
+from topomend.wire.group import RELAUNCH_GATE
+
+SETTINGS = KubeletSettings(
+    topology_manager_policy="single-numa-node", cpu_manager_policy="static", reserved_cpus=parse_id_list("0")
+)
+STATE = NodeState("a", parse_shape("numa:2 cores:4").machine(), SETTINGS)
+
+
+def asking(cpus: int, name: str = "p", uid: str = "1") -> Pod:
+    amounts = {"cpu": cpus * 1000, "memory": 1 << 40}
+    container = Container("main", ContainerKind.APP, Resources(amounts, amounts))
+    return Pod("ns", name, uid, (container,))
+
+
+def watched(cpus: int = 2, *, uid: str = "1", version: str = "5", **fields: object) -> WatchedPod:
+    return replace(WatchedPod("ns", "p", uid, version, asking(cpus, uid=uid)), **fields)  # type: ignore[arg-type]
+
+
+def refused(uid: str = "1", version: str = "5") -> WatchedPod:
+    reason = "TopologyAffinityError"
+    return watched(
+        uid=uid, version=version, phase="Failed", reason=reason, message=f"Pod was rejected: {reason}", node="a"
+    )
+
+
+def folded(*seen: events.Event, view: ClusterView = ClusterView()) -> ClusterView:  # noqa: B008  a frozen value
+    for each in seen:
+        view = fold(view, each)
+    return view
+
+
+def held(view: ClusterView, node: str = "a") -> list[str]:
+    return [pod.name for pod in view.publications[node].expected.pods]
+
+
+PUBLISHED = events.Published(STATE, "3")
+
+
+def test_a_refusal_keeps_the_version_and_time_of_its_first_sight() -> None:
+    view = folded(events.PodSeen(refused(version="5"), 1.0), events.PodSeen(refused(version="9"), 2.0))
+    refusal = view.refused["1"]
+    assert (refusal.version, refusal.seen, refusal.pod.version) == ("5", 1.0, "9")
+
+
+def test_a_pod_that_failed_by_itself_is_no_refusal() -> None:
+    assert not folded(events.PodSeen(watched(phase="Failed", reason="Error"), 1.0)).refused
+
+
+def test_a_gated_replacement_is_known_until_its_gate_goes() -> None:
+    view = folded(events.PodSeen(watched(gates=(RELAUNCH_GATE,)), 1.0))
+    assert view.gated
+    assert not folded(events.PodSeen(watched(), 2.0), view=view).gated
+
+
+def test_a_released_pod_takes_its_place_on_every_node_it_may_go_to() -> None:
+    other = events.Published(replace(STATE, name="b"), "4")
+    view = folded(PUBLISHED, other, events.Released(asking(2), ("a", "b"), 1.0))
+    assert (held(view, "a"), held(view, "b")) == (["p"], ["p"])
+    view = folded(events.PodSeen(watched(node="b"), 2.0), view=view)
+    assert (held(view, "a"), held(view, "b")) == ([], ["p"])
+
+
+def test_a_pod_that_any_scheduler_bound_takes_its_place_until_it_is_published() -> None:
+    view = folded(PUBLISHED, events.PodSeen(watched(node="a"), 1.0))
+    assert held(view) == ["p"]
+    shown = PodAllocation("ns", "p", "", (ContainerAllocation("main", cpus=parse_id_list("1-2")),))
+    view = folded(events.Published(replace(STATE, pods=(shown,)), "4"), view=view)
+    assert held(view) == ["p"]
+    assert not view.on_their_way
+
+
+def test_a_bound_pod_that_holds_nothing_exclusively_takes_no_place() -> None:
+    shared = replace(watched(node="a"), pod=Pod("ns", "p", "1", (Container("main", ContainerKind.APP),)))
+    assert not folded(PUBLISHED, events.PodSeen(shared, 1.0)).on_their_way
+
+
+def test_a_pod_that_left_the_watch_keeps_its_place_for_a_while() -> None:
+    view = folded(PUBLISHED, events.PodSeen(watched(node="a"), 1.0), events.PodGone("ns", "p", "1", 2.0))
+    assert held(folded(events.TimePassed(11.9), view=view)) == ["p"]
+    assert held(folded(events.TimePassed(12.0), view=view)) == []
+
+
+def test_a_replacement_keeps_its_place_while_the_refused_pod_of_its_name_goes() -> None:
+    view = folded(PUBLISHED, events.PodSeen(refused(), 1.0), events.Released(asking(2, uid=""), ("a",), 1.0))
+    view = folded(events.PodSeen(refused(version="6"), 1.1), events.PodGone("ns", "p", "1", 1.2), view=view)
+    assert held(folded(events.TimePassed(20.0), view=view)) == ["p"]
+    assert held(folded(events.TimePassed(31.0), view=view)) == []
+
+
+def test_a_refused_pod_gives_its_place_back_at_once() -> None:
+    view = folded(PUBLISHED, events.PodSeen(watched(node="a"), 1.0), events.PodSeen(refused(), 2.0))
+    assert held(view) == []
+
+
+def test_a_place_is_given_back_when_the_release_is_withdrawn() -> None:
+    assert held(folded(PUBLISHED, events.Released(asking(2), ("a",), 1.0), events.Withdrawn("ns", "p"))) == []
+
+
+def test_an_older_publication_changes_nothing() -> None:
+    view = folded(events.Published(STATE, "10"))
+    assert folded(events.Published(replace(STATE, pods=(PodAllocation("ns", "x"),)), "9"), view=view) is view
+
+
+def test_an_unreadable_publication_takes_the_readable_one_away_until_the_next() -> None:
+    view = folded(PUBLISHED, events.Unreadable("a", "no machine"))
+    assert (dict(view.publications), dict(view.unreadable)) == ({}, {"a": "no machine"})
+    assert not folded(events.Published(STATE, "4"), view=view).unreadable
+
+
+def test_a_list_replaces_what_was_known_but_for_what_is_newer_than_it() -> None:
+    view = folded(events.PodSeen(refused("1", "5"), 1.0), events.PodSeen(refused("2", "8"), 1.0))
+    view = folded(events.PodsListed((refused("3", "6"),), "7", 2.0), view=view)
+    assert set(view.refused) == {"2", "3"}
+
+
+def test_listed_nodes_and_publications_replace_those_known() -> None:
+    view = folded(PUBLISHED, events.NodeSeen(Node("a", version="1")), events.NodeSeen(Node("new", version="9")))
+    view = folded(events.NodesListed((Node("b", version="2"),), "5"), events.PublicationsListed((), "5"), view=view)
+    assert set(view.nodes) == {"b", "new"}
+    assert not view.publications
+
+
+def test_a_node_that_changed_in_its_version_alone_changes_nothing() -> None:
+    view = folded(events.NodeSeen(Node("a", version="1")))
+    assert folded(events.NodeSeen(Node("a", version="2")), view=view).nodes is view.nodes
+
+
+def test_only_open_records_are_kept() -> None:
+    record = Relaunch("ns", "p-1", "p", "1", "a", "TopologyAffinityError", "", 1, {}, version="3")
+    view = folded(events.RelaunchSeen(record))
+    assert set(view.relaunches) == {("ns", "p-1")}
+    assert not folded(events.RelaunchSeen(replace(record, step=Step.LAUNCHED)), view=view).relaunches
+    assert not folded(events.RelaunchesListed((), "4"), view=view).relaunches
