@@ -149,16 +149,52 @@ any_states = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None)
-@given(any_states, any_pods)
-def test_every_node_and_pod_get_a_verdict(state: NodeState, asked: Pod) -> None:
-    start_refusal(state)
-    shared_pool(state)
+def check_total(state: NodeState, asked: Pod) -> None:
     verdict, after = admit(state, asked)
     assert isinstance(verdict, Verdict)
     assert verdict.admitted == (not verdict.reason)
-    release(after, "d", "a")
-    admit(after, asked)
+    shared_pool(state)
+    admit(release(after, "d", "a"), asked)
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_states, any_pods)
+def test_every_node_and_pod_get_a_verdict(state: NodeState, asked: Pod) -> None:
+    check_total(state, asked)
+
+
+@st.composite
+def odd_but_running(draw: st.DrawFn) -> NodeState:
+    """A node whose kubelet starts, however odd its machine and whatever its pods are said to hold."""
+    state = draw(any_states)
+    nodes = state.machine.numa_nodes or (NUMANode(0, 1 << 30),)
+    where = st.sampled_from([each.id for each in nodes])
+    cores = [
+        Core(draw(st.integers(1, 255)), draw(st.integers(0, 1)), draw(where)) for _ in range(draw(st.integers(1, 5)))
+    ]
+    machine = Machine(tuple(replace(each, distances=(10, 12, 20)) for each in nodes), tuple(cores))
+    options = draw(
+        st.sets(st.sampled_from(["full-pcpus-only", "distribute-cpus-across-numa", "strict-cpu-reservation"]))
+    )
+    kubelet = KubeletSettings(
+        topology_manager_policy=draw(st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])),
+        topology_manager_scope=draw(st.sampled_from(["container", "pod"])),
+        topology_manager_policy_options={"prefer-closest-numa-nodes": draw(st.sampled_from(["true", "false"]))},
+        cpu_manager_policy="static",
+        cpu_manager_policy_options=dict.fromkeys(options, "true"),
+        memory_manager_policy=draw(st.sampled_from(["None", "Static"])),
+        reserved_cpus=machine.cpus & -machine.cpus,
+        reserved_memory=(MemoryReservation(nodes[0].id, "memory", 1 << 20),),
+        feature_gates={"PodLevelResourceManagers": draw(st.booleans())},
+    )
+    return replace(state, machine=machine, kubelet=kubelet)
+
+
+@settings(max_examples=600, deadline=None)
+@given(odd_but_running(), any_pods)
+def test_every_kubelet_that_starts_answers_or_breaks(state: NodeState, asked: Pod) -> None:
+    assert start_refusal(state) is None
+    check_total(state, asked)
 
 
 # Nodes that run and pods that mean something

@@ -58,7 +58,12 @@ def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
         memory = _memory_manager(machine, settings, gates)
     except InvalidOption as error:
         return str(error)
-    unmodelled = (*gates.unmodelled, *_over_reserved(memory), *_unread_distances(numa, settings))
+    unmodelled = (
+        *gates.unmodelled,
+        *_beyond_masks(machine),
+        *_over_reserved(memory),
+        *_unread_distances(numa, settings),
+    )
     return StartedKubelet(gates, numa, cpu, memory, unmodelled)
 
 
@@ -98,6 +103,12 @@ def _memory_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -
     if not memory_static.check_policy(settings.memory_manager_policy):
         return None
     return memory_static.start(settings, machine, gates)
+
+
+def _beyond_masks(machine: Machine) -> tuple[str, ...]:
+    """Source: topologymanager/bitmask/bitmask.go, whose masks have 64 bits."""
+    beyond = machine.numa_mask >> 64 << 64
+    return (f"NUMA nodes {format_id_list(beyond)} do not fit the kubelet's masks",) if beyond else ()
 
 
 def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]:

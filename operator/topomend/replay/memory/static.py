@@ -77,23 +77,20 @@ class _NodeBook:
 
     def give(self, resource: str, size: int) -> int:
         """Reserve up to ``size``; what the node could not give is returned."""
-        given = min(size, max(0, self._free(resource)))
-        self.reserved[resource] = self.reserved.get(resource, 0) + given
-        self.free[resource] -= given
+        given = min(size, max(0, self.free.get(resource, 0)))
+        self._move(resource, given)
         return size - given
 
     def take_back(self, resource: str, size: int) -> int:
         """Free up to ``size`` of what is reserved; what the node had not reserved is returned."""
         returned = min(size, self.reserved.get(resource, 0))
-        self._free(resource)
-        self.reserved[resource] = self.reserved.get(resource, 0) - returned
-        self.free[resource] += returned
+        self._move(resource, -returned)
         return size - returned
 
-    def _free(self, resource: str) -> int:
-        if resource not in self.free:
-            raise _missing(resource, self.node)
-        return self.free[resource]
+    def _move(self, resource: str, size: int) -> None:
+        if size:
+            self.reserved[resource] = self.reserved.get(resource, 0) + size
+            self.free[resource] -= size
 
 
 def _missing(resource: str, node: int) -> KubeletBreaks:
@@ -157,7 +154,7 @@ class Book:
             node.assignments = max(0, node.assignments - 1)
             if node.assignments == 0:
                 node.cells = 1 << number
-            if size and block.resource in node.free:
+            if size:
                 size = node.take_back(block.resource, size)
 
     def free(self, resource: str) -> dict[int, int]:
