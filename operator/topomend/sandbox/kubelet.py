@@ -31,6 +31,10 @@ KUBELET_WORK = KUBELET_ROOT / "work"
 (logs/container_log_manager.go:Clean), which are those of its working folder where a runtime tells no log path."""
 
 
+WRITABLE = [str(KUBELET_ROOT), "/var/log", "/dev", "/proc"]
+"""All that a kubelet may write to. It runs as root, believes that the machine is its own, and is to change nothing."""
+
+
 def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mapping[str, Any]:
     """The KubeletConfiguration of ``spec``.
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from topomend.sandbox.failures import SandboxError
@@ -51,9 +52,15 @@ def remove_tree(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    own = os.path.realpath(folder)
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        place = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4])
-        if place == own or place.startswith(own + "/"):
+    own = folder.resolve()
+    for place in mount_points():
+        if place == own or own in place.parents:
             raise SandboxError(f"{folder} is not removed: something is mounted at {place}; unmount it first")
     shutil.rmtree(folder)
+
+
+def mount_points() -> Sequence[Path]:
+    """Where anything is mounted, as this process sees it and can reach it, in the order of proc(5)'s mountinfo."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4]) for line in lines)
+    return [Path(place) for place in dict.fromkeys(places)]

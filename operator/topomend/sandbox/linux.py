@@ -9,7 +9,9 @@ import signal
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
-MS_BIND, MS_MOVE, MS_REC = 0x1000, 0x2000, 0x4000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x1, 0x20, 0x1000, 0x2000, 0x4000
+KEPT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
+"""The flags of a mount that a remount must repeat: mount(2) and statvfs(3) have the same bits for them."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -33,6 +35,13 @@ def move(source: Path, target: Path) -> None:
     """Take what is mounted at ``source`` away from there, and show it at ``target`` (mount(2))."""
     result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_MOVE), None)
     _checked(f"move {source} to {target}", result)
+
+
+def make_read_only(target: Path) -> None:
+    """Let nothing be written through the mount at ``target``, its other flags as they are (mount(2))."""
+    flags = MS_REMOUNT | MS_BIND | MS_RDONLY | os.statvfs(target).f_flag & KEPT_FLAGS
+    result = _libc().mount(None, bytes(target), None, ctypes.c_ulong(flags), None)
+    _checked(f"make {target} read-only", result)
 
 
 def mount_tmpfs(target: Path) -> None:

@@ -17,6 +17,7 @@ from topomend.sandbox.kubelet import (
     CRI_SOCKET,
     KERNEL_TUNABLES,
     KUBELET_WORK,
+    WRITABLE,
     kubelet_config,
     kubelet_flags,
     node_mounts,
@@ -128,7 +129,10 @@ class Preparation:
             programs.append(self._program(kubelet_program(spec.name), command, node=spec.name))
         return {
             "compose": self._compose(),
-            "nodes": {spec.name: node_mounts(self._node_folder(spec)) for spec in self._specs},
+            "nodes": {
+                spec.name: {"mounts": node_mounts(self._node_folder(spec)), "writable": WRITABLE}
+                for spec in self._specs
+            },
             "programs": programs,
         }
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topomend.sandbox import linux
+from topomend.sandbox import layout, linux
 from topomend.sandbox.layout import PLAN_FILE, STATUS_FILE, write_private
 
 SOCKETS = ("*.sock*", "nodes/*/kubelet/*.sock", "nodes/*/kubelet/*/*.sock")
@@ -58,7 +58,9 @@ class Supervisor:
         self._state = state
         if plan["compose"]:
             _compose(Path(plan["compose"]["directory"]), Path(plan["compose"]["scratch"]), plan["compose"]["add"])
-        self._namespaces = {name: _new_namespace(mounts) for name, mounts in plan["nodes"].items()}
+        self._namespaces = {
+            name: _new_namespaces(node["mounts"], node["writable"]) for name, node in plan["nodes"].items()
+        }
         self._programs = {
             program["name"]: Program(**{**program, "log": Path(program["log"])}) for program in plan["programs"]
         }
@@ -111,7 +113,7 @@ class Supervisor:
         """Write which programs run, for readers in other processes."""
         status = {
             "supervisor": os.getpid(),
-            "namespaces": self._namespaces,
+            "namespaces": {name: node.commands for name, node in self._namespaces.items()},
             "programs": {
                 program.name: {
                     "pid": program.process.pid if program.process is not None and program.running else None,
@@ -152,7 +154,7 @@ class Supervisor:
         if program.running:
             return
         supervisor = os.getpid()
-        namespace = self._namespaces[program.node] if program.node else None
+        namespace = self._namespaces[program.node].programs if program.node else None
 
         def become() -> None:
             linux.die_with_parent(supervisor)
@@ -202,25 +204,43 @@ def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
     linux.move(scratch, directory)
 
 
-def _new_namespace(mounts: list[list[str]]) -> int:
-    """A descriptor of a new mount namespace in which ``mounts`` are done; this process stays in its own.
+@dataclass(frozen=True)
+class Namespaces:
+    """Descriptors of a node's two mount namespaces, the same but that a program may write only to its own folders."""
 
-    A mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``.
+    commands: int
+    programs: int
+
+
+def _new_namespaces(mounts: list[list[str]], writable: list[str]) -> Namespaces:
+    """New mount namespaces in which ``mounts`` are done; this process stays in its own.
+
+    A mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``. Programs find everything read-only that is not
+    mounted at or below one of ``writable``.
     """
-    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    own = _own_namespace()
     directory = Path.cwd()
-    linux.enter_new_mount_namespace()
     try:
+        linux.enter_new_mount_namespace()
         for kind, *paths in mounts:
             if kind == "bind":
                 linux.bind(Path(paths[0]), Path(paths[1]))
             else:
                 linux.mount_tmpfs(Path(paths[0]))
-        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        commands = _own_namespace()
+        linux.enter_new_mount_namespace()
+        for place in layout.mount_points():
+            if not any(place == Path(top) or Path(top) in place.parents for top in writable):
+                linux.make_read_only(place)
+        return Namespaces(commands, _own_namespace())
     finally:
         linux.enter_mount_namespace(own)
         os.close(own)
         os.chdir(directory)
+
+
+def _own_namespace() -> int:
+    return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def main() -> None:

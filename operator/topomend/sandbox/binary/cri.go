@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -81,6 +82,7 @@ func (r *fakeRuntime) CreateContainer(ctx context.Context, request *runtimeapi.C
 	if err != nil {
 		return nil, err
 	}
+	r.setLogPath(response.ContainerId, filepath.Join(request.GetSandboxConfig().GetLogDirectory(), request.GetConfig().GetLogPath()))
 	command := append(append([]string{}, request.GetConfig().GetCommand()...), request.GetConfig().GetArgs()...)
 	if end, ends := endOf(command); ends {
 		r.mutex.Lock()
@@ -88,6 +90,16 @@ func (r *fakeRuntime) CreateContainer(ctx context.Context, request *runtimeapi.C
 		r.mutex.Unlock()
 	}
 	return response, nil
+}
+
+// setLogPath has the container's status tell its log, although nothing is written there: when the container is removed,
+// the kubelet removes the files that match this path and "*", so an empty one would stand for any file.
+func (r *fakeRuntime) setLogPath(id, path string) {
+	r.RuntimeService.Lock()
+	defer r.RuntimeService.Unlock()
+	if container, exists := r.RuntimeService.Containers[id]; exists {
+		container.LogPath = path
+	}
 }
 
 // StartContainer has the container end in its time.
