@@ -103,7 +103,8 @@ def _drop_ins(folder: Path | None) -> Iterator[Path]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(read_bytes(path, MAX_BYTES), Loader=_LOADER)  # noqa: S506 - one of the safe loaders
+        # Not the faster loader in C: a file that is nested too deeply ends the process in it.
+        content = yaml.safe_load(read_bytes(path, MAX_BYTES))
     except Unreadable as error:
         raise type(error)(f"{path} {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -118,20 +119,21 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def _merged(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """JSON merge patch (RFC 7396): maps merge, null deletes, everything else replaces.
+
+    Every map that is read here is one of plain values, so what lies deeper is not merged.
+    """
+    both = {
+        key: _without_nulls({**base[key], **content})
+        for key, content in patch.items()
+        if isinstance(content, dict) and isinstance(base.get(key), dict)
+    }
+    return _without_nulls({**base, **patch, **both})
 
 
-def _merged(base: Any, patch: Any, depth: int = 0) -> Any:
-    """JSON merge patch (RFC 7396): maps merge, null deletes, everything else replaces."""
-    if not isinstance(patch, dict) or depth > 32:
-        return patch
-    merged = dict(base) if isinstance(base, dict) else {}
-    for key, content in patch.items():
-        if content is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), content, depth + 1)
-    return merged
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: content for key, content in fields.items() if content is not None}
 
 
 # The fields

@@ -37,7 +37,7 @@ Names = Mapping[str, tuple[str, str]]
 def read_pci_devices(root: Root, machine: Machine) -> tuple[PCIDevice, ...]:
     """The devices under ``root``, by address; ``machine`` tells which NUMA nodes there are.
 
-    A device that names a NUMA node which does not exist is a problem; one without a node is not.
+    Whatever is odd about a device is a remark, never a problem: the kubelet asks device plugins where devices stand.
     """
     addresses = [name for name in root.names(DEVICES) if _ADDRESS.fullmatch(name)]
     kept = [address for address in addresses if _is_kept(root, address)]
@@ -123,7 +123,7 @@ def _said_node(root: Root, address: str, machine: Machine) -> int | None:
     if node is None or node < 0:
         return None
     if node not in {each.id for each in machine.numa_nodes}:
-        root.problem(name, f"says {node}, and there is no such NUMA node; the device is shown without one")
+        root.remark(name, f"says {node}, and there is no such NUMA node: it is not used")
         return None
     return node
 

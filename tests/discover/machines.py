@@ -1,0 +1,96 @@
+"""Machines and kubelets for the tests of discovery: trees on disk, and a pod-resources server of one's own."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from topomend.discover import podresources_pb2 as messages
+from topomend.discover.podresources_pb2_grpc import PodResourcesListerServicer, add_PodResourcesListerServicer_to_server
+from topomend.model.machine import Machine
+
+
+def seen_by_kubelet(machine: Machine) -> Machine:
+    """The machine less the L3 caches that serve a whole NUMA node: cadvisor tells the kubelet of none such."""
+    cores = tuple(
+        replace(core, l3_cache=None)
+        if core.l3_cache is not None
+        and machine.cpus_of_l3_cache[core.l3_cache] == machine.cpus_of_numa_node[core.numa_node]
+        else core
+        for core in machine.cores
+    )
+    return replace(machine, cores=cores)
+
+
+class Lister(PodResourcesListerServicer):
+    """The kubelet's side of pod-resources, with answers that a test sets."""
+
+    def __init__(self) -> None:
+        self.listed = messages.ListPodResourcesResponse()
+        self.allocatable = messages.AllocatableResourcesResponse()
+
+    def List(self, request: object, context: object) -> messages.ListPodResourcesResponse:  # noqa: N802
+        del request, context
+        return self.listed
+
+    def GetAllocatableResources(  # noqa: N802
+        self, request: object, context: object
+    ) -> messages.AllocatableResourcesResponse:
+        del request, context
+        return self.allocatable
+
+
+@contextmanager
+def serving(socket: Path, lister: Lister) -> Iterator[None]:
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+    add_PodResourcesListerServicer_to_server(lister, server)
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(grace=None).wait()
+
+
+def container(
+    name: str,
+    cpus: Sequence[int] = (),
+    memory: Mapping[int, int] | None = None,
+    devices: Sequence[messages.ContainerDevices] = (),
+) -> messages.ContainerResources:
+    """``memory`` in bytes by NUMA node, a block for each."""
+    return messages.ContainerResources(
+        name=name,
+        cpu_ids=cpus,
+        devices=devices,
+        memory=[
+            messages.ContainerMemory(memory_type="memory", size=size, topology=on(node))
+            for node, size in (memory or {}).items()
+        ],
+    )
+
+
+def pod(name: str, *containers: messages.ContainerResources) -> messages.PodResources:
+    return messages.PodResources(name=name, namespace="default", containers=containers)
+
+
+def on(*nodes: int) -> messages.TopologyInfo:
+    return messages.TopologyInfo(nodes=[messages.NUMANode(ID=node) for node in nodes])
+
+
+def write_state(folder: Path, name: str, content: Any) -> None:
+    """Replace a state file whole, as the kubelet does."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_name(f".{place.name}")
+    partial.write_text(json.dumps(content))
+    partial.replace(place)
+
+
+def cpu_state(entries: Mapping[str, Mapping[str, str]], pool: str = "0") -> dict[str, Any]:
+    return {"policyName": "static", "defaultCpuSet": pool, "entries": entries, "checksum": 1}
