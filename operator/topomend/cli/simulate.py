@@ -1,22 +1,21 @@
 """``simulate``: admit the pods of a trace against one node, and print what its kubelet would answer."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 import yaml
 
+from topomend.cli.documents import read_documents
 from topomend.cli.failures import NO, BadInput
+from topomend.cli.kubelet_flags import read_options, read_reservations
 from topomend.cli.table import echo_table
 from topomend.model.bitmask import format_id_list, members, parse_id_list
-from topomend.model.kubelet import MemoryReservation
 from topomend.model.node_state import NodeState
-from topomend.model.quantity import format_bytes, parse_quantity, value
+from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, parse_shape
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release
@@ -68,7 +67,7 @@ def simulate(context: click.Context, /, node: str, pods: str, output: str, **ove
 def _read_node(source: str) -> NodeState:
     if source != "-" and not Path(source).exists() and ":" in source:
         return _shape_state(source)
-    documents = [content for content in _documents(source, "--node") if content is not None]
+    documents = [content for content in read_documents(source, "--node") if content is not None]
     if len(documents) != 1:
         raise BadInput(f"--node {source}: {len(documents)} documents where one NodeTopology belongs")
     try:
@@ -87,7 +86,7 @@ def _shape_state(text: str) -> NodeState:
 
 def _admit_all(state: NodeState, source: str) -> Iterator[Verdict]:
     try:
-        for step in read_trace(_documents(source, "--pods")):
+        for step in read_trace(read_documents(source, "--pods")):
             if isinstance(step, PodEnd):
                 state = release(state, step.namespace, step.name)
                 continue
@@ -95,21 +94,6 @@ def _admit_all(state: NodeState, source: str) -> Iterator[Verdict]:
             yield verdict
     except MalformedObject as error:
         raise BadInput(f"--pods {source}: {error}") from error
-
-
-def _documents(source: str, flag: str) -> Iterator[Any]:
-    try:
-        with _open(source) as stream:
-            yield from yaml.safe_load_all(stream)
-    except OSError as error:
-        raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error
-
-
-def _open(source: str) -> AbstractContextManager[IO[str]]:
-    return nullcontext(sys.stdin) if source == "-" else Path(source).open(encoding="utf-8")
 
 
 def _with_overrides(state: NodeState, overrides: dict[str, str | None]) -> NodeState:
@@ -145,35 +129,11 @@ def _read(flag: str, text: str) -> Any:
         raise BadInput(f"--{flag.replace('_', '-')} {text!r}: {error}") from error
 
 
-def _options(text: str) -> dict[str, str]:
-    options = {}
-    for part in filter(None, text.split(",")):
-        name, equals, setting = part.partition("=")
-        if not equals or not name:
-            raise ValueError(f"{part!r} is not NAME=VALUE")
-        options[name.strip()] = setting.strip()
-    return options
-
-
-def _reservations(text: str) -> tuple[MemoryReservation, ...]:
-    reservations = []
-    for part in filter(None, text.split(";")):
-        node, colon, limits = part.partition(":")
-        if not colon or not node.strip().isdigit():
-            raise ValueError(f"{part!r} is not NUMA:RESOURCE=QUANTITY,..., such as 0:memory=512Mi")
-        for limit in filter(None, limits.split(",")):
-            resource, equals, quantity = limit.partition("=")
-            if not equals:
-                raise ValueError(f"{limit!r} is not RESOURCE=QUANTITY, such as memory=512Mi")
-            reservations.append(MemoryReservation(int(node), resource.strip(), value(parse_quantity(quantity))))
-    return tuple(reservations)
-
-
 _READERS: dict[str, Callable[[str], Any]] = {
-    "topology_manager_options": _options,
-    "cpu_manager_options": _options,
+    "topology_manager_options": read_options,
+    "cpu_manager_options": read_options,
     "reserved_cpus": parse_id_list,
-    "reserved_memory": _reservations,
+    "reserved_memory": read_reservations,
 }
 
 

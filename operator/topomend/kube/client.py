@@ -159,5 +159,15 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Client
     return Client(configuration)
 
 
+def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """The namespace that a kubeconfig's context names; ``default`` where it names none or cannot be read."""
+    try:
+        contexts, current = config.list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)
+    except (config.ConfigException, OSError, ValueError):
+        return "default"
+    chosen = next((each for each in contexts if each["name"] == context), current)
+    return str(chosen.get("context", {}).get("namespace") or "default")
+
+
 def _in_one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

@@ -27,9 +27,22 @@ class Threshold:
     groups: tuple[tuple[NUMAMask, int], ...]
     need: int
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether each amount stands on one NUMA node, so that a mask gathers what its nodes do."""
+        return all(nodes.bit_count() == 1 for nodes, _ in self.groups)
+
+    def gathered(self, mask: NUMAMask) -> int:
+        """What the mask gathers."""
+        return sum(amount for nodes, amount in self.groups if nodes & mask)
+
+    def gain(self, node: int) -> int:
+        """The most that a NUMA node adds to a mask."""
+        return sum(amount for nodes, amount in self.groups if nodes >> node & 1)
+
     def met_by(self, mask: NUMAMask) -> bool:
         """Whether the mask gathers enough."""
-        return sum(amount for nodes, amount in self.groups if nodes & mask) >= self.need
+        return self.gathered(mask) >= self.need
 
 
 def per_node(amounts: Mapping[int, int], need: int) -> Threshold:

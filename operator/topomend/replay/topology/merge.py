@@ -106,7 +106,7 @@ def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
 
 def least_width(family: Family) -> int | None:
     """How many NUMA nodes the narrowest mask of the family has; None for an empty family."""
-    if all(nodes.bit_count() == 1 for threshold in family.thresholds for nodes, _ in threshold.groups):
+    if all(threshold.adds_up for threshold in family.thresholds):
         width = max([family.least, *(_least_nodes(threshold, family.universe) for threshold in family.thresholds)])
         if len(family.thresholds) <= 1:
             return width if width <= family.universe.bit_count() else None

@@ -16,6 +16,8 @@ from topomend.replay.topology.hints import Family, Hints, Threshold
 MOST_STEPS = 200_000
 """How long a search may take before it counts as one that never ends: about a second."""
 
+_SCALE = 1 << 60
+
 Distances = Mapping[int, tuple[int, ...]]
 
 
@@ -119,6 +121,8 @@ class _Closest:
         self._nodes = nodes
         self._pairs = {one: [distances[one][other] + distances[other][one] for other in nodes] for one in distances}
         self._nearest = [_running_sums(sorted(self._pairs_with_others(node))) for node in nodes]
+        self._at = {node: at for at, node in enumerate(nodes)}
+        self._known = {0: (0, [distances[node][node] for node in nodes])}
         self._best: int | None = None
 
     def _pairs_with_others(self, node: int) -> list[int]:
@@ -131,14 +135,24 @@ class _Closest:
         """
         if self._best is None or wanted == 0:
             return True
-        distances, inside = self._distances, list(members(mask))
-        added = sorted(
-            2 * distances[self._nodes[at]][self._nodes[at]]
-            + 2 * sum(self._pairs[other][at] for other in inside)
-            + self._nearest[at][wanted - 1]
-            for at in range(position, len(self._nodes))
-        )
-        return 2 * total_distance(mask, distances) + sum(added[:wanted]) < 2 * self._best
+        total, costs = self._costs(mask)
+        nearest = self._nearest
+        added = sorted(2 * costs[at] + nearest[at][wanted - 1] for at in range(position, len(costs)))
+        return 2 * total + sum(added[:wanted]) < 2 * self._best
+
+    def _costs(self, mask: NUMAMask) -> tuple[int, list[int]]:
+        """The total distance of a mask, and what each node would add to it."""
+        known = self._known.get(mask)
+        if known is None:
+            rest = mask & (mask - 1)
+            node = (mask ^ rest).bit_length() - 1
+            known = self._known[mask] = self._with(node, *self._costs(rest))
+        return known
+
+    def _with(self, node: int, total: int, costs: list[int]) -> tuple[int, list[int]]:
+        if node in self._at:
+            total += costs[self._at[node]]
+        return total, [cost + pair for cost, pair in zip(costs, self._pairs[node], strict=True)]
 
     def improves(self, mask: NUMAMask) -> bool:
         """Whether the mask is the closest so far; then it is what others must beat."""
@@ -228,40 +242,61 @@ class _Search:
             (signature, self.kinds.get(node)) if self.all_alike else node
             for signature, node in zip(signatures, self._nodes, strict=True)
         ]
-        self._most = [self._best_sums(threshold) for threshold in self._thresholds]
+        rules = (*self._thresholds, *_together(self._thresholds))
+        self._gains = [[rule.gain(node) for node in self._nodes] for rule in rules]
+        self._most = [
+            [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
+            for gains in self._gains
+        ]
+        self._shared = [(index, rule) for index, rule in enumerate(rules) if not rule.adds_up]
+        self._lacking = tuple(rule.need - rule.gathered(self.including) for rule in rules)
         self.closest = _closest(self._nodes, self.distances)
-
-    def _best_sums(self, threshold: Threshold) -> list[list[int]]:
-        """For every position, the most that so many of the nodes from there on can add."""
-        gains = [sum(amount for mask, amount in threshold.groups if mask >> node & 1) for node in self._nodes]
-        return [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
 
     def of_width(self, width: int) -> Iterator[NUMAMask]:
         """The masks of so many NUMA nodes."""
         wanted = width - self.including.bit_count()
         if 0 <= wanted <= len(self._nodes):
-            yield from self._walk(0, self.including, wanted, frozenset())
+            yield from self._walk(0, self.including, wanted, self._lacking, frozenset())
 
-    def _walk(self, position: int, mask: NUMAMask, wanted: int, taken: frozenset[object]) -> Iterator[NUMAMask]:
+    def _walk(
+        self, position: int, mask: NUMAMask, wanted: int, lacking: tuple[int, ...], taken: frozenset[object]
+    ) -> Iterator[NUMAMask]:
         self.budget.spend()
-        if not self._may_suffice(position, mask, wanted):
+        for lack, most in zip(lacking, self._most, strict=True):
+            if most[position][wanted] < lack:
+                return
+        if self.closest and not self.closest.may_improve(position, mask, wanted):
             return
         if wanted == 0:
             yield mask
             return
         alike = self._alike[position]
         if wanted < len(self._nodes) - position and alike not in taken:
-            yield from self._walk(position + 1, mask, wanted, taken)
-        yield from self._walk(position + 1, mask | 1 << self._nodes[position], wanted - 1, taken | {alike})
+            yield from self._walk(position + 1, mask, wanted, lacking, taken)
+        wider = mask | 1 << self._nodes[position]
+        yield from self._walk(position + 1, wider, wanted - 1, self._less(lacking, position, wider), taken | {alike})
 
-    def _may_suffice(self, position: int, mask: NUMAMask, wanted: int) -> bool:
-        if self.closest and not self.closest.may_improve(position, mask, wanted):
-            return False
-        for threshold, most in zip(self._thresholds, self._most, strict=True):
-            have = sum(amount for nodes, amount in threshold.groups if nodes & mask)
-            if have + most[position][wanted] < threshold.need:
-                return False
-        return True
+    def _less(self, lacking: tuple[int, ...], position: int, mask: NUMAMask) -> tuple[int, ...]:
+        """What is lacking once the node at a position has made the mask what it is."""
+        left = [lack - gains[position] for lack, gains in zip(lacking, self._gains, strict=True)]
+        for index, rule in self._shared:
+            left[index] = rule.need - rule.gathered(mask)
+        return tuple(left)
+
+
+def _together(thresholds: Sequence[Threshold]) -> list[Threshold]:
+    """All thresholds that add up as one, each weighed by its need: a mask that meets them all meets this.
+
+    Masks that are good at one thing only are found out early by it.
+    """
+    several = [each for each in thresholds if each.adds_up and each.need > 0]
+    if len(several) < 2:
+        return []
+    weights = [_SCALE // each.need + 1 for each in several]
+    groups = [
+        (mask, weight * amount) for each, weight in zip(several, weights, strict=True) for mask, amount in each.groups
+    ]
+    return [Threshold(tuple(groups), sum(weight * each.need for each, weight in zip(several, weights, strict=True)))]
 
 
 def _common_of_families(

@@ -1,0 +1,27 @@
+"""Files of YAML or JSON documents that a user names, ``-`` being stdin; what is wrong with one is said in a line."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from topomend.cli.failures import BadInput
+
+
+def read_documents(source: str, flag: str) -> Iterator[Any]:
+    """The documents of ``source``, which ``flag`` named. Raises BadInput."""
+    try:
+        with _open(source) as stream:
+            yield from yaml.safe_load_all(stream)
+    except OSError as error:
+        raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error
+
+
+def _open(source: str) -> AbstractContextManager[IO[str]]:
+    return nullcontext(sys.stdin) if source == "-" else Path(source).open(encoding="utf-8")

@@ -1,0 +1,26 @@
+"""``kubectl numa``: the plugin's entry, which knows the verbs and nothing else."""
+
+import click
+
+from topomend import __version__
+from topomend.cli.lazy import LazyGroup
+
+_VERBS = {
+    "show": ("topomend.cli.numa.show", "show", "Draw the nodes, and who holds what on them."),
+    "explain": ("topomend.cli.numa.explain", "explain", "Say why a node refuses a pod, and where it would fit."),
+    "fit": ("topomend.cli.numa.fit", "fit", "Say how many replicas of a pod fit now."),
+    "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
+    "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List what was done about refused pods."),
+    "check": ("topomend.cli.numa.check", "check", "Say what is not as it should be."),
+}
+
+
+@click.group("kubectl numa", cls=LazyGroup, lazy=_VERBS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kubectl numa")
+def numa() -> None:
+    """NUMA nodes of a cluster: who holds what, why a pod was refused, and where it would fit."""
+
+
+def main() -> None:
+    """The program ``kubectl-numa``, called as ``kubectl numa``."""
+    numa(prog_name="kubectl numa")

@@ -1,0 +1,56 @@
+"""``kubectl numa check``: whether topomend is installed, and whether every node's agent tells the truth it should."""
+
+import time
+
+import click
+
+from topomend.cli.failures import NO
+from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Resource
+from topomend.kube.errors import NotFound
+
+POLL = 1.0
+
+
+@click.command()
+@click.option("--wait", "seconds", type=click.IntRange(0, 3600), default=0, help="Seconds to wait until all is well.")
+@cluster_options
+@click.pass_context
+def check(context: click.Context, /, *, cluster: Cluster, seconds: int) -> None:
+    """Say in a line each what is not as it should be; exits with 1 if anything is not."""
+    deadline = time.monotonic() + seconds
+    while (problems := _problems(cluster)) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    for problem in problems:
+        click.echo(problem)
+    if problems:
+        context.exit(NO)
+    click.echo("Every node publishes its topology.")
+
+
+def _problems(cluster: Cluster) -> list[str]:
+    missing = [kind.plural for kind in (NODE_TOPOLOGIES, RELAUNCHES) if not _served(cluster, kind)]
+    if missing:
+        return [
+            f"{kind}.topomend.io: no such kind; install it with: kubectl apply --server-side -f crds/"
+            for kind in missing
+        ]
+    view = cluster.view()
+    problems = []
+    for name in sorted(view.nodes):
+        publication = view.publications.get(name)
+        if name in view.unreadable:
+            problems.append(f"{name}: {view.unreadable[name]}")
+        elif publication is None:
+            problems.append(f"{name}: no agent publishes its state; does the DaemonSet run there?")
+        elif publication.problem:
+            problems.append(f"{name}: {publication.problem}")
+    return problems
+
+
+def _served(cluster: Cluster, kind: Resource) -> bool:
+    try:
+        cluster.client.list(kind)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""The cluster that a verb asks: the flags that name it, its client, and a view of its nodes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from topomend.cli.failures import CannotAsk
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, connect, current_namespace
+from topomend.kube.errors import APIError
+from topomend.watch import events
+from topomend.watch.reading import published
+from topomend.watch.view import ClusterView
+from topomend.wire.cluster import read_node
+from topomend.wire.document import MalformedObject
+
+_Result = TypeVar("_Result")
+
+
+class Cluster:
+    """One API server, the namespace that was chosen, and what the nodes publish."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+
+    def view(self) -> ClusterView:
+        """The nodes and what their agents publish, as they are now. Raises APIError."""
+        nodes, topologies = self.client.list(NODES), self.client.list(NODE_TOPOLOGIES)
+        view = events.fold(ClusterView(), events.NodesListed(tuple(_readable(nodes.items)), nodes.version))
+        return events.fold(
+            view, events.PublicationsListed(tuple(map(_published, topologies.items)), topologies.version)
+        )
+
+
+def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Give a verb kubectl's flags for the cluster, and a Cluster as its argument ``cluster``."""
+
+    @click.option("--kubeconfig", metavar="FILE", help="The kubeconfig to use.")
+    @click.option("--context", metavar="NAME", help="The kubeconfig's context to use.")
+    @click.option("-n", "--namespace", metavar="NAME", default="", help="The namespace, where it matters.")
+    @wraps(verb)
+    def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
+        with _answering(kubeconfig, context) as client:
+            cluster = Cluster(client, namespace or current_namespace(kubeconfig, context))
+            return verb(cluster=cluster, **arguments)
+
+    return asked
+
+
+@contextmanager
+def _answering(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
+    try:
+        client = connect(kubeconfig, context)
+        try:
+            yield client
+        finally:
+            client.close()
+    except (NoCluster, APIError) as error:
+        raise CannotAsk(str(error)) from error
+
+
+def _readable(nodes: tuple[dict[str, Any], ...]) -> Iterator[Any]:
+    for content in nodes:
+        try:
+            yield read_node(content)
+        except MalformedObject as error:
+            click.echo(f"Node {content['metadata']['name']} is left out: {error}", err=True)
+
+
+def _published(content: dict[str, Any]) -> events.Published | events.Unreadable:
+    try:
+        return published(content)
+    except MalformedObject as error:
+        return events.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")

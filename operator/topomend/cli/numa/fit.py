@@ -1,0 +1,82 @@
+"""``kubectl numa fit``: how many replicas of a pod the nodes would admit now, and where."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import click
+
+from topomend.cli.failures import NO
+from topomend.cli.numa.asked import AskedPod, pod_of_file
+from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.table import echo_table
+from topomend.decide.candidates import survey
+from topomend.decide.explanation import lacking, places
+from topomend.model.node_state import NodeState
+from topomend.replay.admission import admit
+from topomend.watch.view import ClusterView
+
+MOST_REPLICAS = 10_000
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many replicas one node admits, on which NUMA nodes, and what the next one would lack."""
+
+    node: str
+    replicas: int
+    places: str
+    limit: str
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", metavar="FILE", required=True, help="A Pod, or a workload with a pod template; - is stdin."
+)
+@click.option(
+    "--replicas", type=click.IntRange(1, MOST_REPLICAS), default=1, show_default=True, help="How many are wanted."
+)
+@cluster_options
+@click.pass_context
+def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas: int) -> None:
+    """Say how many replicas of a pod fit now, node by node.
+
+    What other pods use of a node's totals is left to the scheduler. Exits with 1 if fewer fit than are wanted.
+    """
+    asked = pod_of_file(filename)
+    view = cluster.view()
+    rooms = [*_rooms(view, asked, replicas), *_turned(view, asked)]
+    echo_table([("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), *map(_row, rooms)])
+    fitting = sum(room.replicas for room in rooms)
+    click.echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
+    if fitting < replicas:
+        context.exit(NO)
+
+
+def _rooms(view: ClusterView, asked: AskedPod, wanted: int) -> list[Room]:
+    return [
+        _room(view.publications[candidate.node].state, asked, wanted)
+        for candidate in survey(view, asked.pod, asked.placement).candidates
+    ]
+
+
+def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
+    """Admit replicas one after another until the node refuses, or all that are wanted fit."""
+    name, found = state.name, Counter[str]()
+    for _ in range(wanted):
+        verdict, state = admit(state, asked.pod)
+        if not verdict.admitted:
+            return Room(name, found.total(), _counted(found), lacking(verdict))
+        found[places(verdict).removeprefix("NUMA ") or "any"] += 1
+    return Room(name, found.total(), _counted(found), "")
+
+
+def _turned(view: ClusterView, asked: AskedPod) -> list[Room]:
+    return [Room(each.node, 0, "", each.summary) for each in survey(view, asked.pod, asked.placement).turned]
+
+
+def _counted(found: Counter[str]) -> str:
+    return " ".join(f"{place}:{count}" for place, count in sorted(found.items()))
+
+
+def _row(room: Room) -> tuple[str, ...]:
+    return (room.node, str(room.replicas), room.places or "-", room.limit or "-")

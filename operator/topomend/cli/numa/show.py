@@ -1,0 +1,45 @@
+"""``kubectl numa show``: the NUMA nodes of each node, and who holds what on them."""
+
+import json
+
+import click
+import yaml
+
+from topomend.cli.failures import BadInput
+from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.drawing import draw
+from topomend.kube.client import NODE_TOPOLOGIES
+
+
+@click.command()
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@cluster_options
+def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
+    """Draw the nodes: one character a core, one letter a container.
+
+    Json and yaml print the NodeTopology objects themselves.
+    """
+    if output != "table":
+        found = cluster.client.list(NODE_TOPOLOGIES).items
+        chosen = [each for each in found if not nodes or each["metadata"]["name"] in nodes]
+        _check(nodes, {each["metadata"]["name"] for each in found})
+        content = {"apiVersion": "v1", "kind": "List", "items": chosen}
+        click.echo(json.dumps(content, indent=1) if output == "json" else yaml.safe_dump(content, sort_keys=False))
+        return
+    view = cluster.view()
+    _check(nodes, view.publications.keys() | view.unreadable.keys())
+    for name in nodes or sorted(view.publications.keys() | view.unreadable.keys()):
+        if name in view.unreadable:
+            click.echo(f"{name}   {view.unreadable[name]}\n")
+            continue
+        publication = view.publications[name]
+        for line in draw(publication.state):
+            click.echo(line)
+        click.echo(f"{publication.problem}\n" if publication.problem else "")
+
+
+def _check(asked: tuple[str, ...], known: set[str]) -> None:
+    for name in asked:
+        if name not in known:
+            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(known)) or 'none'}")

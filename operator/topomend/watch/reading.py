@@ -1,0 +1,15 @@
+"""A NodeTopology object as the event that it is: readable, not ready, or malformed."""
+
+from typing import Any
+
+from topomend.watch import events
+from topomend.wire.node_topology import read_conditions, read_node_topology
+
+
+def published(content: dict[str, Any]) -> events.Published | events.Unreadable:
+    """The event that a NodeTopology object is. Raises MalformedObject."""
+    if not content.get("status"):  # an agent creates the object first and writes its status after that
+        return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
+    not_ready = [each for each in read_conditions(content) if each.type == "Ready" and each.status != "True"]
+    problem = f"its agent says {not_ready[0].reason}: {not_ready[0].message}" if not_ready else ""
+    return events.Published(read_node_topology(content), content["metadata"].get("resourceVersion", ""), problem)
