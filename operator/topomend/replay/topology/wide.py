@@ -146,13 +146,10 @@ class _Closest:
         if known is None:
             rest = mask & (mask - 1)
             node = (mask ^ rest).bit_length() - 1
-            known = self._known[mask] = self._with(node, *self._costs(rest))
+            total, costs = self._costs(rest)
+            wider = [cost + pair for cost, pair in zip(costs, self._pairs[node], strict=True)]
+            known = self._known[mask] = (total + costs[self._at[node]], wider)
         return known
-
-    def _with(self, node: int, total: int, costs: list[int]) -> tuple[int, list[int]]:
-        if node in self._at:
-            total += costs[self._at[node]]
-        return total, [cost + pair for cost, pair in zip(costs, self._pairs[node], strict=True)]
 
     def improves(self, mask: NUMAMask) -> bool:
         """Whether the mask is the closest so far; then it is what others must beat."""
