@@ -1,0 +1,173 @@
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from topomend.discover.allocations import AllocationReader
+from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE
+from topomend.model.bitmask import mask_of
+from topomend.model.node_state import ContainerAllocation, PodAllocation
+
+from .machines import Lister, container, cpu_state, pod, serving, write_state
+
+
+class Kubelet:
+    """A pod-resources socket and a state directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lister = folder, Lister()
+        self.socket = folder / "kubelet.sock"
+        self._serving = ExitStack()
+
+    def start(self) -> None:
+        self._serving.enter_context(serving(self.socket, self.lister))
+
+    def stop(self) -> None:
+        self._serving.close()
+
+    def shows(self, *pods: object) -> None:
+        del self.lister.listed.pod_resources[:]
+        self.lister.listed.pod_resources.extend(pods)  # type: ignore[arg-type]  # messages, made next door
+
+    def keep(self, **pods: dict[str, str]) -> None:
+        """Exclusive CPUs by uid and container."""
+        write_state(self.folder, CPU_STATE, cpu_state(pods))
+
+    def admit(self, **pods: list[str]) -> None:
+        entries: dict[str, object] = {
+            uid: {"ContainerResources": {name: {} for name in names}} for uid, names in pods.items()
+        }
+        write_state(self.folder, ADMITTED_STATE, {"data": json.dumps({"entries": entries}), "checksum": 1})
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    kubelet = Kubelet(tmp_path)
+    kubelet.start()
+    yield kubelet
+    kubelet.stop()
+
+
+@pytest.fixture
+def reader(kubelet: Kubelet) -> Iterator[AllocationReader]:
+    reader = AllocationReader(kubelet.socket, kubelet.folder)
+    yield reader
+    reader.close()
+
+
+def test_a_listed_pod_gets_its_uid_and_its_init_containers(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1, 2])))
+    kubelet.keep(u1={"main": "1-2", "setup": "1-4"})
+    held = reader.read()
+    assert held.pods == (
+        PodAllocation(
+            "default",
+            "p",
+            "u1",
+            (
+                ContainerAllocation("setup", init=True, cpus=mask_of([1, 2, 3, 4])),
+                ContainerAllocation("main", cpus=mask_of([1, 2])),
+            ),
+        ),
+    )
+    assert (held.reason, held.stale) == ("", ())
+
+
+def test_an_entry_that_no_listed_pod_has_is_stale(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    kubelet.keep(u1={"main": "1"}, gone={"main": "2-3"})
+    held = reader.read()
+    assert [each.uid for each in held.pods] == ["u1"]
+    assert [(each.uid, each.containers[0].cpus) for each in held.stale] == [("gone", mask_of([2, 3]))]
+
+
+def test_an_init_container_that_alone_holds_cpus_goes_to_the_pod_that_was_admitted_with_such_containers(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    kubelet.shows(pod("other", container("web")), pod("p", container("main")))
+    kubelet.keep(u1={"setup": "1-2"})
+    kubelet.admit(u1=["setup", "main"], u2=["web"])
+    assert [(each.name, each.uid) for each in reader.read().pods] == [("p", "u1")]
+
+
+def test_what_a_refused_pod_left_behind_is_stale_even_if_another_pod_looks_like_its_owner(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    kubelet.shows(pod("p", container("main")))
+    kubelet.keep(refused={"setup": "1-2"})
+    kubelet.admit(u1=["main"])
+    held = reader.read()
+    assert held.pods == ()
+    assert [each.uid for each in held.stale] == ["refused"]
+
+
+def test_a_pod_that_holds_nothing_is_not_shown(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main")))
+    assert reader.read().pods == ()
+
+
+def test_as_long_as_nothing_changes_the_same_object_is_returned(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    kubelet.keep(u1={"main": "1"})
+    first = reader.read()
+    assert reader.read() is first
+    kubelet.keep(u1={"main": "1"}, u2={"main": "2"})
+    assert reader.read() is not first
+
+
+def test_list_and_files_of_two_moments_are_read_again_until_they_agree(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    kubelet.keep()
+    later = threading.Timer(0.12, lambda: kubelet.keep(u1={"main": "1"}))
+    later.start()
+    held = reader.read()
+    later.join()
+    assert (held.reason, [each.uid for each in held.pods]) == ("", ["u1"])
+
+
+def test_what_never_agrees_is_said_and_the_last_known_shown(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    kubelet.keep(u1={"main": "1"})
+    good = reader.read()
+    kubelet.shows(pod("p", container("main", [1])), pod("q", container("main", [5])))
+    held = reader.read()
+    assert held.pods == good.pods
+    assert held.reason == "Inconsistent"
+    assert "do not agree" in held.problem
+    kubelet.keep(u1={"main": "1"}, u2={"main": "5"})
+    assert reader.read().reason == ""
+
+
+def test_a_socket_that_goes_away_is_said_and_the_last_known_shown(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    kubelet.keep(u1={"main": "1"})
+    good = reader.read()
+    kubelet.stop()
+    held = reader.read()
+    assert (held.pods, held.reason) == (good.pods, "PodResourcesUnavailable")
+    assert "what was last known is shown" in held.problem
+
+
+def test_a_state_file_that_cannot_be_read_is_said(kubelet: Kubelet, reader: AllocationReader) -> None:
+    (kubelet.folder / CPU_STATE).write_text("{")
+    held = reader.read()
+    assert held.reason == "KubeletStateUnreadable"
+    assert CPU_STATE in held.problem
+
+
+def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet: Kubelet) -> None:
+    kubelet.shows(pod("p", container("main", [1])))
+    reader = AllocationReader(kubelet.socket, None)
+    held = reader.read()
+    reader.close()
+    assert [(each.name, each.uid) for each in held.pods] == [("p", "")]
+    assert held.reason == "KubeletStateNotGiven"
+
+
+def test_without_a_socket_nothing_is_known() -> None:
+    assert AllocationReader(None, None).read().reason == "PodResourcesNotGiven"

@@ -1,0 +1,171 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from topomend.discover.allocations import Allocations
+from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
+from topomend.model.bitmask import mask_of
+from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.node_state import (
+    ContainerAllocation,
+    Device,
+    MemoryBlock,
+    NUMANodeMemory,
+    PodAllocation,
+)
+from topomend.model.shape import parse_shape
+
+GIB = 1 << 30
+MACHINE = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi").machine()
+STATIC = KubeletSettings(
+    cpu_manager_policy="static",
+    memory_manager_policy="Static",
+    reserved_cpus=mask_of([0]),
+    reserved_memory=(MemoryReservation(0, "memory", GIB),),
+)
+ALLOCATABLE = MACHINE.cpus & ~1
+
+
+def pod(name: str, cpus: list[int], memory: int = 0, uid: str = "") -> PodAllocation:
+    blocks = (MemoryBlock("memory", mask_of([0]), memory),) if memory else ()
+    return PodAllocation("default", name, uid, (ContainerAllocation("main", cpus=mask_of(cpus), memory=blocks),))
+
+
+def found(
+    held: Allocations | None = None, settings: KubeletSettings = STATIC, host: Host | None = None, **config: Any
+) -> Discovery:
+    held = held or Allocations(allocatable_cpus=ALLOCATABLE)
+    return assemble("n1", host or Host(MACHINE), KubeletConfig(settings, **config), held)
+
+
+def condition(discovery: Discovery, kind: str) -> tuple[str, str, str]:
+    each = next(each for each in discovery.conditions if each.type == kind)
+    return each.status, each.reason, each.message
+
+
+def test_a_node_is_ready_when_every_part_is_known() -> None:
+    discovery = found()
+    assert {each.type: (each.status, each.reason) for each in discovery.conditions} == {
+        "Ready": ("True", "Ready"),
+        "HostDiscovered": ("True", "Discovered"),
+        "KubeletConfigRead": ("True", "Read"),
+        "AllocationsRead": ("True", "Read"),
+    }
+    assert discovery.summary.status == discovery.conditions[0].message
+
+
+def test_a_node_is_not_ready_for_the_first_part_that_is_missing_and_says_all_of_them() -> None:
+    discovery = found(
+        Allocations(reason="PodResourcesUnavailable", problem="no answer"),
+        KubeletSettings(),
+        reason="Invalid",
+        problems=("cpuManagerPolicy is wrong",),
+    )
+    assert condition(discovery, "Ready") == ("False", "Invalid", "cpuManagerPolicy is wrong; no answer")
+
+
+def test_free_cpus_and_memory_are_counted_by_node() -> None:
+    held = Allocations(
+        pods=(pod("p", [1, 2], 3 * GIB),),
+        devices=(Device("v.com/gpu", "0", (0,)), Device("v.com/gpu", "1", (1,), healthy=False)),
+        allocatable_cpus=ALLOCATABLE,
+        memory=(
+            NUMANodeMemory(0, 1, mask_of([0]), {"memory": 3 * GIB}),
+            NUMANodeMemory(1, 0, mask_of([1])),
+        ),
+    )
+    summary = found(held).summary
+    assert (summary.cpus_free, summary.memory_free, summary.devices) == ("1,4", "4,8", 1)
+
+
+def test_without_static_managers_there_is_nothing_to_count() -> None:
+    summary = found(Allocations(), KubeletSettings()).summary
+    assert (summary.cpus_free, summary.memory_free) == ("", "")
+
+
+def test_reserved_cpus_are_those_that_the_kubelet_does_not_offer() -> None:
+    settings = replace(STATIC, reserved_cpus=None, reserved_cpu_millis=1500)
+    discovery = found(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 4])), settings)
+    assert discovery.state.kubelet.reserved_cpus == mask_of([0, 4])
+    assert condition(discovery, "Ready")[0] == "True"
+
+
+def test_reserved_cpus_are_left_to_the_rule_where_nobody_tells_them() -> None:
+    settings = replace(STATIC, reserved_cpus=None, reserved_cpu_millis=1500)
+    discovery = found(Allocations(reason="PodResourcesUnavailable", problem="no answer"), settings)
+    assert discovery.state.kubelet.reserved_cpus is None
+    assert discovery.summary.cpus_free == "2,4"
+
+
+def test_reserved_cpus_other_than_the_configured_ones_are_a_contradiction() -> None:
+    discovery = found(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 1])))
+    status, reason, message = condition(discovery, "KubeletConfigRead")
+    assert (status, reason) == ("False", "Contradicted")
+    assert "reservedSystemCPUs is 0, the kubelet keeps 0-1" in message
+
+
+def test_a_policy_other_than_the_configured_one_is_a_contradiction() -> None:
+    held = Allocations(allocatable_cpus=ALLOCATABLE, policies={CPU_STATE: "none", MEMORY_STATE: "Static"})
+    assert "cpu_manager_state is of policy none, the configuration says static" in condition(found(held), "Ready")[2]
+
+
+def test_cpus_that_the_machine_does_not_have_are_a_contradiction() -> None:
+    held = Allocations(allocatable_cpus=mask_of(range(1, 10)))
+    assert "can give CPUs 8-9, which this machine does not have" in condition(found(held), "Ready")[2]
+
+
+def test_a_configuration_with_which_no_kubelet_starts_is_a_contradiction() -> None:
+    settings = replace(STATIC, topology_manager_policy="restricted", topology_manager_policy_options={"new": "1"})
+    message = condition(found(settings=settings), "KubeletConfigRead")[2]
+    assert 'would not start on this machine: unknown Topology Manager Policy option: "new"' in message
+
+
+def test_memory_is_what_the_kubelet_counted_when_it_started() -> None:
+    held = Allocations(allocatable_cpus=ALLOCATABLE, memory_totals={(0, "memory"): 7 * GIB, (1, "memory"): 8 * GIB})
+    discovery = found(held)
+    assert [node.memory for node in discovery.state.machine.numa_nodes] == [7 * GIB, 8 * GIB]
+    status, _, message = condition(discovery, "HostDiscovered")
+    assert status == "True"
+    assert "NUMA node 0 has 8Gi of memory, the kubelet counted 7Gi when it started" in message
+
+
+def test_what_ended_pods_still_hold_is_given_back_before_it_is_shown() -> None:
+    stale = replace(pod("", [5], 2 * GIB, uid="gone"), namespace="", name="gone")
+    held = Allocations(
+        pods=(pod("p", [1], GIB, uid="u1"),),
+        stale=(stale,),
+        allocatable_cpus=ALLOCATABLE,
+        memory=(
+            NUMANodeMemory(0, 2, mask_of([0]), {"memory": 3 * GIB}),
+            NUMANodeMemory(1, 0, mask_of([1])),
+        ),
+        cpu_pool=mask_of([0, 2, 3, 4, 6, 7]),
+    )
+    discovery = found(held)
+    assert [each.name for each in discovery.state.pods] == ["p"]
+    assert discovery.state.memory is not None
+    assert discovery.state.memory[0] == NUMANodeMemory(0, 1, mask_of([0]), {"memory": GIB})
+    assert discovery.state.cpu_pool is None
+    assert discovery.summary.cpus_free == "2,4"
+
+
+def test_a_shared_pool_other_than_what_nobody_holds_is_carried() -> None:
+    held = Allocations(allocatable_cpus=ALLOCATABLE, cpu_pool=mask_of([0, 1]))
+    assert found(held).state.cpu_pool == mask_of([0, 1])
+
+
+def test_without_the_state_directory_a_node_that_pins_is_not_ready_and_one_that_does_not_is() -> None:
+    held = Allocations(allocatable_cpus=ALLOCATABLE, reason="KubeletStateNotGiven", problem="not given")
+    assert condition(found(held), "AllocationsRead")[:2] == ("False", "KubeletStateNotGiven")
+    assert condition(found(replace(held, allocatable_cpus=0), KubeletSettings()), "AllocationsRead")[0] == "True"
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 500])
+def test_however_much_is_wrong_the_message_stays_within_its_column(count: int) -> None:
+    problems = tuple(f"/sys/file-{number} is missing: something follows from that" for number in range(count))
+    message = condition(found(host=Host(MACHINE, problems)), "Ready")[2]
+    assert len(message) <= 1000
+    assert (f"and {count - 6} more" in message) == (count > 6)
