@@ -100,11 +100,12 @@ class Sandbox:
         ``name`` tells sandboxes apart; without one it is this process's own. Raises SandboxBusy where that name is
         taken, SandboxUnavailable where this machine cannot run one, ProgramFailed where a program does not start.
         """
-        name = name or f"process-{os.getpid()}-{next(_numbers)}"
+        name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
         running.check_name(name)
         _check_nodes(nodes)
         namespace_flags = how_to_enter_namespaces()
         binary = ensure_binary(on_progress)
+        running.remove_abandoned()
         with running.lock(name) as lock:
             folder = layout.state_folder(name)
             layout.remove_tree(folder)

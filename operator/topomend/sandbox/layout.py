@@ -13,6 +13,9 @@ STATUS_FILE = "status.json"
 SANDBOX_FILE = "sandbox.json"
 KUBECONFIG_FILE = "kubeconfig"
 
+PROCESS_PREFIX = "process-"
+"""How the names of sandboxes begin that are one process's own."""
+
 KUBELET_ROOT = Path("/var/lib/kubelet")
 """Within a node's mount namespace, the kubelet's folder, as on any machine."""
 

@@ -186,6 +186,13 @@ def remove_files(name: str) -> None:
         layout.lock_file(name).unlink(missing_ok=True)
 
 
+def remove_abandoned() -> None:
+    """Remove what sandboxes tied to a process left when that process was killed or they did not come up."""
+    for path in layout.lock_file("x").parent.glob(f"{layout.PROCESS_PREFIX}*.lock"):
+        with contextlib.suppress(SandboxBusy):
+            remove_files(path.stem)
+
+
 def _end_supervisor(name: str, pid: int | None) -> None:
     """Have the supervisor end what it runs; by force where it does not."""
     if pid is None:

@@ -1,0 +1,101 @@
+"""The supervisor changes its own mounts only, and no removal goes through them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import topomend
+from topomend.sandbox import layout
+from topomend.sandbox.failures import SandboxError
+from topomend.sandbox.host import how_to_enter_namespaces
+from topomend.sandbox.running import check_name
+
+COMPOSE = """
+import sys
+from pathlib import Path
+from topomend.sandbox.supervisor import _compose
+directory, scratch = map(Path, sys.argv[1:])
+_compose(directory, scratch, ["kubelet"])
+print(sorted(path.name for path in directory.iterdir()), (directory / "full" / "file").read_text())
+print(list(scratch.iterdir()))
+"""
+
+REMOVE = """
+import sys
+from pathlib import Path
+from topomend.sandbox import layout, linux
+from topomend.sandbox.failures import SandboxError
+folder, mounted = map(Path, sys.argv[1:])
+linux.bind(mounted, folder / "nodes" / "with a space")
+try:
+    layout.remove_tree(folder)
+except SandboxError as error:
+    print(error)
+"""
+
+
+def in_namespaces(script: str, *arguments: Path) -> str:
+    command = ["unshare", *how_to_enter_namespaces(), "--", sys.executable, "-c", script, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """A folder with something in it that must stay."""
+    (tmp_path / "directory" / "full").mkdir(parents=True)
+    (tmp_path / "directory" / "full" / "file").write_text("kept")
+    (tmp_path / "directory" / "link").symlink_to("full")
+    return tmp_path / "directory"
+
+
+def test_a_folder_is_composed_without_touching_it_and_is_seen_nowhere_else(full: Path, tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    seen, scratch = in_namespaces(COMPOSE, full, tmp_path / "scratch").splitlines()
+    assert seen == "['full', 'kubelet', 'link'] kept"
+    assert scratch == "[]"
+    assert sorted(path.name for path in full.iterdir()) == ["full", "link"]
+
+
+def test_a_folder_with_a_mount_below_it_is_not_removed(full: Path, tmp_path: Path) -> None:
+    place = tmp_path / "state" / "nodes" / "with a space"
+    place.mkdir(parents=True)
+    said = in_namespaces(REMOVE, tmp_path / "state", full)
+    assert f"something is mounted at {place}" in said
+    assert (full / "full" / "file").read_text() == "kept"
+    assert place.is_dir()
+
+
+def test_a_folder_without_mounts_is_removed_and_a_missing_one_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "state" / "nodes").mkdir(parents=True)
+    layout.remove_tree(tmp_path / "state")
+    layout.remove_tree(tmp_path / "state")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_that_cannot_be_mounted_is_said_and_ends_the_supervisor(tmp_path: Path) -> None:
+    node = {"mounts": [["bind", str(tmp_path / "missing"), "/sys"]], "writable": []}
+    plan: dict[str, object] = {"compose": None, "nodes": {"a": node}, "programs": []}
+    (tmp_path / layout.PLAN_FILE).write_text(json.dumps(plan))
+    command = ["unshare", *how_to_enter_namespaces(), "--", sys.executable, "-m", "topomend.sandbox.supervisor"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])}
+    done = subprocess.run(
+        [*command, str(tmp_path)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "missing on /sys: No such file or directory" in json.loads(done.stdout)["error"]
+
+
+def test_a_name_that_would_leave_the_cache_folder_is_refused() -> None:
+    for name in ("..", "a/b", "", "A", "a" * 41):
+        with pytest.raises(SandboxError, match="sandbox name"):
+            check_name(name)
