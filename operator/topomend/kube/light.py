@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx2
+import yaml
 from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError
@@ -39,9 +40,12 @@ class LightClient:
         parameters = ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS))
         try:
             self._client: Any = GenericSyncClient(parameters, config=_config().get())
-        except (ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ConfigError, OSError, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
+            # lightkube trusts what it loads: whatever is wrong with a file comes out as one of these.
             where = os.environ.get("KUBECONFIG") or "the in-cluster account"
-            raise NotConfigured(f"{where} does not say how to reach the cluster: {error}") from error
+            raise NotConfigured(
+                f"{where} does not say how to reach the cluster: {' '.join(str(error).split())[:160]}"
+            ) from error
 
     def node(self, name: str) -> dict[str, Any]:
         """The Node object."""

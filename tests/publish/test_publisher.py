@@ -1,0 +1,212 @@
+from collections.abc import Mapping
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from topomend.kube.errors import APIError, NotFound, Unanswered
+from topomend.publish.publisher import FIELD_MANAGER, RECHECK_SECONDS, Publisher
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class Server:
+    """An API server for one node: what is applied by one manager, and a count of requests."""
+
+    def __init__(self) -> None:
+        self.uid, self.version = "uid-1", "v1.36.3"
+        self.object: dict[str, Any] | None = None
+        self.foreign: dict[str, Any] = {}
+        self.reads = self.writes = 0
+        self.away = False
+
+    def node(self, name: str) -> dict[str, Any]:
+        self._answer()
+        return {"metadata": {"name": name, "uid": self.uid}, "status": {"nodeInfo": {"kubeletVersion": self.version}}}
+
+    def node_topology(self, name: str) -> dict[str, Any]:
+        self._answer()
+        self.reads += 1
+        if self.object is None:
+            raise NotFound(404, "NotFound", f"{name} not found")
+        return deepcopy(self.object)
+
+    def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        self._write(name, manager)
+        self.object = {"status": {}, **(self.object or {}), **deepcopy(dict(content))}
+        return deepcopy(self.object)
+
+    def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Server-side apply: fields of another manager stay unless this one names them, and then they are its own."""
+        self._write(name, manager)
+        if self.object is None:
+            raise NotFound(404, "NotFound", f"{name} not found")
+        status = deepcopy(dict(content["status"]))
+        self.foreign = {key: value for key, value in self.foreign.items() if key not in status}
+        self.object["status"] = {**self.foreign, **status}
+        return deepcopy(self.object)
+
+    def _write(self, name: str, manager: str) -> None:
+        assert (name, manager) == ("n1", FIELD_MANAGER)
+        self._answer()
+        self.writes += 1
+
+    def _answer(self) -> None:
+        if self.away:
+            raise Unanswered("connection refused")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def publisher(server: Server, clock: Clock) -> Publisher:
+    return Publisher(server, "n1", clock.monotonic, clock.now, jitter=lambda: 1.0)
+
+
+def status(ready: str = "True", message: str = "", **fields: Any) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": ready, "reason": "R", "message": message}
+    return {"summary": {"numaNodes": 2}, "conditions": [condition], **fields}
+
+
+def since(server: Server) -> str:
+    assert server.object is not None
+    return str(server.object["status"]["conditions"][0]["lastTransitionTime"])
+
+
+def test_a_new_object_is_owned_by_its_node_and_has_the_status(server: Server, clock: Clock) -> None:
+    assert publisher(server, clock).publish(status())
+    assert server.object is not None
+    assert server.object["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-1"}
+    ]
+    assert server.object["status"]["summary"] == {"numaNodes": 2}
+    assert since(server) == "2026-01-02T03:04:05Z"
+
+
+def test_nothing_is_written_or_asked_when_nothing_changed(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    writes, reads = server.writes, server.reads
+    for _ in range(10):
+        clock.seconds += 1
+        assert not agent.publish(status())
+    assert (server.writes, server.reads) == (writes, reads)
+
+
+def test_a_restarted_agent_writes_nothing_that_the_server_has(server: Server, clock: Clock) -> None:
+    publisher(server, clock).publish(status())
+    writes = server.writes
+    assert not publisher(server, clock).publish(status())
+    assert server.writes == writes
+
+
+def test_a_change_is_one_write(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    writes = server.writes
+    assert agent.publish(status(pods=[{"name": "p"}]))
+    assert agent.publish(status())
+    assert server.writes == writes + 2
+    assert server.object is not None
+    assert "pods" not in server.object["status"]
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    clock.seconds += 60
+    agent.publish(status(message="in other words"))
+    assert since(server) == "2026-01-02T03:04:05Z"
+    agent.publish(status("False"))
+    assert since(server) == "2026-01-02T03:05:05Z"
+
+
+def test_an_object_that_was_deleted_is_there_again_within_the_recheck(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    server.object = None
+    clock.seconds += RECHECK_SECONDS
+    assert agent.publish(status())
+    assert server.object is not None
+
+
+def test_a_deleted_object_is_made_anew_when_the_next_change_finds_it_gone(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    server.object = None
+    with pytest.raises(NotFound):
+        agent.publish(status("False"))
+    assert agent.publish(status("False"))
+
+
+def test_an_object_that_was_edited_by_hand_is_put_right(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    assert server.object is not None
+    server.object["status"]["summary"] = {"numaNodes": 99}
+    server.foreign = {"pods": [{"name": "imagined"}]}
+    server.object["status"] |= server.foreign
+    clock.seconds += RECHECK_SECONDS
+    assert agent.publish(status())
+    assert {key: value for key, value in server.object["status"].items() if key != "conditions"} == {
+        "summary": {"numaNodes": 2}
+    }
+
+
+def test_a_node_that_was_made_anew_owns_the_object_again(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    server.uid = "uid-2"
+    clock.seconds += RECHECK_SECONDS
+    assert agent.publish(status())
+    assert server.object is not None
+    assert server.object["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
+
+
+def test_the_kubelets_version_is_asked_for_again_with_the_recheck_or_when_told(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    assert agent.node().kubelet_version == "v1.36.3"
+    server.version = "v1.37.0"
+    assert agent.node().kubelet_version == "v1.36.3"
+    agent.forget()
+    assert agent.node().kubelet_version == "v1.37.0"
+
+
+def test_after_an_answer_was_lost_what_the_server_has_is_looked_at(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    server.away = True
+    with pytest.raises(APIError):
+        agent.publish(status("False"))
+    server.away = False
+    reads = server.reads
+    assert agent.publish(status("False"))
+    assert server.reads == reads + 1
+
+
+def test_rechecks_of_nodes_started_together_drift_apart(server: Server, clock: Clock) -> None:
+    early = Publisher(server, "n1", clock.monotonic, clock.now, jitter=lambda: 0.0)
+    early.publish(status())
+    reads = server.reads
+    clock.seconds = RECHECK_SECONDS * 0.75
+    early.publish(status())
+    assert server.reads == reads + 1
