@@ -70,6 +70,17 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     assert "Traceback" not in operator.text()
 
 
+def test_a_node_whose_totals_are_used_up_is_not_named(fragmented: Cluster, operator: Operator) -> None:
+    shared = pod("shared", 1, node=NODE_B)
+    shared["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4500m"}}
+    fragmented.create(shared)
+    made = fragmented.create(pod("train", 3, preferred=NODE_A))
+    deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
+    assert deferred[0]["note"].startswith("no other node admits it now: 1 cpu")
+    assert fragmented.phase("train") == "Failed"
+    assert "Traceback" not in operator.text()
+
+
 def test_a_pod_that_opted_out_is_explained_and_left_alone(fragmented: Cluster, operator: Operator) -> None:
     made = fragmented.create(pod("train", 3, preferred=NODE_A, annotations={"topomend.io/relaunch": "false"}))
     skipped = wait_for("it to be told", lambda: events_of(fragmented, made, "RelaunchSkipped"))

@@ -39,7 +39,7 @@ def state(name: str, *held: int) -> NodeState:
 
 def node(name: str, **fields: object) -> Node:
     labels = {"kubernetes.io/hostname": name}
-    made = Node(name, labels=labels, allocatable={"cpu": 7000, "memory": 16000 << 30})
+    made = Node(name, labels=labels, allocatable={"cpu": 7000, "memory": 16000 << 30, "pods": 110000})
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
@@ -96,6 +96,14 @@ def test_no_two_pods_are_sent_to_one_hole() -> None:
     assert isinstance(planned(view, refused()), plans.RelaunchOn)
     view = fold(view, events.Released(asking(3, "first"), ("b",), 10.0))
     assert isinstance(planned(view, refused()), plans.Wait)
+
+
+def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
+    view = view_of(FRAGMENTED, state("b"), state("c"))
+    plan = plans.plan(view, Refusal(refused(), "5", 10.0), LIMITS, full={"b": "cpu"})
+    assert isinstance(plan, plans.RelaunchOn)
+    assert plan.nodes == ("c",)
+    assert plan.survey.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}
 
 
 def test_a_wait_counts_the_nodes_by_what_stands_in_the_way() -> None:
@@ -172,7 +180,7 @@ def test_resources_that_fit_different_numa_nodes_are_told_apart() -> None:
     pod = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources(amounts, amounts)),))
     verdict, _ = admit(machine, pod)
     assert explain(verdict, "a", "single-numa-node") == (
-        "a refuses container main: cpu fits NUMA 1 only, vendor.com/gpu fits NUMA 0 only (single-numa-node)"
+        "a refuses container main: vendor.com/gpu fits NUMA 0 only, cpu fits NUMA 1 only (single-numa-node)"
     )
 
 

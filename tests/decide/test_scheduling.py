@@ -2,11 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from topomend.decide.scheduling import requests_of, why_not_schedulable
+from topomend.decide.scheduling import lacking_total, requests_of, why_not_schedulable
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 
-NODE = Node("n", labels={"kubernetes.io/hostname": "n", "zone": "a", "cores": "8"}, allocatable={"cpu": 4000})
+NODE = Node(
+    "n", labels={"kubernetes.io/hostname": "n", "zone": "a", "cores": "8"}, allocatable={"cpu": 4000, "pods": 110000}
+)
 POD = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources({"cpu": 1000}, {})),))
 
 
@@ -31,7 +33,7 @@ def test_a_plain_pod_may_go_to_a_plain_node() -> None:
         (replace(NODE, taints=(Taint("gpu", "NoExecute"),)), "Taint"),
         (replace(NODE, taints=(Taint("gpu", "PreferNoSchedule"),)), ""),
         (replace(NODE, labels={}), "NoHostnameLabel"),
-        (replace(NODE, allocatable={"cpu": 999}), "InsufficientResources"),
+        (replace(NODE, allocatable={"cpu": 999, "pods": 110000}), "InsufficientResources"),
     ],
 )
 def test_what_the_scheduler_would_filter_is_no_candidate(node: Node, reason: str) -> None:
@@ -105,3 +107,9 @@ def test_init_containers_run_beside_earlier_sidecars_and_before_the_rest() -> No
     assert requests_of(Pod("ns", "p", "1", containers[3:])) == {"cpu": 5000}
     whole = Pod("ns", "p", "1", containers, resources=Resources({"cpu": 9000}, {}))
     assert requests_of(whole) == {"cpu": 9000}
+
+
+def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:
+    assert lacking_total(NODE, POD, [POD] * 3) == ""
+    assert lacking_total(NODE, POD, [POD] * 4) == "cpu"
+    assert lacking_total(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [POD]) == "pods"

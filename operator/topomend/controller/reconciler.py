@@ -7,9 +7,11 @@ answer did not come; whoever calls tries again later.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol, TypeVar
 
 from topomend.controller.announcer import Announcer
 from topomend.controller.observer import PodID
@@ -19,9 +21,11 @@ from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
 from topomend.decide.candidates import Refuser, Survey
 from topomend.decide.eligibility import Limits
+from topomend.decide.scheduling import lacking_total
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.cluster import WatchedPod
+from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
@@ -30,6 +34,7 @@ from topomend.watch.view import ClusterView, Refusal
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document
 from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+from topomend.wire.pod import read_pod
 from topomend.wire.relaunch import read_relaunch, record_name
 
 RETRY_SECONDS = 60.0
@@ -39,7 +44,18 @@ NAMESPACE_SECONDS = 30.0
 CORPSES_A_SECOND, CORPSES_AT_ONCE = 10.0, 50
 EXPLAINED_KEPT = 10_000
 
+UNENDED = "status.phase!=Failed,status.phase!=Succeeded"
+"""Pods that count against their node's totals."""
+
 _log = logging.getLogger(__name__)
+
+_Decided_co = TypeVar("_Decided_co", bound=plans.Plan, covariant=True)
+
+
+class _Decision(Protocol[_Decided_co]):
+    """A decision that leaves out the nodes that are ``full``."""
+
+    def __call__(self, view: ClusterView, full: Mapping[str, str]) -> tuple[_Decided_co, tuple[Event, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -113,14 +129,37 @@ class Reconciler:
     def _plan(self, refusal: Refusal, limits: Limits) -> plans.Plan:
         """The plan, and where it is to relaunch, the place taken at once."""
 
-        def decision(view: ClusterView) -> tuple[plans.Plan, tuple[Event, ...]]:
-            plan = plans.plan(view, refusal, limits)
+        def decision(view: ClusterView, full: Mapping[str, str]) -> tuple[plans.Plan, tuple[Event, ...]]:
+            withdrawn = Withdrawn(refusal.pod.namespace, refusal.pod.name)
+            plan = plans.plan(fold(view, withdrawn), refusal, limits, full)
             if not isinstance(plan, plans.RelaunchOn):
-                return plan, ()
+                return plan, (withdrawn,)
             successor = replace(refusal.pod.pod, uid="")
-            return plan, (Released(successor, plan.nodes, self._clock()),)
+            return plan, (withdrawn, Released(successor, plan.nodes, self._clock()))
 
-        return self._store.decide(decision)
+        return self._decide(refusal.pod, decision)
+
+    def _decide(self, pod: WatchedPod, decision: _Decision[_Decided_co]) -> _Decided_co:
+        """Decide, and decide again without the nodes whose totals other pods have used up."""
+        full: dict[str, str] = {}
+        while True:
+            plan = self._store.decide(partial(decision, full=full))
+            found = self._full_among(plan.nodes, pod) if isinstance(plan, plans.RelaunchOn) else {}
+            if not found:
+                return plan
+            full |= found
+
+    def _full_among(self, names: Iterable[str], pod: WatchedPod) -> dict[str, str]:
+        """Which of these nodes have too little left in total, and of what: the pods there are asked for now."""
+        nodes = self._store.view.nodes
+        lacking = {
+            name: lacking_total(nodes[name], pod.pod, self._pods_on(name, pod)) for name in names if name in nodes
+        }
+        return {name: resource for name, resource in lacking.items() if resource}
+
+    def _pods_on(self, name: str, pod: WatchedPod) -> list[Pod]:
+        listing = self._client.list(PODS, fields=f"spec.nodeName={name},{UNENDED}")
+        return [read_pod(each) for each in listing.items if each["metadata"]["uid"] != pod.uid]
 
     def _relaunch(
         self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
@@ -193,14 +232,16 @@ class Reconciler:
     def _choose(self, pod: WatchedPod, refuser: Refuser) -> Chosen:
         """Where the replacement goes, its place taken; the place it had until now is free for the choice."""
 
-        def decision(view: ClusterView) -> tuple[plans.RelaunchOn | plans.Wait, tuple[Event, ...]]:
+        def decision(
+            view: ClusterView, full: Mapping[str, str]
+        ) -> tuple[plans.RelaunchOn | plans.Wait, tuple[Event, ...]]:
             withdrawn = Withdrawn(pod.namespace, pod.name)
-            plan = plans.choose(fold(view, withdrawn), pod, refuser)
+            plan = plans.choose(fold(view, withdrawn), pod, refuser, full)
             if isinstance(plan, plans.Wait):
                 return plan, (withdrawn,)
             return plan, (withdrawn, Released(pod.pod, plan.nodes, self._clock()))
 
-        plan = self._store.decide(decision)
+        plan = self._decide(pod, decision)
         candidates = plan.candidates if isinstance(plan, plans.RelaunchOn) else ()
         return Chosen(
             nodes=tuple(each.node for each in candidates),

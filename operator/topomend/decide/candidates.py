@@ -1,7 +1,9 @@
 """Every node's answer for one pod: what keeps the scheduler from it, or what replay of its kubelet says."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from topomend.decide.explanation import explain, lacking, places
 from topomend.decide.ranking import Rank, rank
@@ -16,6 +18,7 @@ from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
 
 ADMITS = "Admits"
+NOTHING_FULL: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,22 @@ class Refuser:
     version: str | None
 
 
-def survey(view: ClusterView, pod: Pod, placement: Placement, refuser: Refuser | None = None) -> Survey:
-    """Ask every node.
+def survey(
+    view: ClusterView,
+    pod: Pod,
+    placement: Placement,
+    refuser: Refuser | None = None,
+    full: Mapping[str, str] = NOTHING_FULL,
+) -> Survey:
+    """Ask every node but those that are ``full``: node names to the resource of which too little is left in total.
 
     The node that refused the pod is asked again only once it has published since: until then its state is the one
     that misled the scheduler. Where it is not known which came first it stands last.
     """
-    answers = [_answer(view, node, pod, placement, refuser) for node in view.nodes.values()]
+    answers = [
+        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, pod, placement, refuser)
+        for node in view.nodes.values()
+    ]
     candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=lambda each: each.rank)
     if refuser:
         candidates.sort(key=lambda each: each.node == refuser.node)
@@ -103,15 +115,15 @@ def survey(view: ClusterView, pod: Pod, placement: Placement, refuser: Refuser |
 def _answer(
     view: ClusterView, node: Node, pod: Pod, placement: Placement, refuser: Refuser | None
 ) -> Candidate | Turned:
+    publication = view.publications.get(node.name)
+    if refuser and refuser.node == node.name and not _published_since(publication, refuser):
+        return Turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
     kept_out = why_not_schedulable(node, placement, pod)
     if kept_out:
         return Turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
-    publication = view.publications.get(node.name)
     if publication is None or publication.problem:
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
         return Turned(node.name, "Unknown", f"{node.name}: {problem}", "unknown")
-    if refuser and refuser.node == node.name and not _published_since(publication, refuser):
-        return Turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
     verdict, after = admit(publication.expected, pod)
     if not verdict.admitted:
         policy = publication.state.kubelet.topology_manager_policy
@@ -119,12 +131,18 @@ def _answer(
     return _candidate(node, verdict, after)
 
 
+def _full(name: str, resource: str) -> Turned:
+    return Turned(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+
+
 def _candidate(node: Node, verdict: Verdict, after: NodeState) -> Candidate:
     return Candidate(node.name, node.labels[HOSTNAME_LABEL], verdict, rank(after, verdict))
 
 
-def _published_since(publication: Publication, refuser: Refuser) -> bool:
-    return refuser.version is None or is_newer(publication.version, refuser.version)
+def _published_since(publication: Publication | None, refuser: Refuser) -> bool:
+    if refuser.version is None:
+        return True
+    return publication is not None and is_newer(publication.version, refuser.version)
 
 
 def _tellable(turned: Turned) -> tuple[bool, str]:

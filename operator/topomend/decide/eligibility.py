@@ -7,9 +7,9 @@ from topomend.model.cluster import Owner, WatchedPod
 from topomend.watch.events import is_refusal
 from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
 
-REASONS = ("TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError")
-"""The reasons that the kubelet's topology, CPU, memory and device managers give (topologymanager/errors.go,
-cpumanager/policy_static.go, lifecycle/predicate.go)."""
+REASONS = ("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError")
+"""The reasons that the kubelet's topology, CPU, memory and device managers give (cm/topologymanager/scope.go,
+cm/cpumanager/policy_static.go, cm/admission/errors.go)."""
 
 DEFAULT_MAX_ATTEMPTS = 5
 

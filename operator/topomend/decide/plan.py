@@ -1,8 +1,9 @@
 """One plan for a refused pod, with its reason: ``plan(view, refusal, limits) -> Plan``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topomend.decide.candidates import Candidate, Refuser, Survey, survey
+from topomend.decide.candidates import NOTHING_FULL, Candidate, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import explain
 from topomend.model.cluster import WatchedPod
@@ -59,19 +60,21 @@ class LeaveAlone:
 Plan = RelaunchOn | ClearCorpse | Wait | LeaveAlone
 
 
-def plan(view: ClusterView, refusal: Refusal, limits: Limits) -> Plan:
-    """What is to be done about a refused pod."""
+def plan(view: ClusterView, refusal: Refusal, limits: Limits, full: Mapping[str, str] = NOTHING_FULL) -> Plan:
+    """What is to be done about a refused pod; ``full`` as in ``survey``."""
     verdict = eligibility(refusal.pod, limits)
     if verdict.treatment is Treatment.LEAVE:
         return LeaveAlone(verdict.reason, verdict.limit_reached)
     if verdict.treatment is Treatment.CLEAR:
         return ClearCorpse(verdict.reason)
-    return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version))
+    return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version), full)
 
 
-def choose(view: ClusterView, pod: WatchedPod, refuser: Refuser) -> RelaunchOn | Wait:
+def choose(
+    view: ClusterView, pod: WatchedPod, refuser: Refuser, full: Mapping[str, str] = NOTHING_FULL
+) -> RelaunchOn | Wait:
     """Where ``pod``, or the replacement that it is, can go now."""
-    answers = survey(view, pod.pod, pod.placement, refuser)
+    answers = survey(view, pod.pod, pod.placement, refuser, full)
     if not answers.candidates:
         return Wait(answers, answers.summary())
     candidates = answers.candidates[:NAMED_NODES]

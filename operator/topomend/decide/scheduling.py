@@ -1,7 +1,6 @@
 """The scheduler's rules that say whether a node may be named to it for a pod.
 
-A node that the scheduler's own filters would reject is no candidate, however well the pod fits its NUMA nodes. What
-other pods use of a node's totals is not known here.
+A node that the scheduler's own filters would reject is no candidate, however well the pod fits its NUMA nodes.
 Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), pkg/scheduler/framework/plugins.
 """
 
@@ -32,9 +31,18 @@ def why_not_schedulable(node: Node, placement: Placement, pod: Pod) -> str:
         return "NodeAffinity"
     if HOSTNAME_LABEL not in node.labels:
         return "NoHostnameLabel"
+    return "InsufficientResources" if lacking_total(node, pod, ()) else ""
+
+
+def lacking_total(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
+    """The first resource of the node's totals that is too little for ``pod`` beside ``others``; empty where none is."""
+    used = {"pods": 1000}
+    for other in others:
+        used = _sum(used, {"pods": 1000, **requests_of(other)})
     asked = requests_of(pod)
-    if any(amount > node.allocatable.get(resource, 0) for resource, amount in asked.items()):
-        return "InsufficientResources"
+    for resource in ("pods", *asked):
+        if used.get(resource, 0) + asked.get(resource, 0) > node.allocatable.get(resource, 0):
+            return resource
     return ""
 
 
