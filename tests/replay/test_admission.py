@@ -538,6 +538,12 @@ def test_an_unknown_version_is_replayed_and_said_to_be_unknown() -> None:
     assert verdict.unmodelled == ("kubelet version v1.99.0: the rules of v1.36.3 were replayed",)
 
 
+def test_an_option_that_an_unknown_version_may_know_is_no_certain_refusal() -> None:
+    verdict, _ = admit(node(TWO, version="v1.99.0", options="numa-allocation-strategy=true"), pod("p", of(3)))
+    assert told(verdict).startswith("KubeletWouldNotStart: unknown Topology Manager Policy option")
+    assert verdict.unmodelled
+
+
 # Devices in odd places
 
 

@@ -85,7 +85,7 @@ class Cases:
     """Random machines and answers, small enough to walk."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - test data, no secret
+        self.random = random.Random(seed)
 
     def info(self, most: int) -> NUMAInfo:
         pick = self.random

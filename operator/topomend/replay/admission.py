@@ -21,6 +21,7 @@ from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay.cpu.static import CPUManager
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
+from topomend.replay.gates import read_gates
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.replay.memory.static import Book, MemoryManager
 from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
@@ -37,7 +38,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     """
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
-        return _refused(pod, KUBELET_WOULD_NOT_START, kubelet), node
+        return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
     held = _held_by(node, pod.namespace, pod.name, pod.uid)
     providers = _providers(kubelet, node, held)
     settings = node.kubelet
@@ -45,8 +46,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     try:
         admission = scope.admit(pod, settings.topology_manager_scope)
     except KubeletBreaks as broken:
-        verdict = _refused(pod, broken.reason, broken.why)
-        return replace(verdict, unmodelled=kubelet.unmodelled), node
+        return _refused(pod, broken.reason, broken.why, kubelet.unmodelled), node
     if admission.rejection:
         providers.remove_pod()
         pods = tuple(each for each in node.pods if each is not held) if held else node.pods
@@ -235,8 +235,8 @@ def _with_pods(
     return replace(node, pods=pods, memory=memory, cpu_pool=pool)
 
 
-def _refused(pod: Pod, reason: str, why: str) -> Verdict:
-    return Verdict(pod.namespace, pod.name, admitted=False, reason=reason, message=why)
+def _refused(pod: Pod, reason: str, why: str, unmodelled: tuple[str, ...]) -> Verdict:
+    return Verdict(pod.namespace, pod.name, admitted=False, reason=reason, message=why, unmodelled=unmodelled)
 
 
 def _rejected(pod: Pod, rejection: Rejection, admission: Admission, kubelet: StartedKubelet) -> Verdict:

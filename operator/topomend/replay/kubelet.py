@@ -42,8 +42,8 @@ def start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
         return remembered
     started = _start(machine, settings)
     _started[key] = started
-    weakref.finalize(machine, _started.pop, key, None)
-    weakref.finalize(settings, _started.pop, key, None)
+    for part in (machine, settings):
+        weakref.finalize(part, _started.pop, key, None).atexit = False
     return started
 
 
