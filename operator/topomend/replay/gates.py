@@ -73,7 +73,7 @@ def _unmodelled(version: str, minor: int | None) -> tuple[str, ...]:
 
 
 def _cpu_option_levels(minor: int) -> dict[str, str]:
-    """Source: cpumanager/policy_options.go of each version."""
+    """Source: cpumanager/policy_options.go of each version; KEP-2625, KEP-2902, KEP-4540, KEP-4800."""
     return {
         FULL_PCPUS_ONLY: "stable" if minor >= 33 else "beta",
         DISTRIBUTE_ACROSS_NUMA: "beta" if minor >= 33 else "alpha",
