@@ -115,7 +115,7 @@ class Cluster:
 
     def vacate(self, node: str, name: str) -> None:
         """Have a pod end, and publish the node without it."""
-        self._remove(self.get(name)["metadata"])
+        self.remove(self.get(name))
         wait_for(f"{name} to be gone", lambda: all(each["metadata"]["name"] != name for each in self.pods()))
         state = self.states[node]
         self.publish(replace(state, pods=tuple(each for each in state.pods if each.name != name), memory=None))
@@ -126,7 +126,7 @@ class Cluster:
             metadata = each["metadata"]
             if metadata.get("finalizers"):
                 self._unfinalize(metadata)
-            self._remove(metadata)
+            self.remove(each)
         for record in self.records():
             metadata = record["metadata"]
             self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
@@ -137,7 +137,8 @@ class Cluster:
     def _unfinalize(self, metadata: dict[str, Any]) -> None:
         self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
 
-    def _remove(self, metadata: dict[str, Any]) -> None:
+    def remove(self, content: dict[str, Any]) -> None:
+        metadata = content["metadata"]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         with suppress(NotFound):
             self.client._ask("DELETE", PODS.path(metadata["namespace"], metadata["name"]), options)

@@ -20,7 +20,7 @@ from topomend.relaunch.driver import NoProgress
 from topomend.watch.events import TimePassed
 from topomend.wire.document import MalformedObject
 
-TICK_SECONDS = 0.25
+TICK_SECONDS = 0.5
 SWEEP_RETRY_SECONDS = 2.0
 STUCK_SECONDS = 120.0
 """A key that waited this long for a worker means that the workers hang."""
@@ -39,7 +39,7 @@ class Operator:
         self._store = Store()
         self._observer = Observer(self._store, self._queue.add, time.monotonic)
         self._recorder = Recorder(client)
-        self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings)
+        self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings, self._observer.put)
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
         self._listed, self._swept = False, time.monotonic()
 
@@ -61,9 +61,8 @@ class Operator:
         if health:
             health.start()
         _log.info("the operator runs with %d workers", self._settings.workers)
-        while not self._stopped.wait(TICK_SECONDS):
-            if self._store.view.on_their_way:
-                self._observer.put(TimePassed(time.monotonic()))
+        threading.Thread(target=self._free_places, name="places", daemon=True).start()
+        self._stopped.wait()
         _log.info("the operator stops")
         self._queue.stop()
         if health:
@@ -107,6 +106,17 @@ class Operator:
         if again.after is not None:
             self._queue.add(pod, again.after)
         return True
+
+    def _free_places(self) -> None:
+        """Free the places of pods that will not come, or that ended before their node was published with them."""
+        while not self._stopped.wait(TICK_SECONDS):
+            if not self._store.view.on_their_way:
+                continue
+            try:
+                self._reconciler.look_for_departed()
+            except APIError as error:
+                _log.debug("pods on their way could not be looked for: %s", error)
+            self._observer.put(TimePassed(time.monotonic()))
 
     def _sweep_on(self) -> None:
         while not self._stopped.is_set():

@@ -78,7 +78,10 @@ class _Unexplained:
 
 
 class Reconciler:
-    """Reconciles pods. ``clock`` is in seconds and only goes forward. May be used by several threads, a pod each."""
+    """Reconciles pods. May be used by several threads, a pod each.
+
+    ``observed`` gets what is found out by the way.
+    """
 
     def __init__(
         self,
@@ -86,12 +89,12 @@ class Reconciler:
         store: Store,
         announcer: Announcer,
         settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
+        observed: Callable[[Event], None],
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
-        self._settings, self._clock = settings, clock
-        self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst, clock)
-        self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE, clock)
+        self._settings, self._observed, self._clock = settings, observed, time.monotonic
+        self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst)
+        self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE)
         self._namespaces: dict[str, tuple[float, Limits]] = {}
         self._unexplained: dict[PodID, _Unexplained] = {}
         self._lock = threading.Lock()
@@ -102,6 +105,22 @@ class Reconciler:
         refusal = self._store.view.refused.get(pod.uid)
         again = self._go_on(pod) if refusal is None else self._begin(pod, refusal)
         return again if unexplained is None else _sooner(again, unexplained)
+
+    def look_for_departed(self) -> None:
+        """Free the places of pods that left the watch not because they run but because they ended, or are ending.
+
+        Their nodes may never publish them: a pod can come and go between two looks of an agent. Raises APIError.
+        """
+        for (namespace, name), going in self._store.view.on_their_way.items():
+            if going.departed and not self._runs(namespace, name, going.pod.uid):
+                self._observed(Withdrawn(namespace, name))
+
+    def _runs(self, namespace: str, name: str, uid: str) -> bool:
+        try:
+            found = self._client.get(PODS, name, namespace)
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == uid and found.get("status", {}).get("phase") in ("Pending", "Running"))
 
     # A pod that is refused
 

@@ -103,9 +103,9 @@ class PodGone:
         gated, going = view.gated.get(key), view.on_their_way.get(key)
         if gated and gated.uid == self.uid:
             view = replace(view, gated=_without(view.gated, key))
-        if going is None or going.pod.uid != self.uid:
+        if going is None or going.pod.uid != self.uid or going.departed:
             return view
-        late = replace(going, expires=self.now + UNPUBLISHED_SECONDS)
+        late = replace(going, expires=self.now + UNPUBLISHED_SECONDS, departed=True)
         return replace(view, on_their_way=_with(view.on_their_way, key, late))
 
 

@@ -33,11 +33,15 @@ class Publication:
 
 @dataclass(frozen=True)
 class OnItsWay:
-    """A pod that will be, or has just been, admitted on one of ``nodes``. ``expires`` None is: not by time."""
+    """A pod that will be, or has just been, admitted on one of ``nodes``. ``expires`` None is: not by time.
+
+    ``departed`` is whether it left the watch on pods that do not run: it runs now, or is gone.
+    """
 
     pod: Pod
     nodes: tuple[str, ...]
     expires: float | None = None
+    departed: bool = False
 
 
 @dataclass(frozen=True)

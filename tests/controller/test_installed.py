@@ -1,0 +1,125 @@
+"""The operator under the account that the manifests install, beside real agents: nothing is published by the test."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.controller.conftest import NODE_A, NODE_B, ROOT, Cluster, Operator, events_of, pod, wait_for
+from tests.deploy.api import administrator, path_of
+from tests.deploy.conftest import token_of
+from tests.deploy.manifests import objects
+
+from topomend.kube.client import NODE_TOPOLOGIES
+
+pytestmark = pytest.mark.cluster
+
+WORKLOADS = ("DaemonSet", "Deployment")
+
+
+@pytest.fixture
+def agents(two_nodes: Cluster) -> Iterator[None]:
+    """An agent beside each kubelet, as the administrator."""
+    running = [_agent(two_nodes, name) for name in (NODE_A, NODE_B)]
+    yield
+    for each in running:
+        each.terminate()
+        each.wait(10)
+
+
+def _agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+    node = cluster.sandbox.node(name)
+    return subprocess.Popen(
+        [
+            *cluster.sandbox.exec_prefix(name),
+            str(Path(sys.executable).with_name("topomend")),
+            "agent",
+            f"--node-name={name}",
+            f"--kubelet-config={node.kubelet_config}",
+            f"--pod-resources={node.pod_resources}",
+            f"--kubelet-state={node.kubelet_state}",
+        ],
+        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+    )
+
+
+@pytest.fixture
+def account(two_nodes: Cluster, tmp_path: Path) -> Path:
+    """A kubeconfig of the operator's own account, with the roles and policies that the manifests give it."""
+    admin = administrator(two_nodes.sandbox.kubeconfig)
+    for item in objects():
+        if item["kind"] not in WORKLOADS:
+            answer = admin.apply(path_of(item), item)
+            assert answer.allowed, answer.message
+    configuration = yaml.safe_load(two_nodes.sandbox.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
+    path = tmp_path / "operator.kubeconfig"
+    path.write_text(yaml.safe_dump(configuration))
+    path.chmod(0o600)
+    return path
+
+
+def _shown(cluster: Cluster, node: str) -> set[str]:
+    status = cluster.client.get(NODE_TOPOLOGIES, node).get("status", {})
+    return {each["name"] for each in status.get("pods", ())}
+
+
+@pytest.mark.usefixtures("agents")
+def test_refused_pods_run_elsewhere_within_five_seconds_each_and_half_are_let_go_within_a_third_of_one(
+    two_nodes: Cluster, account: Path, start_operator: Callable[..., Operator]
+) -> None:
+    operator = start_operator(kubeconfig=account)
+    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    fillers = {"filler-0", "filler-1"}
+    for name in sorted(fillers):
+        two_nodes.create(pod(name, 2, node=NODE_A))
+        wait_for(f"{name} to run", partial(two_nodes.running, name))
+    wait_for("the agent to publish them", lambda: fillers <= _shown(two_nodes, NODE_A))
+    time.sleep(1)
+    took = [_relaunch(two_nodes, f"train-{number}") for number in range(10)]
+    two_nodes.clear()
+    print(f"refused to let go, s: {sorted(round(let_go, 3) for let_go, _ in took)}")
+    assert statistics.median(let_go for let_go, _ in took) <= 0.3
+    assert max(running for _, running in took) < 5
+    assert "Forbidden" not in operator.text()
+    assert "Traceback" not in operator.text()
+
+
+def _relaunch(cluster: Cluster, name: str) -> tuple[float, float]:
+    """Seconds from the refusal until the replacement was let go, and until it ran."""
+    made = cluster.create(pod(name, 3, preferred=NODE_A))
+    wait_for("the refusal", lambda: _is_refused(cluster, made))
+    refused = time.monotonic()
+    wait_for("the replacement to be let go", lambda: _is_let_go(cluster, made))
+    let_go = time.monotonic()
+    moved = wait_for("the replacement to run", lambda: _anew(cluster, made, "Running"))
+    running = time.monotonic()
+    assert moved["spec"]["nodeName"] == NODE_B
+    wait_for("it to be told", lambda: events_of(cluster, moved, "Relaunched"))
+    cluster.remove(moved)
+    wait_for("the agent to publish that it is gone", lambda: name not in _shown(cluster, NODE_B))
+    return let_go - refused, running - refused
+
+
+def _is_refused(cluster: Cluster, made: dict[str, Any]) -> bool:
+    """Whether it was: the failed pod may be gone before anybody looks."""
+    found = cluster.get(made["metadata"]["name"])
+    return bool(found["metadata"]["uid"] != made["metadata"]["uid"] or found["status"].get("phase") == "Failed")
+
+
+def _anew(cluster: Cluster, made: dict[str, Any], phase: str = "") -> dict[str, Any] | None:
+    found = cluster.get(made["metadata"]["name"])
+    is_new = found["metadata"]["uid"] != made["metadata"]["uid"]
+    return found if is_new and phase in ("", found["status"].get("phase")) else None
+
+
+def _is_let_go(cluster: Cluster, made: dict[str, Any]) -> bool:
+    found = _anew(cluster, made)
+    return bool(found and not found["spec"].get("schedulingGates"))

@@ -1,0 +1,115 @@
+from typing import Any
+
+from topomend.model.relaunch import Relaunch
+from topomend.relaunch.manifest import claim, launch, replacement, stripped, unclaim
+
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "train",
+        "namespace": "ns",
+        "uid": "1",
+        "resourceVersion": "7",
+        "generation": 2,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [{}],
+        "labels": {"app": "t"},
+        "annotations": {"note": "kept", "topomend.io/attempt": "1", "topomend.io/record": "train-0"},
+        "finalizers": ["topomend.io/relaunch"],
+        "ownerReferences": [{"kind": "Config", "name": "c"}],
+    },
+    "spec": {
+        "nodeName": "a",
+        "priority": 5,
+        "priorityClassName": "high",
+        "serviceAccountName": "default",
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "kube-api-access-x2x", "projected": {}}],
+        "initContainers": [{"name": "first", "volumeMounts": [{"name": "kube-api-access-x2x"}]}],
+        "containers": [{"name": "main", "volumeMounts": [{"name": "data"}, {"name": "kube-api-access-x2x"}]}],
+        "ephemeralContainers": [{"name": "debug"}],
+    },
+    "status": {"phase": "Failed"},
+}
+
+
+def record(manifest: dict[str, Any]) -> Relaunch:
+    return Relaunch("ns", "train-1", "train", "1", "a", "TopologyAffinityError", "", 2, manifest)
+
+
+def test_a_manifest_keeps_what_the_user_wrote_and_nothing_a_server_added() -> None:
+    assert stripped(POD) == {
+        "metadata": {
+            "name": "train",
+            "labels": {"app": "t"},
+            "annotations": {"note": "kept"},
+            "ownerReferences": [{"kind": "Config", "name": "c"}],
+        },
+        "spec": {
+            "priorityClassName": "high",
+            "serviceAccountName": "default",
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "initContainers": [{"name": "first"}],
+            "containers": [{"name": "main", "volumeMounts": [{"name": "data"}]}],
+        },
+    }
+
+
+def test_a_replacement_of_a_replacement_takes_the_affinity_that_was_first_asked_for() -> None:
+    first: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    narrowed = {**POD, "spec": {**POD["spec"], "affinity": {"nodeAffinity": {"narrowed": True}}}}
+    previous = record({"metadata": {}, "spec": {"affinity": first}})
+    assert stripped(narrowed, previous)["spec"]["affinity"] == first
+    assert "affinity" not in stripped(narrowed, record({"metadata": {}, "spec": {}}))["spec"]
+
+
+def test_a_replacement_is_gated_and_says_whom_it_replaces() -> None:
+    made = replacement(record(stripped(POD)))
+    assert made["spec"]["schedulingGates"] == [{"name": "topomend.io/relaunch"}]
+    assert made["metadata"]["namespace"] == "ns"
+    assert made["metadata"]["annotations"] == {
+        "note": "kept",
+        "topomend.io/record": "train-1",
+        "topomend.io/replaces": "1",
+        "topomend.io/attempt": "2",
+    }
+
+
+def test_patches_hold_for_the_pod_as_it_was_read_alone() -> None:
+    for patch in (claim(POD, "train-1"), unclaim(POD), launch(POD, ["b"])):
+        assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("1", "7")
+
+
+def test_claiming_twice_adds_one_finalizer() -> None:
+    assert claim(POD, "train-1")["metadata"]["finalizers"] == ["topomend.io/relaunch"]
+    assert unclaim(POD)["metadata"]["finalizers"] == []
+
+
+def _required(patch: dict[str, Any]) -> Any:
+    affinity = patch["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return affinity["nodeSelectorTerms"]
+
+
+def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first() -> None:
+    patch = launch(POD, ["b", "c"])
+    named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c"]}
+    assert _required(patch) == [{"matchExpressions": [named]}]
+    preferred = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [(each["weight"], each["preference"]["matchExpressions"][0]["values"]) for each in preferred] == [
+        (100, ["b"])
+    ]
+    assert patch["spec"]["schedulingGates"] is None
+
+
+def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
+    zone = {"key": "zone", "operator": "Exists"}
+    terms = [{"matchExpressions": [zone]}, {"matchFields": [{"key": "metadata.name"}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    gates = [{"name": "topomend.io/relaunch"}, {"name": "other.io/gate"}]
+    patch = launch({**POD, "spec": {"affinity": affinity, "schedulingGates": gates}}, ["b"])
+    named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}
+    assert _required(patch) == [
+        {"matchExpressions": [zone, named]},
+        {"matchFields": [{"key": "metadata.name"}], "matchExpressions": [named]},
+    ]
+    assert patch["spec"]["schedulingGates"] == [{"name": "other.io/gate"}]
