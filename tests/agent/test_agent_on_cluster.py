@@ -1,0 +1,247 @@
+"""The agent beside real kubelets. Slow: a control plane and kubelets start, and one test waits through an outage."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+from tests.discover.machines import seen_by_kubelet
+
+import topomend
+from topomend.kube.client import NODE_TOPOLOGIES, PODS, Resource, connect
+from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.model.node_state import NodeState, PodAllocation
+from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire.node_topology import Condition, read_conditions, read_node_topology
+from topomend.wire.pod import read_pod
+
+pytestmark = pytest.mark.cluster
+
+CRD = Path(__file__).parents[2] / "crds" / "topomend.io_nodetopologies.yaml"
+CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+FRESH_SECONDS = 2.0
+
+_T = TypeVar("_T")
+
+
+class Kubernetes:
+    """What these tests ask of the sandbox's API server."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._client = connect(str(sandbox.kubeconfig))
+        with suppress(AlreadyExists):
+            self._client.create(CRDS, yaml.safe_load(CRD.read_text()))
+        until(lambda: self._client.list(NODE_TOPOLOGIES))
+
+    def topology(self, node: str) -> dict[str, Any]:
+        return self._client.get(NODE_TOPOLOGIES, node)
+
+    def state(self, node: str) -> NodeState:
+        return read_node_topology(self.topology(node))
+
+    def condition(self, node: str, kind: str) -> Condition:
+        return next(each for each in read_conditions(self.topology(node)) if each.type == kind)
+
+    def ready(self, node: str) -> str:
+        return self.condition(node, "Ready").status
+
+    def delete_topology(self, node: str) -> None:
+        self._client.delete(NODE_TOPOLOGIES, node, uid=self.topology(node)["metadata"]["uid"])
+
+    @contextmanager
+    def pod(
+        self, node: str, name: str, containers: list[dict[str, Any]], init: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """A pod that was bound to the node by hand, and gone afterwards."""
+        spec = {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "initContainers": init,
+            "containers": containers,
+        }
+        made = self._client.create(PODS, {"kind": "Pod", "metadata": {"name": name}, "spec": spec}, "default")
+        try:
+            yield made
+        finally:
+            self._client.delete(PODS, name, "default", uid=made["metadata"]["uid"])
+            until(lambda: not self._client.list(PODS, fields=f"metadata.name={name}").items)
+
+    def reason_of(self, pod: str) -> str:
+        return str(self._client.get(PODS, pod, "default").get("status", {}).get("reason", ""))
+
+
+def until(condition: Callable[[], _T], seconds: float = 30.0) -> _T:
+    """Wait until the condition holds, and return it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(NotFound):
+            if found := condition():
+                return found
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.05)
+
+
+def agent(sandbox: Sandbox, node: str, *flags: str) -> subprocess.Popen[bytes]:
+    parts = sandbox.node(node)
+    command = [
+        *sandbox.exec_prefix(node),
+        sys.executable,
+        "-m",
+        "topomend.cli",
+        "agent",
+        f"--node-name={node}",
+        f"--kubelet-config={parts.kubelet_config}",
+        f"--pod-resources={parts.pod_resources}",
+        f"--kubelet-state={parts.kubelet_state}",
+        *flags,
+    ]
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(sandbox.kubeconfig),
+        "PYTHONPATH": str(Path(topomend.__file__).parents[1]),
+    }
+    return subprocess.Popen(command, env=environment)
+
+
+@contextmanager
+def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The agent of a node, which has published for the first time."""
+    with suppress(NotFound):
+        kubernetes.delete_topology(node)
+    process = agent(sandbox, node)
+    try:
+        until(lambda: kubernetes.ready(node) == "True")
+        yield process
+    finally:
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+
+
+def publish_once(sandbox: Sandbox, node: str) -> int:
+    return agent(sandbox, node, "--once").wait(timeout=30)
+
+
+def container(name: str, **limits: str) -> dict[str, Any]:
+    return {"name": name, "image": "none", "resources": {"limits": limits}}
+
+
+@pytest.fixture(scope="module")
+def kubernetes(cluster: Sandbox) -> Kubernetes:
+    return Kubernetes(cluster)
+
+
+@pytest.mark.parametrize(
+    ("node", "shape"),
+    [
+        ("wide", "sockets:2 numa:2 cores:4 threads:2 memory:16Gi"),
+        ("split", "sockets:1 numa:2 cores:4 threads:1 memory:8Gi device:vendor.com/gpu@0=1,1=1"),
+        ("pods", "sockets:2 numa:1 cores:4 threads:2 memory:8Gi"),
+    ],
+)
+def test_what_is_published_is_the_machine_and_the_devices_that_the_kubelet_sees(
+    cluster: Sandbox, kubernetes: Kubernetes, node: str, shape: str
+) -> None:
+    assert publish_once(cluster, node) == 0
+    state = kubernetes.state(node)
+    expected = parse_shape(shape)
+    machine = seen_by_kubelet(expected.machine())
+    assert (state.machine.numa_nodes, state.machine.cores) == (machine.numa_nodes, machine.cores)
+    assert state.devices == expected.offered_devices()
+    assert [each.numa_node for each in state.machine.pci_devices] == [
+        node for device in expected.offered_devices() for node in device.numa_nodes or ()
+    ]
+    assert kubernetes.ready(node) == "True"
+    assert state.kubelet.version.startswith("v1.")
+    owner = kubernetes.topology(node)["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"]) == ("Node", node)
+
+
+def test_a_pod_is_published_as_replay_admits_it_and_is_gone_when_it_ends(
+    cluster: Sandbox, kubernetes: Kubernetes
+) -> None:
+    containers = [
+        container("main", **{"cpu": "2", "memory": "1Gi", "vendor.com/gpu": "1"}),
+        container("side", cpu="500m", memory="512Mi"),
+    ]
+    with running(cluster, kubernetes, "split"):
+        before = kubernetes.state("split")
+        assert before.pods == ()
+        with kubernetes.pod("split", "train", containers, [container("setup", cpu="3", memory="2Gi")]) as pod:
+            until(lambda: holds_something(cluster, "split"))
+            until(lambda: kubernetes.state("split").pods, FRESH_SECONDS)
+            verdict, after = admit(before, read_pod(pod))
+            assert verdict.admitted
+            published = kubernetes.state("split")
+            assert held(published) == held(after)
+            assert published.pods[0].uid == pod["metadata"]["uid"]
+        until(lambda: not kubernetes.state("split").pods, FRESH_SECONDS)
+        assert kubernetes.state("split") == before
+
+
+def held(state: NodeState) -> tuple[tuple[PodAllocation, ...], object, object]:
+    return state.pods, state.memory, state.cpu_pool
+
+
+def holds_something(sandbox: Sandbox, node: str) -> bool:
+    """Whether the kubelet's own state shows a container with CPUs."""
+    path = sandbox.folder / "nodes" / node / "kubelet" / "cpu_manager_state"
+    return bool(json.loads(path.read_text()).get("entries"))
+
+
+def test_a_refused_pod_leaves_nothing_behind(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    publish_once(cluster, "split")
+    before = kubernetes.state("split")
+    # 3 and 4 CPUs are free: after the first two containers each NUMA node has one left, and the third asks for two.
+    containers = [container(f"c{cpus}", cpu=cpus, memory="1Gi") for cpus in ("2", "3")]
+    containers.append(container("last", cpu="2", memory="1Gi"))
+    with kubernetes.pod("split", "too-big", containers, []):
+        until(lambda: kubernetes.reason_of("too-big") == "TopologyAffinityError")
+        publish_once(cluster, "split")
+        assert kubernetes.state("split") == before
+
+
+def test_nothing_is_written_while_nothing_changes(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    with running(cluster, kubernetes, "pods"):
+        time.sleep(2)
+        version = kubernetes.topology("pods")["metadata"]["resourceVersion"]
+        time.sleep(3)
+        assert kubernetes.topology("pods")["metadata"]["resourceVersion"] == version
+
+
+def test_an_object_that_was_deleted_is_published_again(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    publish_once(cluster, "wide")
+    kubernetes.delete_topology("wide")
+    publish_once(cluster, "wide")
+    assert kubernetes.ready("wide") == "True"
+
+
+def test_sigint_ends_the_agent_like_sigterm(cluster: Sandbox, kubernetes: Kubernetes) -> None:
+    with running(cluster, kubernetes, "wide") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+
+
+def test_an_api_server_that_is_away_for_half_a_minute_loses_nothing() -> None:
+    spec = NodeSpec.of_shape("lonely", "sockets:1 numa:2 cores:2 memory:4Gi")
+    with Sandbox.up([spec], on_progress=print) as sandbox:
+        kubernetes = Kubernetes(sandbox)
+        with running(sandbox, kubernetes, "lonely") as process:
+            sandbox.stop_api_server()
+            sandbox.stop_kubelet("lonely")
+            time.sleep(30)
+            assert process.poll() is None
+            sandbox.start_api_server()
+            until(lambda: kubernetes.ready("lonely") == "False", 60)
+            assert kubernetes.condition("lonely", "AllocationsRead").reason == "PodResourcesUnavailable"
+            sandbox.start_kubelet("lonely")
+            until(lambda: kubernetes.ready("lonely") == "True")
