@@ -284,7 +284,7 @@ class _Life:
 
     def steps(self) -> list[Case]:
         count = self.random.choice((1, 2, 3, 4, 6, 8, 10, 12))
-        restart_after = self.random.randrange(count) if _one_in(self.random, 8) and not self._pod_level_gate() else None
+        restart_after = self.random.randrange(count) if _one_in(self.random, 8) else None
         steps: list[Case] = []
         for number in range(count):
             if self.alive and self.random.random() < 0.25:
@@ -302,11 +302,6 @@ class _Life:
                 steps += [{"admit": pod} for pod in self.alive.values()]
         return steps
 
-    def _pod_level_gate(self) -> bool:
-        """Whether managers look at pod-level resources. Restarts are left out then: that a container of such a pod
-        holds an empty list of memory blocks, and is not asked again, is nothing that a NodeState tells."""
-        return "PodLevelResourceManagers" in self.kubelet.get("featureGates", {})
-
     def _started(self, name: str) -> list[str]:
         """The containers of a pod up to a random one, in the order in which they start."""
         spec = self.alive[name]["spec"]
@@ -323,7 +318,7 @@ class _Life:
             for container in spec["initContainers"]:
                 if shape == "sidecar" and random.random() < 0.7:
                     container["restartPolicy"] = "Always"
-        if _one_in(random, 2 if self._pod_level_gate() else 60):
+        if _one_in(random, 2 if "PodLevelResourceManagers" in self.kubelet.get("featureGates", {}) else 60):
             spec["resources"] = self._pod_level(spec)
         return {"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec}
 
