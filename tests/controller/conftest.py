@@ -75,6 +75,18 @@ class Cluster:
     client: Client
     states: dict[str, NodeState]
 
+    def install_kind(self, plural: str) -> None:
+        content = yaml.safe_load((ROOT / "crds" / f"topomend.io_{plural}.yaml").read_text())
+        wait_for(f"the old {plural} to be gone", lambda: self._is_created(content))
+        wait_for(f"{plural} to be served", lambda: [self.client.list(Resource("topomend.io/v1alpha1", plural))])
+
+    def _is_created(self, content: dict[str, Any]) -> bool:
+        try:
+            self.client.create(CRDS, content)
+        except AlreadyExists:
+            return False
+        return True
+
     def create(self, content: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
         return self.client.create(PODS, content, namespace)
 
@@ -179,11 +191,10 @@ def two_nodes() -> Iterator[Cluster]:
     specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]
     with Sandbox.up(specs, audit=True) as sandbox:
         client = connect(str(sandbox.kubeconfig))
-        for path in sorted((ROOT / "crds").glob("topomend.io_*.yaml")):
-            client.create(CRDS, yaml.safe_load(path.read_text()))
         states = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in specs}
         cluster = Cluster(sandbox, client, states)
-        wait_for("the kinds to be served", lambda: [client.list(kind) for kind in (RELAUNCHES, NODE_TOPOLOGIES)])
+        cluster.install_kind("nodetopologies")
+        cluster.install_kind("relaunches")
         assert {node["metadata"]["name"] for node in client.list(NODES).items} == {NODE_A, NODE_B}
         yield cluster
         client.close()

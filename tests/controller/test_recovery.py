@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.controller.conftest import DEPLOYMENTS, NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
+from tests.controller.conftest import CRDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
 
 from topomend.kube.client import NODE_TOPOLOGIES
 
@@ -138,6 +138,30 @@ def test_a_pod_with_absurd_quantities_is_refused_in_clear_words(fragmented: Clus
     ordinary = fragmented.create(pod("train", 3, preferred=NODE_A))
     wait_for("train to run anew", lambda: _running_anew(fragmented, ordinary))
     assert "Traceback" not in operator.text()
+
+
+def test_an_operator_that_starts_before_the_kinds_are_installed_says_so_and_works_once_they_are(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    kind = fragmented.client.get(CRDS, "relaunches.topomend.io")
+    fragmented.client.delete(CRDS, "relaunches.topomend.io", uid=kind["metadata"]["uid"])
+    operator = start_operator()
+    told = "install the kinds: kubectl apply --server-side -f crds/"
+    try:
+        wait_for("the fault to be told", lambda: told in operator.text())
+    finally:
+        fragmented.install_kind("relaunches")
+    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    made = fragmented.create(pod("train", 3, preferred=NODE_A))
+    wait_for("train to run anew", lambda: _running_anew(fragmented, made))
+    assert "Traceback" not in operator.text()
+
+
+def test_the_operator_ends_in_time_when_it_is_told_to(operator: Operator) -> None:
+    begin = time.monotonic()
+    assert operator.terminate() == 0
+    assert time.monotonic() - begin < 8
+    assert operator.text().rstrip().endswith("the operator stops")
 
 
 def test_an_api_server_away_for_thirty_seconds_loses_no_pod(fragmented: Cluster, operator: Operator) -> None:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from topomend.controller.announcer import Announcer
 from topomend.controller.health import Health
@@ -25,6 +26,9 @@ SWEEP_RETRY_SECONDS = 2.0
 STUCK_SECONDS = 120.0
 """A key that waited this long for a worker means that the workers hang."""
 
+if TYPE_CHECKING:
+    from topomend.controller.streams import Streams
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +45,8 @@ class Operator:
         self._recorder = Recorder(client)
         self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings, self._observer.put)
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
-        self._listed, self._swept = False, time.monotonic()
+        self._listed = threading.Event()
+        self._swept = time.monotonic()
 
     def stop(self) -> None:
         """Have ``run`` return. May be called from a signal handler."""
@@ -56,7 +61,7 @@ class Operator:
         sweeper = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
         sweeper.start()
         streams = Streams(self._observer.put, self._sweep_now.set)
-        streams.start()
+        threading.Thread(target=self._watch_once_listed, args=(streams,), name="streams-start", daemon=True).start()
         health = Health(self._settings.health_address, self._problem) if self._settings.health_address else None
         if health:
             health.start()
@@ -107,6 +112,13 @@ class Operator:
             self._queue.add(pod, again.after)
         return True
 
+    def _watch_once_listed(self, streams: "Streams") -> None:
+        """Start the streams once every kind could be listed: kopf watches only those that are there at its start."""
+        while not self._stopped.is_set():
+            if self._listed.wait(TICK_SECONDS):
+                streams.start()
+                return
+
     def _free_places(self) -> None:
         """Free the places of pods that will not come, or that ended before their node was published with them."""
         while not self._stopped.wait(TICK_SECONDS):
@@ -133,9 +145,10 @@ class Operator:
         except APIError as error:
             _log.warning("the cluster could not be listed: %s; tried again", error)
             return False
-        if not self._listed:
+        if not self._listed.is_set():
             _log.info("the cluster is listed")
-        self._listed, self._swept = True, time.monotonic()
+            self._listed.set()
+        self._swept = time.monotonic()
         return True
 
     def _problem(self) -> str:

@@ -39,12 +39,10 @@ class Streams:
     def stop(self) -> None:
         """End the streams, for five seconds at most."""
         self._stopped.set()
-        self._thread.join(5.0)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread that keeps the streams up runs."""
-        return self._thread.is_alive()
+        # What it says of requests that it cut off itself is no error of anybody's.
+        logging.getLogger("kopf").setLevel(logging.CRITICAL)
+        if self._thread.is_alive():
+            self._thread.join(5.0)
 
     def _keep_up(self) -> None:
         pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
