@@ -111,7 +111,7 @@ def _again_and_again(settings: AgentSettings, watcher: "_Watcher", publisher: Pu
 
 
 def _publish(discovery: Discovery, publisher: Publisher) -> None:
-    if publisher.publish(discovery.status()):
+    if publisher.publish(discovery.status):
         ready = discovery.conditions[0]
         _log.info("published %s: Ready %s, %s", discovery.state.name, ready.status, ready.message)
 

@@ -6,6 +6,7 @@ node is Ready only when host, configuration and allocations are all known and ag
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from topomend.discover.allocations import Allocations
@@ -44,13 +45,14 @@ class Discovery:
     summary: Summary
     conditions: tuple[Condition, ...]
 
+    @cached_property
     def status(self) -> dict[str, Any]:
-        """The object's status, conditions without times."""
+        """The object's status, conditions without times: one and the same object for one discovery."""
         return status_of(self.state, self.summary, self.conditions)
 
     def node_topology(self) -> dict[str, Any]:
         """The NodeTopology object."""
-        return node_topology(self.state.name, self.status())
+        return node_topology(self.state.name, self.status)
 
 
 def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) -> Discovery:

@@ -61,6 +61,7 @@ class Publisher:
         self._monotonic, self._now, self._jitter = monotonic, now, jitter
         self._node: NodeFacts | None = None
         self._server: Mapping[str, Any] | None = None
+        self._published: Mapping[str, Any] | None = None
         self._due = 0.0
 
     def node(self) -> NodeFacts:
@@ -76,15 +77,23 @@ class Publisher:
 
     def forget(self) -> None:
         """Have everything be asked for again: the kubelet restarted, or an answer was lost."""
-        self._node = self._server = None
+        self._node = self._server = self._published = None
 
     def publish(self, status: Mapping[str, Any]) -> bool:
-        """Have the server hold this status, whose conditions carry no times; whether anything had to be written."""
+        """Have the server hold this status, whose conditions carry no times; whether anything had to be written.
+
+        The very object that was published last is not even compared: the caller does not change it.
+        """
         try:
-            return self._publish(self.node(), status)
+            node = self.node()
+            if status is self._published:
+                return False
+            wrote = self._publish(node, status)
         except APIError:
             self.forget()
             raise
+        self._published = status
+        return wrote
 
     def _publish(self, node: NodeFacts, status: Mapping[str, Any]) -> bool:
         if self._server is None:
