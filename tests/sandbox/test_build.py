@@ -83,8 +83,11 @@ print(ensure_binary(lambda words: print(words, flush=True)))
 @pytest.mark.cluster
 def test_two_builds_at_once_are_one(tmp_path: Path) -> None:
     """Slow: links the binary, and compiles it where Go has nothing cached."""
+    go = toolchain.find_go("1.26.0", print)
+    cache = subprocess.run([str(go), "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     environment = {
         **os.environ,
+        "GOCACHE": cache,
         "XDG_CACHE_HOME": str(tmp_path),
         "PYTHONPATH": str(Path(topomend.__file__).parents[1]),
     }

@@ -231,12 +231,21 @@ def _new_namespaces(mounts: list[list[str]], writable: list[str]) -> Namespaces:
         linux.enter_new_mount_namespace()
         for place in layout.mount_points():
             if not any(place == Path(top) or Path(top) in place.parents for top in writable):
-                linux.make_read_only(place)
+                _make_read_only(place)
         return Namespaces(commands, _own_namespace())
     finally:
         linux.enter_mount_namespace(own)
         os.close(own)
         os.chdir(directory)
+
+
+def _make_read_only(place: Path) -> None:
+    """Make a mount read-only, unless it cannot be reached: below what was mounted over it, or another user's."""
+    try:
+        linux.make_read_only(place)
+    except OSError:
+        if place == Path("/"):
+            raise
 
 
 def _own_namespace() -> int:
