@@ -255,6 +255,13 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
 
 
 def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:
+    """The node with the blocks and the book that the kubelet shows; a container that it no longer lists holds none."""
+    listed = {
+        (name, container["name"])
+        for name, containers in state["pods"].items()
+        for container in containers or ()
+        if container["memory"] is not None
+    }
     blocks = {
         (name, container["name"]): tuple(
             MemoryBlock(each["type"], mask_of(each["numaNodes"]), each["size"]) for each in container["memory"] or ()
@@ -265,7 +272,11 @@ def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:
     pods = []
     for pod in node.pods:
         name = f"{pod.namespace}/{pod.name}"
-        held = (replace(each, memory=blocks[name, each.name]) for each in pod.containers)
+        held = (
+            replace(each, memory=blocks[name, each.name])
+            for each in pod.containers
+            if each.cpus or each.devices or (name, each.name) in listed
+        )
         pods.append(replace(pod, containers=tuple(held)))
     book = tuple(
         NUMANodeMemory(each["numaNode"], each["assignments"], mask_of(each["cells"]), each["reserved"])

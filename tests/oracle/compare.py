@@ -117,6 +117,8 @@ def _rules(case: Case, answer: Answer) -> Iterator[str]:
     if answer.get("timeout"):
         yield "no end"
     for step, said in zip(case["steps"], answer.get("steps", ()), strict=False):
+        if said["state"] is None:
+            return
         if "admit" not in step:
             yield f"step: {next(iter(step))}"
         else:

@@ -226,7 +226,11 @@ func (n *Node) containers(pod *v1.Pod) []Container {
 
 func (n *Node) held(podUID, name string) Container {
 	held := Container{Name: name, CPUs: n.cpus.GetExclusiveCPUs(podUID, name).String(), Devices: map[string][]string{}}
-	for _, block := range n.memory.GetMemory(podUID, name) {
+	blocks := n.memory.GetMemory(podUID, name)
+	if blocks != nil {
+		held.Memory = []Block{} // served with nothing, which is not the same as not served
+	}
+	for _, block := range blocks {
 		held.Memory = append(held.Memory, Block{string(block.Type), block.NUMAAffinity, block.Size})
 	}
 	for resource, devices := range n.devices.GetDevices(podUID, name) {
