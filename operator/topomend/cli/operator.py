@@ -55,6 +55,12 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     show_envvar=True,
     help="Answer liveness probes there, at /healthz; a pod names its own IP. Off unless given.",
 )
+@click.option(
+    "--namespace",
+    default="topomend-system",
+    show_envvar=True,
+    help="The operator's own namespace, where it keeps the list of owners whose new pods are gated (ConfigMap).",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_envvar=True, help="What is logged.")
 def operator(  # noqa: PLR0913  one argument a flag
     *,
@@ -65,6 +71,7 @@ def operator(  # noqa: PLR0913  one argument a flag
     sweep_seconds: float,
     record_hours: float,
     health_address: str,
+    namespace: str,
     log_level: str,
 ) -> None:
     """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
@@ -86,6 +93,7 @@ def operator(  # noqa: PLR0913  one argument a flag
         sweep_seconds=sweep_seconds,
         record_seconds=record_hours * 3600,
         health_address=health_address,
+        namespace=namespace,
     )
     try:
         running = Operator(connect(), settings)

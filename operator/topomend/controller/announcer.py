@@ -45,6 +45,10 @@ class Announcer:
         note = f"{why}; tried again when a node changes"
         self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
 
+    def fitted(self, pod: WatchedPod, why: str) -> None:
+        """A pod that was gated at birth has been let go."""
+        self._emit(_pod(pod), NORMAL, "Fitted", "Fit", why)
+
     def blocked(self, record: Relaunch, why: str) -> None:
         """The API server will not create the replacement."""
         note = f"{record.pod_name} cannot be created anew: {why}; its manifest is kept here and tried again"

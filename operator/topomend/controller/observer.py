@@ -18,7 +18,7 @@ from topomend.watch.reading import published
 from topomend.watch.view import ClusterView
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
-from topomend.wire.group import RELAUNCH_GATE
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 from topomend.wire.relaunch import read_relaunch
 
 _log = logging.getLogger(__name__)
@@ -151,6 +151,8 @@ class Observer:
             self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._look_at(PodID(pod.namespace, pod.name, pod.replaces), 0.0)
+        if FIT_GATE in pod.gates:
+            self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
 
     def _tell_of_record(self, relaunch: Relaunch) -> None:
         if not relaunch.step.ended:

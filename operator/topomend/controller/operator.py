@@ -122,12 +122,11 @@ class Operator:
     def _free_places(self) -> None:
         """Free the places of pods that will not come, or that ended before their node was published with them."""
         while not self._stopped.wait(TICK_SECONDS):
-            if not self._store.view.on_their_way:
-                continue
             try:
                 self._reconciler.look_for_departed()
+                self._reconciler.ease_brake()
             except APIError as error:
-                _log.debug("pods on their way could not be looked for: %s", error)
+                _log.debug("pods on their way could not be looked for, or the brake not eased: %s", error)
             self._observer.put(TimePassed(time.monotonic()))
 
     def _sweep_on(self) -> None:

@@ -14,26 +14,27 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from topomend.controller.announcer import Announcer
+from topomend.controller.brake import Brake
 from topomend.controller.observer import PodID
 from topomend.controller.settings import Settings
 from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
-from topomend.decide.candidates import Refuser, Survey
+from topomend.decide.candidates import UNKNOWN, Refuser, Survey
 from topomend.decide.eligibility import Limits
-from topomend.decide.scheduling import lacking_total
+from topomend.decide.scheduling import HOSTNAME_LABEL, lacking_total
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import protocol
+from topomend.relaunch import manifest, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
 from topomend.watch.events import Event, Released, Withdrawn, fold
 from topomend.watch.view import ClusterView, Refusal
-from topomend.wire.cluster import read_placement
+from topomend.wire.cluster import read_placement, read_watched_pod
 from topomend.wire.document import Document
-from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+from topomend.wire.group import FIT_GATE, MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
 from topomend.wire.pod import read_pod
 from topomend.wire.relaunch import read_relaunch, record_name
 
@@ -67,6 +68,7 @@ class Again:
 
 
 DONE = Again()
+ANYWHERE = Refuser("", None)
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Reconciler:
         self._settings, self._observed, self._clock = settings, observed, time.monotonic
         self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst)
         self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE)
+        self._brake = Brake(client, settings.namespace)
         self._namespaces: dict[str, tuple[float, Limits]] = {}
         self._unexplained: dict[PodID, _Unexplained] = {}
         self._lock = threading.Lock()
@@ -105,6 +108,10 @@ class Reconciler:
         refusal = self._store.view.refused.get(pod.uid)
         again = self._go_on(pod) if refusal is None else self._begin(pod, refusal)
         return again if unexplained is None else _sooner(again, unexplained)
+
+    def ease_brake(self) -> None:
+        """Take those owners off the brake whose pods are admitted again. Raises APIError."""
+        self._brake.ease(each.owner.uid for each in self._store.view.gated.values() if each.owner)
 
     def look_for_departed(self) -> None:
         """Free the places of pods that left the watch not because they run but because they ended, or are ending.
@@ -130,6 +137,8 @@ class Reconciler:
             refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
         limits = self._limits(pod.namespace)
         plan = self._plan(refusal, limits)
+        if _makes_others(refusal.pod, plan):
+            self._brake.press(refusal.pod)
         match plan:
             case plans.LeaveAlone():
                 return self._leave(pod, refusal, plan)
@@ -221,6 +230,9 @@ class Reconciler:
     # A pod whose relaunch has begun, before a crash or in another call
 
     def _go_on(self, pod: PodID) -> Again:
+        gated = self._store.view.gated.get((pod.namespace, pod.name))
+        if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
+            return self._fit(pod)
         name = record_name(pod.name, pod.uid)
         if (pod.namespace, name) not in self._store.view.relaunches and not self._is_gated(pod):
             return DONE
@@ -230,6 +242,34 @@ class Reconciler:
     def _is_gated(self, pod: PodID) -> bool:
         gated = self._store.view.gated.get((pod.namespace, pod.name))
         return gated is not None and gated.replaces == pod.uid
+
+    def _fit(self, pod: PodID) -> Again:
+        """Let a pod that was gated at birth go to where it fits, if that is known now."""
+        try:
+            content = self._client.get(PODS, pod.name, pod.namespace)
+        except NotFound:
+            return DONE
+        found = read_watched_pod(content)
+        if found.uid != pod.uid or found.deleting or FIT_GATE not in found.gates:
+            return DONE
+        chosen = self._choose(found, ANYWHERE)
+        hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
+        if not hostnames:
+            self._announcer.deferred(found, chosen.reason)
+            return Again(RETRY_SECONDS, on_node_change=True)
+        try:
+            self._client.merge(PODS, pod.name, manifest.launch(content, hostnames), pod.namespace)
+        except (Conflict, NotFound):
+            self._withdraw(pod)
+            return Again(1.0)
+        self._announcer.fitted(found, chosen.reason)
+        return DONE
+
+    def _unknown_to_replay(self, chosen: Chosen) -> tuple[str, ...]:
+        """The hostnames of nodes without an agent: they count as admitting, after all that are known to."""
+        nodes = self._store.view.nodes
+        names = [each.node for each in chosen.verdicts if each.reason == UNKNOWN and each.node in nodes]
+        return tuple(nodes[name].labels[HOSTNAME_LABEL] for name in names)
 
     def _drive(
         self, pod: PodID, refused_at: str | None, *, may_start: bool, previous: Relaunch | None = None
@@ -345,6 +385,13 @@ class Reconciler:
 def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:
     """``pod`` with the placement its user asked for, before it was narrowed."""
     return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
+
+
+def _makes_others(pod: WatchedPod, plan: plans.Plan) -> bool:
+    """Whether the pod's controller makes another one at once, which would be refused as well."""
+    if pod.owner is None or pod.deleting:
+        return False
+    return isinstance(plan, plans.ClearCorpse) or (isinstance(plan, plans.LeaveAlone) and plan.is_remade)
 
 
 def _sooner(left: Again, right: Again | None) -> Again:

@@ -11,7 +11,8 @@ DAY = 86400.0
 class Settings:
     """``relaunch_rate`` and ``relaunch_burst`` bound the relaunches a second in the whole cluster.
 
-    ``record_seconds`` is how long an ended record is kept; ``health_address`` is host:port, empty for no endpoint.
+    ``record_seconds`` is how long an ended record is kept; ``health_address`` is host:port, empty for no endpoint;
+    ``namespace`` is the operator's own, where the brake's list is kept.
     """
 
     workers: int = 4
@@ -21,3 +22,4 @@ class Settings:
     sweep_seconds: float = 300.0
     record_seconds: float = DAY
     health_address: str = ""
+    namespace: str = "topomend-system"

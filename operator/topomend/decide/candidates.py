@@ -18,6 +18,7 @@ from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
 
 ADMITS = "Admits"
+UNKNOWN = "Unknown"
 NOTHING_FULL: Mapping[str, str] = MappingProxyType({})
 
 
@@ -123,7 +124,7 @@ def _answer(
         return Turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
     if publication is None or publication.problem:
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
-        return Turned(node.name, "Unknown", f"{node.name}: {problem}", "unknown")
+        return Turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
     verdict, after = admit(publication.expected, pod)
     if not verdict.admitted:
         policy = publication.state.kubelet.topology_manager_policy

@@ -27,11 +27,13 @@ class Treatment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch."""
+    """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch,
+    ``is_remade`` where a controller makes another pod at once."""
 
     treatment: Treatment
     reason: str
     limit_reached: bool = False
+    is_remade: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
 def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
     owner = f"{controller.kind} {controller.name}"
     if controller.kind == _COUNTS_ITS_FAILURES:
-        return _leave(f"{owner} counts its failed pods and creates the next one")
+        why = f"{owner} counts its failed pods and creates the next one"
+        return Eligibility(Treatment.LEAVE, why, is_remade=True)
     if controller.kind == _RETRIES_ITSELF:
         return _leave(f"{owner} deletes its failed pods and tries the same node again")
     if pod.deleting:

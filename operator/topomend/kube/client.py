@@ -60,6 +60,7 @@ PODS = Resource("v1", "pods")
 NODES = Resource("v1", "nodes", namespaced=False)
 NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
+CONFIG_MAPS = Resource("v1", "configmaps")
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
 

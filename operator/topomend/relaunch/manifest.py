@@ -12,6 +12,7 @@ from topomend.model.relaunch import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,
+    FIT_GATE,
     RECORD_ANNOTATION,
     RELAUNCH_FINALIZER,
     RELAUNCH_GATE,
@@ -86,9 +87,9 @@ def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launch(pod: Mapping[str, Any], hostnames: Sequence[str]) -> dict[str, Any]:
-    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gate off."""
+    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gates off."""
     spec = pod["spec"]
-    gates = [each for each in spec.get("schedulingGates", ()) if each["name"] != RELAUNCH_GATE]
+    gates = [each for each in spec.get("schedulingGates", ()) if each["name"] not in (RELAUNCH_GATE, FIT_GATE)]
     node_affinity = spec.get("affinity", {}).get("nodeAffinity", {})
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     named = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}

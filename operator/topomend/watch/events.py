@@ -15,7 +15,7 @@ from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.replay.admission import admit
 from topomend.watch.view import ClusterView, OnItsWay, PodKey, Publication, Refusal
-from topomend.wire.group import RELAUNCH_GATE
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
 """How long a pod that left the watch counts against its node without being published: five times what an agent takes
@@ -70,9 +70,10 @@ class PodSeen:
     now: float
 
     def onto(self, view: ClusterView) -> ClusterView:
-        """Remember it if it was refused or waits behind our gate; one that is bound takes its place on its node."""
+        """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node."""
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
-        gated = _with(view.gated, key, pod) if RELAUNCH_GATE in pod.gates else _without(view.gated, key)
+        is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
+        gated = _with(view.gated, key, pod) if is_gated else _without(view.gated, key)
         view = replace(view, refused=self._refused(view.refused), gated=gated)
         if pod.phase == "Pending":
             return _bound(view, key, pod) if pod.node else view

@@ -57,7 +57,7 @@ class Refusal:
 class ClusterView:
     """Everything known of the cluster. ``refused`` is by uid; ``unreadable`` says what is wrong with an object.
 
-    ``gated`` are replacements of ours that wait behind their gate; ``relaunches`` are the records that have not ended.
+    ``gated`` are the pods that wait behind one of our gates; ``relaunches`` are the records that have not ended.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)

@@ -19,6 +19,9 @@ MAX_ATTEMPTS_ANNOTATION = f"{GROUP}/max-attempts"
 RELAUNCH_GATE = f"{GROUP}/relaunch"
 """Scheduling gate of a replacement until its record owns it."""
 
+FIT_GATE = f"{GROUP}/fit"
+"""Scheduling gate of a pod that was gated at birth until a node that admits it is known."""
+
 RELAUNCH_FINALIZER = f"{GROUP}/relaunch"
 """Finalizer on a refused pod while its record is being written."""
 
