@@ -69,7 +69,11 @@ any_settings = st.builds(
     topology_manager_policy=st.sampled_from(["none", "best-effort", "restricted", "single-numa-node", "x"]),
     topology_manager_scope=st.sampled_from(["container", "pod", "y"]),
     topology_manager_policy_options=st.dictionaries(
-        st.sampled_from(["prefer-closest-numa-nodes", "max-allowable-numa-nodes", "z"]), switches, max_size=1
+        st.sampled_from(
+            ["prefer-closest-numa-nodes", "max-allowable-numa-nodes", "prefer-most-allocated-numa-node", "z"]
+        ),
+        switches,
+        max_size=1,
     ),
     cpu_manager_policy=st.sampled_from(["static", "none", "x"]),
     cpu_manager_policy_options=st.dictionaries(
@@ -100,6 +104,7 @@ any_settings = st.builds(
                 "PodLevelResources",
                 "CPUManagerPolicyAlphaOptions",
                 "CPUManagerPolicyBetaOptions",
+                "TopologyManagerPolicyAlphaOptions",
             ]
         ),
         st.booleans(),

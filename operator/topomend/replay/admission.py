@@ -42,7 +42,9 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     held = _held_by(node, pod.namespace, pod.name, pod.uid)
     providers = _providers(kubelet, node, held)
     settings = node.kubelet
-    scope = Scope(settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers)
+    scope = Scope(
+        settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.prefer_most_allocated
+    )
     try:
         admission = scope.admit(pod, settings.topology_manager_scope)
     except KubeletBreaks as broken:

@@ -15,6 +15,7 @@ OLDEST_MINOR = 32
 NEWEST_MINOR = 36
 
 _ALPHA, _BETA = "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions"
+_TOPOLOGY_ALPHA = "TopologyManagerPolicyAlphaOptions"
 POD_LEVEL_RESOURCES = "PodLevelResources"
 POD_LEVEL_RESOURCE_MANAGERS = "PodLevelResourceManagers"
 
@@ -37,7 +38,8 @@ class Gates:
     ``device_nodes_only``: device hints name only NUMA nodes that host a device of the resource, since 1.36
     (devicemanager/topology_hints.go:deviceNUMANodes).
     ``cpu_option_levels``: ``alpha``, ``beta`` or ``stable`` of each CPU Manager policy option the version knows.
-    ``alpha_options``, ``beta_options``: whether options of these levels may be used (kube_features.go).
+    ``alpha_options``, ``beta_options``: whether options of these levels may be used (kube_features.go), and
+    ``topology_alpha_options`` the same for the Topology Manager's.
     """
 
     pod_level_resources: bool
@@ -46,6 +48,7 @@ class Gates:
     cpu_option_levels: Mapping[str, str]
     alpha_options: bool
     beta_options: bool
+    topology_alpha_options: bool = False
     unmodelled: tuple[str, ...] = ()
 
 
@@ -62,6 +65,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         cpu_option_levels=_cpu_option_levels(minor),
         alpha_options=gates.get(_ALPHA, False),
         beta_options=gates.get(_BETA, True),
+        topology_alpha_options=gates.get(_TOPOLOGY_ALPHA, False),
         unmodelled=_unmodelled(settings.version, minor if matched else None),
     )
 

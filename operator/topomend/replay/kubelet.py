@@ -15,19 +15,23 @@ from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
-from topomend.replay.topology import policies, wide
+from topomend.replay.topology import policies, prefer_most_allocated_numa_node, wide
 from topomend.replay.topology.merge import NUMAInfo
-from topomend.replay.topology.options import read_options
+from topomend.replay.topology.options import TopologyOptions, read_options
 
 
 @dataclass(frozen=True)
 class StartedKubelet:
-    """A kubelet's fixed part. ``cpu`` and ``memory`` are None where their policy pins nothing."""
+    """A kubelet's fixed part. ``cpu`` and ``memory`` are None where their policy pins nothing.
+
+    ``prefer_most_allocated`` is option prefer-most-allocated-numa-node.
+    """
 
     gates: Gates
     numa: NUMAInfo
     cpu: cpu_static.StaticPolicy | None
     memory: memory_static.StaticPolicy | None
+    prefer_most_allocated: bool
     unmodelled: tuple[str, ...]
 
 
@@ -53,7 +57,8 @@ _started: dict[tuple[int, int], StartedKubelet | str] = {}
 def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
     gates = read_gates(settings)
     try:
-        numa = _topology_manager(machine, settings)
+        options = _topology_options(settings, gates)
+        numa = _topology_manager(machine, settings, options)
         cpu = _cpu_manager(machine, settings, gates)
         memory = _memory_manager(machine, settings, gates)
     except InvalidOption as error:
@@ -63,16 +68,23 @@ def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
         *_beyond_masks(machine),
         *_over_reserved(memory),
         *_unread_distances(numa, settings),
+        *((prefer_most_allocated_numa_node.REMARK,) if options.prefer_most_allocated is not None else ()),
     )
-    return StartedKubelet(gates, numa, cpu, memory, unmodelled)
+    return StartedKubelet(gates, numa, cpu, memory, bool(options.prefer_most_allocated), unmodelled)
 
 
-def _topology_manager(machine: Machine, settings: KubeletSettings) -> NUMAInfo:
+def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOptions:
+    """Source: topology_manager.go:NewManager, which looks at no option under policy none."""
+    if settings.topology_manager_policy == policies.NONE:
+        return TopologyOptions()
+    return read_options(settings.topology_manager_policy_options, gates)
+
+
+def _topology_manager(machine: Machine, settings: KubeletSettings, options: TopologyOptions) -> NUMAInfo:
     """Source: topology_manager.go:NewManager, which checks nothing under policy none."""
     policy = settings.topology_manager_policy
     if policy == policies.NONE:
         return NUMAInfo(machine.numa_mask)
-    options = read_options(settings.topology_manager_policy_options)
     if options.prefer_closest and any(not node.distances for node in machine.numa_nodes):
         raise InvalidOption("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
     if len(machine.numa_nodes) > options.max_numa_nodes:

@@ -29,6 +29,7 @@ from topomend.replay.topology.hints import (
     touching,
 )
 from topomend.replay.topology.merge import least_width
+from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
 
 PROVIDER = "cpu"
 
@@ -123,6 +124,13 @@ class CPUManager:
     @property
     def _available(self) -> CPUSet:
         return self.pool & ~self._policy.reserved
+
+    def utilization(self) -> dict[int, int]:
+        """How much of each NUMA node's unreserved CPUs is held exclusively, in percent."""
+        unreserved = {node: cpus & ~self._policy.reserved for node, cpus in self._policy.topology.numa_nodes.items()}
+        return {
+            node: utilization((cpus & ~self.pool).bit_count(), cpus.bit_count()) for node, cpus in unreserved.items()
+        }
 
     def requested(self, pod: Pod, container: Container) -> int:
         """How many exclusive CPUs the container gets; 0 is the shared pool (guaranteedCPUs)."""

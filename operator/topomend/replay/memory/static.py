@@ -18,6 +18,7 @@ from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks, Rejection, empty_pod_shared_pool, unexpected
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
+from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
 
 PROVIDER = "memory"
 
@@ -228,6 +229,14 @@ class MemoryManager:
             self.book.release(block)
         self.blocks.clear()
         self.pod_blocks = ()
+
+    def utilization(self) -> dict[int, int]:
+        """How much of each NUMA node's unreserved regular memory is pinned, in percent."""
+        allocatable = self.book.allocatable(qos.MEMORY)
+        return {
+            number: utilization(node.reserved.get(qos.MEMORY, 0), allocatable[number])
+            for number, node in self.book.nodes.items()
+        }
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """The container's hints (GetTopologyHints)."""

@@ -13,13 +13,18 @@ Up to ``TABLED_NODES`` NUMA nodes the masks are tabled; beyond that ``wide`` sea
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
-from topomend.model.bitmask import NUMAMask, mask_of, members
+from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
 from topomend.replay.topology import wide
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
 
 TABLED_NODES = 10
 """The most NUMA nodes for which a table of all masks is made: a thousand masks."""
+
+
+TieBreak: TypeAlias = Callable[[NUMAMask], int]
+"""Chooses one of some NUMA nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,10 @@ def merge(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
     return _merge_tabled(info, hints, certain)
 
 
-def merge_single(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
+def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest) -> Hint:
     """The merged hint of single-numa-node, which looks at preferred masks of one NUMA node only.
 
+    ``tie_break`` says which of several.
     Source: policy_single_numa_node.go:filterSingleNumaHints, Merge.
     """
     if Answer.IMPOSSIBLE in offers:
@@ -81,8 +87,8 @@ def merge_single(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
         return Hint(None, preferred=True)
     if not common:
         return Hint(None, preferred=False)
-    lowest = common & -common
-    return Hint(None if lowest == info.nodes else lowest, preferred=True)
+    mask = 1 << tie_break(common)
+    return Hint(None if mask == info.nodes else mask, preferred=True)
 
 
 def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:

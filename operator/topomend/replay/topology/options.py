@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption, parse_bool, quoted
+from topomend.replay.topology import prefer_most_allocated_numa_node
 
 DEFAULT_MAX_NUMA_NODES = 8
 
@@ -13,23 +15,29 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """``prefer_closest`` ranks masks of one width by distance; ``max_numa_nodes`` is what the kubelet starts with."""
+    """``prefer_closest`` ranks masks of one width by distance; ``max_numa_nodes`` is what the kubelet starts with.
+
+    ``prefer_most_allocated`` is the proposed option of that name, None where it is not named.
+    """
 
     prefer_closest: bool = False
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
+    prefer_most_allocated: bool | None = None
 
 
-def read_options(options: Mapping[str, str]) -> TopologyOptions:
+def read_options(options: Mapping[str, str], gates: Gates) -> TopologyOptions:
     """The options of the configuration. Raises InvalidOption where the kubelet would refuse to start."""
-    closest, most = False, DEFAULT_MAX_NUMA_NODES
+    closest, most, most_allocated = False, DEFAULT_MAX_NUMA_NODES, None
     for name in sorted(options):
         if name == "prefer-closest-numa-nodes":
             closest = parse_bool(name, options[name])
         elif name == "max-allowable-numa-nodes":
             most = _max_numa_nodes(name, options[name])
+        elif name == prefer_most_allocated_numa_node.OPTION and gates.topology_alpha_options:
+            most_allocated = parse_bool(name, options[name])
         else:
             raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")
-    return TopologyOptions(closest, most)
+    return TopologyOptions(closest, most, most_allocated)
 
 
 def _max_numa_nodes(name: str, text: str) -> int:

@@ -7,7 +7,7 @@ Linux: devices, CPUs, memory (container_manager_linux.go:NewContainerManager).
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from topomend.model.bitmask import NUMAMask
+from topomend.model.bitmask import NUMAMask, lowest, members
 from topomend.model.pod import Container, Pod
 from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrace
 from topomend.replay import qos
@@ -19,6 +19,7 @@ from topomend.replay.rejection import Rejection, affinity_error, pod_level_affin
 from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
 from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks
 from topomend.replay.topology.policies import NONE, decide
+from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 
 TRACED_MASKS = 16
 
@@ -39,6 +40,10 @@ class Providers:
             self.cpu.remove_pod()
         if self.memory:
             self.memory.remove_pod()
+
+    def utilization(self) -> list[dict[int, int]]:
+        """How full each NUMA node is, by each manager that pins: of CPUs and of memory."""
+        return [manager.utilization() for manager in (self.cpu, self.memory) if manager]
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """All offers for a container."""
@@ -67,12 +72,16 @@ class Admission:
 
 @dataclass(frozen=True)
 class Scope:
-    """One Topology Manager: its policy over the machine, and the managers behind it."""
+    """One Topology Manager: its policy over the machine, and the managers behind it.
+
+    ``prefer_most_allocated`` is the option of that name.
+    """
 
     policy: str
     numa: NUMAInfo
     gates: Gates
     providers: Providers
+    prefer_most_allocated: bool = False
 
     def admit(self, pod: Pod, scope: str) -> Admission:
         """Admit the pod under ``scope``, ``container`` or ``pod``; policy ``none`` has neither hints nor scope."""
@@ -120,12 +129,19 @@ class Scope:
             self._allocate_each(pod, admission)
 
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
-        hint, admitted = decide(self.policy, self.numa, [each.offer for each in offers])
+        hint, admitted = decide(self.policy, self.numa, [each.offer for each in offers], self._tie_break)
         if admitted:
             admission.affinities[container] = hint
         traces = tuple(map(_trace, offers))
         admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted))
         return admitted
+
+    def _tie_break(self, nodes: NUMAMask) -> int:
+        return (
+            most_allocated(members(nodes), self.providers.utilization())
+            if self.prefer_most_allocated
+            else lowest(nodes)
+        )
 
     def _allocate_each(self, pod: Pod, admission: Admission) -> None:
         for container in pod.containers:
