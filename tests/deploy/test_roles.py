@@ -53,7 +53,7 @@ OPERATOR = {
     "relaunches/status.topomend.io": "patch",
     "events.events.k8s.io": "create",
 }
-OPERATOR_AT_HOME = OPERATOR | {"leases.coordination.k8s.io": "get create update patch"}
+OPERATOR_AT_HOME = OPERATOR | {"configmaps": "create", "leases.coordination.k8s.io": "get create update patch"}
 
 
 def every_right() -> Iterator[tuple[str, str, str]]:
