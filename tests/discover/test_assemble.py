@@ -157,10 +157,11 @@ def test_a_shared_pool_other_than_what_nobody_holds_is_carried() -> None:
     assert found(held).state.cpu_pool == mask_of([0, 1])
 
 
-def test_without_the_state_directory_a_node_that_pins_is_not_ready_and_one_that_does_not_is() -> None:
-    held = Allocations(allocatable_cpus=ALLOCATABLE, reason="KubeletStateNotGiven", problem="not given")
-    assert condition(found(held), "AllocationsRead")[:2] == ("False", "KubeletStateNotGiven")
-    assert condition(found(replace(held, allocatable_cpus=0), KubeletSettings()), "AllocationsRead")[0] == "True"
+def test_what_the_sources_in_use_cannot_tell_is_said_and_the_node_is_ready() -> None:
+    held = Allocations(allocatable_cpus=ALLOCATABLE, remark="what init containers hold is not known")
+    assert condition(found(held), "AllocationsRead") == ("True", "PodResourcesOnly", held.remark)
+    assert condition(found(held), "Ready")[0] == "True"
+    assert held.remark in condition(found(held), "Ready")[2]
 
 
 @pytest.mark.parametrize("count", [1, 6, 7, 500])

@@ -25,7 +25,8 @@ class Allocations:
     """``pods`` are the active pods that hold something; ``stale`` what ended pods still hold in the files, by uid.
 
     ``reason`` is empty where both sources were read and agree; else ``problem`` says what is wrong.
-    ``allocatable_cpus`` is None where pod-resources did not answer.
+    ``remark`` says what the sources in use cannot tell. ``allocatable_cpus`` is None where pod-resources did not
+    answer.
     """
 
     pods: tuple[PodAllocation, ...] = ()
@@ -38,6 +39,7 @@ class Allocations:
     policies: Mapping[str, str] | None = None
     reason: str = ""
     problem: str = ""
+    remark: str = ""
 
 
 class AllocationReader:
@@ -98,7 +100,7 @@ class AllocationReader:
         if self._folder is not None:
             return joined
         why = "the kubelet's state directory is not given: what init containers hold is not known"
-        return replace(joined, reason="KubeletStateNotGiven", problem=why)
+        return replace(joined, remark=why)
 
     def _last_known(self, reason: str, problem: str) -> Allocations:
         self._seen = None

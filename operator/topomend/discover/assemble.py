@@ -72,7 +72,7 @@ def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) ->
             *contradictions,
             f"a kubelet with this configuration would not start on this machine: {kubelet}",
         )
-    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held, settings)
+    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held)
     return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions)
 
 
@@ -143,7 +143,7 @@ def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[st
 
 
 def _conditions(
-    host: Host, config: KubeletConfig, contradictions: Sequence[str], held: Allocations, settings: KubeletSettings
+    host: Host, config: KubeletConfig, contradictions: Sequence[str], held: Allocations
 ) -> tuple[Condition, ...]:
     parts = (
         _condition(
@@ -156,20 +156,19 @@ def _conditions(
             "Read",
             config.remarks,
         ),
-        _condition("AllocationsRead", _allocation_reason(held, settings), (held.problem,), "Read"),
+        _condition(
+            "AllocationsRead",
+            held.reason,
+            (held.problem,),
+            "PodResourcesOnly" if held.remark else "Read",
+            (held.remark,) if held.remark else (),
+        ),
     )
     missing = [part for part in parts if part.status != "True"]
     reason = missing[0].reason if missing else "Ready"
-    message = (
-        _sentence([part.message for part in missing]) if missing else "host, configuration and allocations are known"
-    )
+    known = ("host, configuration and allocations are known", *((held.remark,) if held.remark else ()))
+    message = _sentence([part.message for part in missing] or known)
     return (Condition("Ready", "False" if missing else "True", reason, message), *parts)
-
-
-def _allocation_reason(held: Allocations, settings: KubeletSettings) -> str:
-    """Without state files nothing is missed where no manager pins anything."""
-    pins = settings.cpu_manager_policy == "static" or settings.memory_manager_policy == "Static"
-    return "" if held.reason == "KubeletStateNotGiven" and not pins else held.reason
 
 
 def _condition(
