@@ -104,6 +104,27 @@ def test_what_a_refused_pod_left_behind_is_stale_even_if_another_pod_looks_like_
     assert [each.uid for each in held.stale] == ["refused"]
 
 
+def test_what_an_ended_pods_init_container_held_is_not_given_to_a_pod_that_looks_like_it(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    kubelet.shows(pod("first", container("main")))
+    kubelet.keep(u1={"setup": "1-2"})
+    kubelet.admit(u1=["setup", "main"])
+    assert [each.name for each in reader.read().pods] == ["first"]
+    kubelet.shows(pod("second", container("main")))
+    kubelet.admit(u1=["setup", "main"], u2=["setup", "main"])
+    held = reader.read()
+    assert (held.pods, [each.uid for each in held.stale]) == ((), ["u1"])
+
+
+def test_a_pod_whose_folder_is_gone_holds_nothing_any_more(kubelet: Kubelet, reader: AllocationReader) -> None:
+    (kubelet.folder / "pods" / "u2").mkdir(parents=True)
+    kubelet.shows(pod("second", container("main")))
+    kubelet.keep(u1={"setup": "1-2"})
+    kubelet.admit(u1=["setup", "main"], u2=["setup", "main"])
+    assert reader.read().pods == ()
+
+
 def test_a_pod_that_holds_nothing_is_not_shown(kubelet: Kubelet, reader: AllocationReader) -> None:
     kubelet.shows(pod("p", container("main")))
     assert reader.read().pods == ()

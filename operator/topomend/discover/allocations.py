@@ -16,6 +16,11 @@ from topomend.discover.state_files import KubeletState, PodHoldings, StateUnread
 from topomend.model.bitmask import CPUSet
 from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
 
+PodName = tuple[str, str]
+"""A pod's namespace and name."""
+
+NO_NAMES: Mapping[str, PodName] = {}
+
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
 
@@ -51,6 +56,7 @@ class AllocationReader:
         self._good: Allocations | None = None
         self._seen: tuple[PodResources, object] | None = None
         self._state: tuple[object, KubeletState] = (None, KubeletState())
+        self._names: dict[str, PodName] = {}
 
     def read(self) -> Allocations:
         """What is held now. Where that cannot be found out: what was last known, with the reason. Never raises."""
@@ -78,8 +84,11 @@ class AllocationReader:
             state = self._read_state(before)
             if before != self._fingerprint():
                 continue
-            joined = join(listed, state)
+            joined = join(listed, state, self._names)
             if joined is not None:
+                self._names = {pod.uid: (pod.namespace, pod.name) for pod in joined.pods} | {
+                    pod.uid: self._names[pod.uid] for pod in joined.stale if pod.uid in self._names
+                }
                 self._seen = (listed, before)
                 self._good = self._without_state(joined)
                 return self._good
@@ -109,18 +118,25 @@ class AllocationReader:
         return replace(self._good, reason=reason, problem=f"{problem}; what was last known is shown")
 
 
-def join(listed: PodResources, state: KubeletState | None) -> Allocations | None:
-    """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments."""
+def join(
+    listed: PodResources, state: KubeletState | None, names: Mapping[str, PodName] = NO_NAMES
+) -> Allocations | None:
+    """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments.
+
+    ``names`` are those of pods seen before, by uid: an entry of theirs is never another pod's.
+    """
     if state is None:
         return _known(listed, tuple(_holding(listed.pods)), (), KubeletState())
     free = dict(state.pods)
     pods = []
     # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
     for pod in sorted(listed.pods, key=lambda pod: not any(map(_holds, pod.containers))):
-        uid = next((uid for uid, held in free.items() if _is_of(pod, uid, held, state)), None)
+        holds, name = any(map(_holds, pod.containers)), (pod.namespace, pod.name)
+        mine = (uid for uid, held in free.items() if names.get(uid, name) == name and _is_of(pod, uid, held, state))
+        uid = next((uid for uid in mine if holds or _may_live(uid, state)), None)
         if uid is not None:
             pods.append(_joined(pod, uid, free.pop(uid)))
-        elif any(map(_holds, pod.containers)):
+        elif holds:
             return None
     stale = tuple(
         PodAllocation("", uid, uid, tuple(filter(_holds, held.containers.values())), held.cpus, held.memory)
@@ -155,6 +171,11 @@ def _is_of(pod: PodAllocation, uid: str, held: PodHoldings, state: KubeletState)
     }:
         return False
     return all(_holdings(each) == _holdings(held.containers.get(each.name)) for each in pod.containers)
+
+
+def _may_live(uid: str, state: KubeletState) -> bool:
+    """Whether the pod of an entry that only init containers hold may still be there: nothing listed shows that."""
+    return state.with_folder is None or uid in state.with_folder
 
 
 def _joined(pod: PodAllocation, uid: str, held: PodHoldings) -> PodAllocation:

@@ -8,7 +8,7 @@ one shows as bad JSON.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ CPU_STATE, MEMORY_STATE = "cpu_manager_state", "memory_manager_state"
 DEVICE_STATE = "device-plugins/kubelet_internal_checkpoint"
 ADMITTED_STATE = "allocated_pods_state"
 FILES = (CPU_STATE, MEMORY_STATE, DEVICE_STATE, ADMITTED_STATE)
+POD_FOLDERS = "pods"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class KubeletState:
     ``admitted`` names the containers of each pod that passed admission and is not yet forgotten, by uid; some versions
     leave init containers out (allocation/allocation_manager.go:allocationFromPod). None where there is no such file.
     ``policies`` are the managers' own words for what they run, by file; a manager without a file is not in it.
-    ``cpu_pool`` is the CPU Manager's shared pool, None where it keeps none.
+    ``cpu_pool`` is the CPU Manager's shared pool, None where it keeps none. ``with_folder`` are the pods that have a
+    folder in the kubelet's root directory, which goes soon after the pod; None where none can be seen.
     """
 
     pods: Mapping[str, PodHoldings] = field(default_factory=dict)
@@ -57,13 +59,14 @@ class KubeletState:
     admitted: Mapping[str, frozenset[str]] | None = None
     policies: Mapping[str, str] = field(default_factory=dict)
     cpu_pool: CPUSet | None = None
+    with_folder: frozenset[str] | None = None
 
 
 def read_state(folder: Path) -> KubeletState:
     """Read all files in the kubelet's root directory. A file that is not there is empty. Raises StateUnreadable."""
     cpu, memory, devices, admitted = (_load(folder / name) for name in FILES)
     try:
-        return _read(cpu, memory, devices, admitted)
+        return replace(_read(cpu, memory, devices, admitted), with_folder=_with_folder(folder))
     except MalformedObject as error:
         raise StateUnreadable(str(error)) from error
 
@@ -71,7 +74,7 @@ def read_state(folder: Path) -> KubeletState:
 def fingerprint(folder: Path) -> tuple[object, ...]:
     """Changes whenever a file does: the kubelet replaces files by renaming, so each version has its own inode."""
     marks: list[object] = []
-    for name in FILES:
+    for name in (*FILES, POD_FOLDERS):
         try:
             status = (folder / name).stat()
         except OSError:
@@ -79,6 +82,14 @@ def fingerprint(folder: Path) -> tuple[object, ...]:
         else:
             marks.append((status.st_ino, status.st_mtime_ns, status.st_size))
     return tuple(marks)
+
+
+def _with_folder(folder: Path) -> frozenset[str] | None:
+    """Names alone are read, never what is in them. An empty folder is one that is covered for the agent."""
+    try:
+        return frozenset(each.name for each in (folder / POD_FOLDERS).iterdir()) or None
+    except OSError:
+        return None
 
 
 def _load(path: Path) -> Document:
