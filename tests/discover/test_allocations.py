@@ -117,6 +117,18 @@ def test_what_an_ended_pods_init_container_held_is_not_given_to_a_pod_that_looks
     assert (held.pods, [each.uid for each in held.stale]) == ((), ["u1"])
 
 
+def test_a_pod_that_holds_nothing_is_known_and_not_taken_for_one_that_comes_later(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    kubelet.shows(pod("first", container("main")))
+    kubelet.admit(u1=["setup", "main"])
+    assert reader.read().pods == ()
+    kubelet.shows(pod("first", container("main")), pod("second", container("main")))
+    kubelet.keep(u2={"setup": "1-2"})
+    kubelet.admit(u1=["setup", "main"], u2=["setup", "main"])
+    assert [(each.name, each.uid) for each in reader.read().pods] == [("second", "u2")]
+
+
 def test_a_pod_whose_folder_is_gone_holds_nothing_any_more(kubelet: Kubelet, reader: AllocationReader) -> None:
     (kubelet.folder / "pods" / "u2").mkdir(parents=True)
     kubelet.shows(pod("second", container("main")))

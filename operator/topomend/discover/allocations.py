@@ -56,7 +56,7 @@ class AllocationReader:
         self._good: Allocations | None = None
         self._seen: tuple[PodResources, object] | None = None
         self._state: tuple[object, KubeletState] = (None, KubeletState())
-        self._names: dict[str, PodName] = {}
+        self._names: Mapping[str, PodName] = NO_NAMES
 
     def read(self) -> Allocations:
         """What is held now. Where that cannot be found out: what was last known, with the reason. Never raises."""
@@ -86,9 +86,8 @@ class AllocationReader:
                 continue
             joined = join(listed, state, self._names)
             if joined is not None:
-                self._names = {pod.uid: (pod.namespace, pod.name) for pod in joined.pods} | {
-                    pod.uid: self._names[pod.uid] for pod in joined.stale if pod.uid in self._names
-                }
+                if state is not None:
+                    self._names = learn_names(listed, state, joined, self._names)
                 self._seen = (listed, before)
                 self._good = self._without_state(joined)
                 return self._good
@@ -123,27 +122,52 @@ def join(
 ) -> Allocations | None:
     """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments.
 
-    ``names`` are those of pods seen before, by uid: an entry of theirs is never another pod's.
+    ``names`` are those of pods seen before, by uid: what is one pod's is never another's.
     """
     if state is None:
         return _known(listed, tuple(_holding(listed.pods)), (), KubeletState())
     free = dict(state.pods)
+    uids = {name: uid for uid, name in names.items() if _may_live(uid, state)}
     pods = []
     # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
     for pod in sorted(listed.pods, key=lambda pod: not any(map(_holds, pod.containers))):
-        holds, name = any(map(_holds, pod.containers)), (pod.namespace, pod.name)
-        mine = (uid for uid, held in free.items() if names.get(uid, name) == name and _is_of(pod, uid, held, state))
-        uid = next((uid for uid in mine if holds or _may_live(uid, state)), None)
-        if uid is not None:
-            pods.append(_joined(pod, uid, free.pop(uid)))
+        holds, name = any(map(_holds, pod.containers)), _name(pod)
+        mine = [uid for uid, held in free.items() if names.get(uid, name) == name and _is_of(pod, uid, held, state)]
+        if not holds:
+            mine = [uid for uid in mine if _may_live(uid, state) and uids.get(name, uid) == uid]
+        if mine:
+            pods.append(_joined(pod, mine[0], free.pop(mine[0])))
         elif holds:
             return None
     stale = tuple(
         PodAllocation("", uid, uid, tuple(filter(_holds, held.containers.values())), held.cpus, held.memory)
         for uid, held in free.items()
     )
-    pods.sort(key=lambda pod: (pod.namespace, pod.name))
+    pods.sort(key=_name)
     return _known(listed, tuple(_holding(pods)), stale, state)
+
+
+def learn_names(
+    listed: PodResources, state: KubeletState, joined: Allocations, names: Mapping[str, PodName]
+) -> Mapping[str, PodName]:
+    """The names of the pods in the files, by uid: those that were matched, and whatever can then be only one pod's."""
+    kept = {uid: name for uid, name in names.items() if uid in state.pods or uid in (state.admitted or {})}
+    kept |= {pod.uid: _name(pod) for pod in joined.pods}
+    unnamed = [pod for pod in listed.pods if _name(pod) not in kept.values()]
+    for pod in unnamed:
+        containers = {each.name for each in pod.containers}
+        could_be = [
+            uid
+            for uid, admitted in (state.admitted or {}).items()
+            if uid not in kept and uid not in state.pods and admitted >= containers and _may_live(uid, state)
+        ]
+        if len(could_be) == 1:
+            kept[could_be[0]] = _name(pod)
+    return kept
+
+
+def _name(pod: PodAllocation) -> PodName:
+    return pod.namespace, pod.name
 
 
 def _known(

@@ -1,0 +1,66 @@
+"""Real kubelets with the real agents beside them, each in its kubelet's own mount namespace."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from topomend.kube.client import Client, Resource, connect
+from topomend.sandbox import Sandbox
+
+ROOT = Path(__file__).parents[2]
+CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+
+def install_kinds(client: Client) -> None:
+    """Install the CustomResourceDefinitions."""
+    for path in sorted((ROOT / "crds").glob("topomend.io_*.yaml")):
+        client.create(CRDS, yaml.safe_load(path.read_text()))
+
+
+def start_agent(sandbox: Sandbox, name: str, log: Path) -> subprocess.Popen[bytes]:
+    """The agent of a node, as a process that sees the node's machine."""
+    node = sandbox.node(name)
+    flags = ["--node-name", name, "--kubelet-config", node.kubelet_config, "--pod-resources", node.pod_resources]
+    flags += ["--kubelet-state", node.kubelet_state]
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [*sandbox.exec_prefix(name), sys.executable, "-m", "topomend.cli", "agent", *map(str, flags)],
+            env={**os.environ, "KUBECONFIG": str(sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+        )
+
+
+@pytest.fixture
+def with_agents(tmp_path: Path) -> Iterator["Agents"]:
+    """Starts agents on sandboxes; they end with the test."""
+    with ExitStack() as stack:
+        yield Agents(stack, tmp_path)
+
+
+class Agents:
+    """Starts an agent for every node of a sandbox and connects to it."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._stack, self._folder = stack, folder
+
+    def start(self, sandbox: Sandbox) -> Client:
+        client = connect(str(sandbox.kubeconfig))
+        self._stack.callback(client.close)
+        install_kinds(client)
+        for node in sandbox.nodes:
+            process = start_agent(sandbox, node.name, self._folder / f"agent-{node.name}.log")
+            self._stack.callback(_end, process)
+        return client
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(15)

@@ -1,0 +1,270 @@
+"""Random pods straight onto real kubelets: simulate on what the agents publish says beforehand what each kubelet does.
+
+Slow because kubelets take their time: a pod is admitted at once but its status and its state files follow.
+"""
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.live.conftest import Agents
+
+from topomend.cli.main import main
+from topomend.decide.scheduling import requests_of
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
+from topomend.kube.errors import NotFound
+from topomend.model.bitmask import format_id_list, parse_id_list
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire.cluster import read_node
+from topomend.wire.pod import read_pod
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
+
+PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "200"))
+
+SPECS = (
+    NodeSpec.of_shape(
+        "single",
+        "sockets:1 numa:2 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=2",
+        topology_manager_policy="single-numa-node",
+    ),
+    NodeSpec.of_shape(
+        "restricted",
+        "sockets:2 numa:2 cores:2 threads:2 memory:4Gi device:vendor.com/gpu@0=1,3=1",
+        topology_manager_policy="restricted",
+    ),
+    NodeSpec.of_shape(
+        "best-effort",
+        "sockets:2 numa:1 cores:4 threads:2 memory:6Gi device:vendor.com/gpu@1=2",
+        topology_manager_policy="best-effort",
+    ),
+    NodeSpec.of_shape(
+        "whole-pods",
+        "sockets:2 numa:1 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=1",
+        topology_manager_policy="single-numa-node",
+        topology_manager_scope="pod",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """Four shapes and policies."""
+    with Sandbox.up(SPECS, on_progress=print) as up:
+        yield up
+
+
+@dataclass
+class Node:
+    """One node, what it can give in all, and the pods that it admitted: what is predicted of each, and asked by it."""
+
+    name: str
+    allocatable: Mapping[str, int]
+    alive: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def has_room_for(self, pod: dict[str, Any]) -> bool:
+        """Whether a scheduler would bind the pod here: the kubelet refuses what does not fit the totals as OutOfcpu
+        and its likes, which is no matter of topology."""
+        used = Counter[str]()
+        for asked in [*self.asked.values(), requests_of(read_pod(pod))]:
+            used.update(asked)
+        return all(amount <= self.allocatable.get(resource, 0) for resource, amount in used.items())
+
+
+def test_simulate_on_the_published_topology_agrees_with_the_kubelets_on_random_pods(
+    sandbox: Sandbox, with_agents: Agents, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
+    print(f"TOPOMEND_SEED={seed}")
+    chance = random.Random(seed)
+    client = with_agents.start(sandbox)
+    nodes = [Node(spec.name, read_node(client.get(NODES, spec.name)).allocatable) for spec in SPECS]
+    outcomes: Counter[str] = Counter()
+    number = 0
+    while number < PODS_IN_ALL:
+        for node in nodes:
+            _end_some(client, node, chance)
+        asked = []
+        for node in nodes:
+            number += 1
+            pod = random_pod(f"p{number}", chance)
+            while not node.has_room_for(pod):
+                pod = random_pod(pod["metadata"]["name"], chance)
+                _end_some(client, node, chance, share=0.05)
+            topology = settled(client, node)
+            predicted = simulated(topology, pod, tmp_path)
+            told = json.dumps({"node": topology["status"], "pod": pod})
+            asked.append((node, predicted, told, client.create(PODS, _bound(pod, node.name), "default")))
+        for node, predicted, told, created in asked:
+            seen = _wait("the kubelet's answer", lambda created=created: answered(client, created))  # type: ignore[misc]
+            assert what_happened(seen) == (predicted["reason"], predicted["message"]), told
+            if predicted["admitted"]:
+                node.alive[predicted["name"]] = predicted
+                node.asked[predicted["name"]] = requests_of(read_pod(created))
+                held = _wait("its CPUs", lambda node=node, created=created: cpus_held(sandbox, node.name, created))  # type: ignore[misc]
+                assert held == {each["name"]: each["cpus"] for each in predicted["containers"]}, node.name
+            else:
+                client.delete(PODS, predicted["name"], "default", uid=created["metadata"]["uid"])
+            outcomes[predicted["reason"] or "admitted"] += 1
+    print(dict(outcomes))
+    assert outcomes["admitted"] > PODS_IN_ALL // 5
+    assert outcomes["TopologyAffinityError"] > PODS_IN_ALL // 20
+
+
+def random_pod(name: str, chance: random.Random) -> dict[str, Any]:
+    """A pod of one or two containers, mostly Guaranteed, sometimes after init containers or beside a sidecar."""
+    spec: dict[str, Any] = {
+        "terminationGracePeriodSeconds": 0,
+        "restartPolicy": "Always",
+        "containers": [_container(f"c{index}", chance) for index in range(chance.choice([1, 1, 1, 2]))],
+    }
+    if chance.random() < 0.35:
+        first = _container("i0", chance) | {"command": ["true"]}
+        spec["initContainers"] = [first]
+        if chance.random() < 0.3:
+            spec["initContainers"].append(_container("s0", chance) | {"restartPolicy": "Always"})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def _container(name: str, chance: random.Random) -> dict[str, Any]:
+    limits = {"cpu": chance.choice(["1", "1", "2", "2", "3", "4", "5", "6", "1500m"])}
+    limits["memory"] = chance.choice(["64Mi", "256Mi", "512Mi", "1Gi", "3Gi"])
+    if chance.random() < 0.25:
+        limits["vendor.com/gpu"] = chance.choice(["1", "1", "2"])
+    resources: dict[str, Any] = {"limits": limits}
+    if chance.random() < 0.1:
+        resources["requests"] = {"cpu": "500m"}
+    return {"name": name, "image": "sandbox/nothing", "resources": resources}
+
+
+def simulated(topology: dict[str, Any], pod: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What ``topomend simulate`` says, called as a user would."""
+    node_file, pod_file = folder / "node.json", folder / "pod.json"
+    node_file.write_text(json.dumps(topology))
+    pod_file.write_text(json.dumps(pod))
+    arguments = ["simulate", "--node", str(node_file), "--pods", str(pod_file), "-o", "json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code in (0, 1), result.output
+    [record] = json.loads(result.stdout)
+    assert "unmodelled" not in record
+    return dict(record)
+
+
+def settled(client: Client, node: Node) -> dict[str, Any]:
+    """The node's published topology, once it shows exactly what the pods that live there hold."""
+    expected = {name: held for name, record in node.alive.items() if (held := held_by_prediction(record))}
+
+    def as_expected() -> dict[str, Any] | None:
+        try:
+            found = client.get(NODE_TOPOLOGIES, node.name)
+        except NotFound:
+            return None
+        status = found.get("status", {})
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
+        shown = {pod["name"]: held for pod in status.get("pods", []) if (held := held_as_published(pod))}
+        return found if ready and shown == expected else None
+
+    try:
+        found: dict[str, Any] = _wait(f"{node.name} to publish {expected}", as_expected)
+    except pytest.fail.Exception:
+        print(json.dumps(client.get(NODE_TOPOLOGIES, node.name)["status"]))
+        raise
+    return found
+
+
+Held = dict[str, tuple[str, dict[str, int], int]]
+"""What containers hold, by name: CPUs, devices by resource, bytes of memory. An init container gives its memory back
+as soon as another one starts, so its memory is not looked at."""
+
+
+def held_by_prediction(record: dict[str, Any]) -> Held:
+    """What the containers of a record of simulate hold, those that hold nothing left out."""
+    return _holding(
+        (
+            each["name"],
+            each["cpus"],
+            {resource: device["count"] for resource, device in each["devices"].items()},
+            0 if each["init"] else sum(block["bytes"] for block in each["memory"]),
+        )
+        for each in record["containers"]
+    )
+
+
+def held_as_published(pod: dict[str, Any]) -> Held:
+    """What the containers of a published pod hold, those that hold nothing left out."""
+    return _holding(
+        (
+            each["name"],
+            each.get("cpus", ""),
+            {device["resource"]: len(device["ids"]) for device in each.get("devices", [])},
+            0 if each.get("init") else sum(block["bytes"] for block in each.get("memory", [])),
+        )
+        for each in pod.get("containers", [])
+    )
+
+
+def _holding(containers: Iterable[tuple[str, str, dict[str, int], int]]) -> Held:
+    return {name: (cpus, devices, memory) for name, cpus, devices, memory in containers if cpus or devices or memory}
+
+
+def answered(client: Client, created: dict[str, Any]) -> dict[str, Any] | None:
+    """The pod once its kubelet has refused it or begun to run it."""
+    found = client.get(PODS, created["metadata"]["name"], "default")
+    status = found.get("status", {})
+    begun = status.get("containerStatuses") or status.get("initContainerStatuses")
+    return found if status.get("phase") == "Failed" or begun else None
+
+
+def what_happened(pod: dict[str, Any]) -> tuple[str, str]:
+    """The kubelet's reason and message; both empty for a pod that it admitted."""
+    status = pod["status"]
+    return (status.get("reason", ""), status.get("message", "")) if status["phase"] == "Failed" else ("", "")
+
+
+def cpus_held(sandbox: Sandbox, node: str, created: dict[str, Any]) -> dict[str, str] | None:
+    """Each container's exclusive CPUs by the kubelet's own state file."""
+    path = sandbox.folder / "nodes" / node / "kubelet" / "cpu_manager_state"
+    entries = json.loads(path.read_text()).get("entries", {}).get(created["metadata"]["uid"], {})
+    spec = created["spec"]
+    names = [each["name"] for each in [*spec.get("initContainers", []), *spec["containers"]]]
+    return {name: format_id_list(parse_id_list(entries.get(name, ""))) for name in names}
+
+
+def _end_some(client: Client, node: Node, chance: random.Random, share: float = 0.3) -> None:
+    for name in list(node.alive):
+        if chance.random() < share:
+            uid = client.get(PODS, name, "default")["metadata"]["uid"]
+            client.delete(PODS, name, "default", uid=uid)
+            _wait(f"{name} to be gone", lambda name=name: _gone(client, name))  # type: ignore[misc]
+            del node.alive[name], node.asked[name]
+
+
+def _gone(client: Client, name: str) -> bool:
+    try:
+        client.get(PODS, name, "default")
+    except NotFound:
+        return True
+    return False
+
+
+def _bound(pod: dict[str, Any], node: str) -> dict[str, Any]:
+    return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+
+
+def _wait(what: str, look: Callable[[], Any], seconds: float = 40.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"waited {seconds:.0f} s for {what}")
