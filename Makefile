@@ -4,9 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CASES ?= 30000
-export PYTHONDONTWRITEBYTECODE :=
+PODS ?= 2000
 
-.PHONY: demo test check format bench oracle generate lock clean help
+.PHONY: demo test check format bench oracle live mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -23,7 +23,6 @@ check: .venv/ready ## Style, types, and which room imports which
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python tests/generated.py --check
 
 format: .venv/ready ## Format, and mend what can be mended
 	@$(BIN)/ruff check --fix .
@@ -35,13 +34,24 @@ bench: .venv/ready ## Compare with the kubelet's own code, side by side
 oracle: .venv/ready ## Compare CASES random cases with the kubelet's own managers
 	@$(BIN)/python -m tests.oracle.compare --cases $(CASES)
 
+live: .venv/ready ## Put PODS random pods on real kubelets of every kind
+	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
+
+mutants: .venv/ready ## Break each rule of the replay in turn: the tests must notice
+	@$(BIN)/python -m tests.mutants
+
 generate: .venv/ready ## Make the generated files anew (gRPC stubs, deploy/install.yaml)
-	@$(BIN)/python tests/generated.py
+	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+	  --python_out=operator --grpc_python_out=operator --mypy_out=operator --mypy_grpc_out=operator \
+	  operator/topomend/discover/podresources.proto operator/topomend/sandbox/deviceplugin.proto
+	@$(BIN)/python -m tests.deploy.manifests > deploy/install.yaml
 
 lock: .venv/ready ## Pin the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --group dev --output-file requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/runtime.lock
+	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock - --output-file requirements/build.lock
 
 clean: ## Remove what was made here
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -30,7 +30,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIVE_PODS", "200"))
 
-SPECS = (
+ALPHA = {"CPUManagerPolicyAlphaOptions": True}
+
+MAIN = (
     NodeSpec.of_shape(
         "single",
         "sockets:1 numa:2 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=2",
@@ -53,11 +55,66 @@ SPECS = (
         topology_manager_scope="pod",
     ),
 )
+"""What every test run tries: four shapes and policies."""
+
+OTHERS = (
+    NodeSpec.of_shape(
+        "whole-cores",
+        "sockets:1 numa:2 cores:4 threads:2 memory:8Gi device:vendor.com/gpu@0=1,1=1",
+        topology_manager_policy="single-numa-node",
+        cpu_manager_policy_options={"full-pcpus-only": "true"},
+        reserved_cpus=parse_id_list("0,8"),
+    ),
+    NodeSpec.of_shape(
+        "spread",
+        "sockets:2 numa:2 cores:3 memory:4Gi",
+        topology_manager_policy="best-effort",
+        cpu_manager_policy_options={"distribute-cpus-across-numa": "true"},
+    ),
+    NodeSpec.of_shape(
+        "by-socket",
+        "sockets:2 numa:2 cores:3 memory:4Gi device:vendor.com/gpu@0=1,2=1",
+        topology_manager_policy="restricted",
+        cpu_manager_policy_options={"align-by-socket": "true"},
+        feature_gates=ALPHA,
+    ),
+    NodeSpec.of_shape(
+        "closest",
+        "sockets:2 numa:2 cores:3 memory:4Gi device:vendor.com/gpu@1=1,2=1",
+        topology_manager_policy="best-effort",
+        topology_manager_scope="pod",
+        topology_manager_policy_options={"prefer-closest-numa-nodes": "true"},
+    ),
+    NodeSpec.of_shape(
+        "split-caches",
+        "sockets:2 numa:1 cores:6 l3:2 memory:8Gi",
+        topology_manager_policy="restricted",
+        topology_manager_scope="pod",
+        cpu_manager_policy_options={"prefer-align-cpus-by-uncorecache": "true"},
+    ),
+    NodeSpec.of_shape(
+        "strict",
+        "sockets:1 numa:2 cores:4 threads:2 memory:8Gi",
+        topology_manager_policy="restricted",
+        cpu_manager_policy_options={"strict-cpu-reservation": "true", "distribute-cpus-across-cores": "true"},
+        feature_gates=ALPHA,
+    ),
+    NodeSpec.of_shape("unmanaged", "sockets:1 numa:2 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=1"),
+    NodeSpec.of_shape(
+        "eight",
+        "sockets:2 numa:4 cores:2 memory:2Gi device:vendor.com/gpu@0=1,5=1",
+        topology_manager_policy="single-numa-node",
+        topology_manager_scope="pod",
+    ),
+)
+"""More combinations of policy, scope and options, tried by ``make live``."""
+
+SPECS = (*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """Four shapes and policies."""
+    """The kubelets of SPECS."""
     with Sandbox.up(SPECS, on_progress=print) as up:
         yield up
 
