@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from topomend.kube.client import Client, Resource, connect
+from topomend.kube.errors import AlreadyExists
 from topomend.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +19,10 @@ CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespac
 
 
 def install_kinds(client: Client) -> None:
-    """Install the CustomResourceDefinitions."""
+    """Install the CustomResourceDefinitions, where they are not yet."""
     for path in sorted((ROOT / "crds").glob("topomend.io_*.yaml")):
-        client.create(CRDS, yaml.safe_load(path.read_text()))
+        with suppress(AlreadyExists):
+            client.create(CRDS, yaml.safe_load(path.read_text()))
 
 
 def start_agent(sandbox: Sandbox, name: str, log: Path) -> subprocess.Popen[bytes]:

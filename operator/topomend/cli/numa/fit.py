@@ -1,7 +1,7 @@
 """``kubectl numa fit``: how many replicas of a pod the nodes would admit now, and where."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -62,8 +62,8 @@ def _rooms(view: ClusterView, asked: AskedPod, wanted: int) -> list[Room]:
 def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
     """Admit replicas one after another until the node refuses, or all that are wanted fit."""
     name, found = state.name, Counter[str]()
-    for _ in range(wanted):
-        verdict, state = admit(state, asked.pod)
+    for number in range(wanted):
+        verdict, state = admit(state, replace(asked.pod, name=f"{asked.pod.name}-{number}", uid=""))
         if not verdict.admitted:
             return Room(name, found.total(), _counted(found), lacking(verdict))
         found[places(verdict).removeprefix("NUMA ") or "any"] += 1
