@@ -8,6 +8,8 @@ the lowest are tried. The kubelet itself walks all 2^n masks here and does not e
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
+from math import exp, gcd
+from operator import mul
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
@@ -16,7 +18,11 @@ from topomend.replay.topology.hints import Family, Hints, Threshold
 MOST_STEPS = 200_000
 """How long a search may take before it counts as one that never ends: about a second."""
 
-_SCALE = 1 << 60
+_SCALE = 1 << 80
+"""What weights are multiplied by to become whole numbers: what these rule out is ruled out for sure."""
+
+_ROUNDS = 40
+"""How long weights are sought."""
 
 Distances = Mapping[int, tuple[int, ...]]
 
@@ -27,8 +33,8 @@ def narrowest(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
         return None
     budget = _Budget()
     for width in range(max(1, family.least, including.bit_count()), family.universe.bit_count() + 1):
-        search = _Search(family.universe, family.thresholds, budget, including=including)
-        found = next(search.of_width(width), None)
+        search = _Search(family.universe, family.thresholds, width, budget, including=including)
+        found = next(search.masks(), None)
         if found is not None:
             return found
     return None
@@ -38,7 +44,7 @@ def members_by_width(family: Family) -> Iterator[NUMAMask]:
     """The family's masks, narrowest first."""
     budget = _Budget()
     for width in range(max(1, family.least), family.universe.bit_count() + 1):
-        yield from _Search(family.universe, family.thresholds, budget, all_alike=False).of_width(width)
+        yield from _Search(family.universe, family.thresholds, width, budget, all_alike=False).masks()
 
 
 def common_preferred(nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> NUMAMask | None:
@@ -123,13 +129,20 @@ class _Closest:
         self._nearest = [_running_sums(sorted(self._pairs_with_others(node))) for node in nodes]
         self._at = {node: at for at, node in enumerate(nodes)}
         self._known = {0: (0, [distances[node][node] for node in nodes])}
+        self._step = self._least_difference()
         self._best: int | None = None
+
+    def _least_difference(self) -> int:
+        """What totals of masks of one width differ by at least, unless they are equal."""
+        own = [self._distances[node][node] for node in self._nodes]
+        pairs = [pair for node in self._nodes for pair in self._pairs_with_others(node)]
+        return gcd(*(each - own[0] for each in own), *(each - pairs[0] for each in pairs)) or 1
 
     def _pairs_with_others(self, node: int) -> list[int]:
         return [pair for pair, other in zip(self._pairs[node], self._nodes, strict=True) if other != node]
 
     def may_improve(self, position: int, mask: NUMAMask, wanted: int) -> bool:
-        """Whether adding so many of the nodes from a position on can come to less than the best.
+        """Whether adding so many of the nodes from a position on can come to less than the best, by a step at least.
 
         Each adds at least its distances to the mask, and half of those to as many of its nearest nodes as are added.
         """
@@ -138,7 +151,7 @@ class _Closest:
         total, costs = self._costs(mask)
         nearest = self._nearest
         added = sorted(2 * costs[at] + nearest[at][wanted - 1] for at in range(position, len(costs)))
-        return 2 * total + sum(added[:wanted]) < 2 * self._best
+        return 2 * total + sum(added[:wanted]) <= 2 * (self._best - self._step)
 
     def _costs(self, mask: NUMAMask) -> tuple[int, list[int]]:
         """The total distance of a mask, and what each node would add to it."""
@@ -215,52 +228,74 @@ def _distance_profile(node: int, nodes: list[int], distances: Distances) -> obje
     return (own, twins, outside) if within <= {near} else node
 
 
+@dataclass(frozen=True)
+class _Rule:
+    """A threshold as the search uses it: what each node adds, and the most that so many from a position on do."""
+
+    threshold: Threshold
+    gains: list[int]
+    most: list[list[int]]
+
+
+def _rule(threshold: Threshold, nodes: Sequence[int]) -> _Rule:
+    gains = [threshold.gain(node) for node in nodes]
+    most = [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
+    return _Rule(threshold, gains, most)
+
+
 @dataclass
 class _Search:
-    """Masks of one width that contain ``including`` and meet all thresholds, smallest first.
+    """Masks of ``width`` NUMA nodes that contain ``including`` and meet all thresholds, smallest first.
 
     With ``all_alike`` false every mask is found, not only one of those that differ by nodes alike. ``kinds`` tells
-    nodes apart that the thresholds do not.
+    nodes apart that the thresholds do not. With ``closest`` masks are left out that do not improve on it.
     """
 
     universe: NUMAMask
-    thresholds: Sequence[Threshold]
+    thresholds: Iterable[Threshold]
+    width: int
     budget: _Budget
     including: NUMAMask = 0
     all_alike: bool = True
     distances: Distances | None = None
+    closest: _Closest | None = None
     kinds: Mapping[int, object] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._thresholds = tuple(dict.fromkeys(self.thresholds))
+    def masks(self) -> Iterator[NUMAMask]:
+        """The masks, found as they are asked for."""
+        thresholds = list(dict.fromkeys(self.thresholds))
         self._nodes = sorted(members(self.universe & ~self.including), reverse=True)
-        signatures = _signatures(self._nodes, self._thresholds, self.distances)
+        wanted = self.width - self.including.bit_count()
+        if not 0 <= wanted <= len(self._nodes) or any(self._is_beyond(each, wanted) for each in thresholds):
+            return
+        together = _together([each for each in thresholds if each.adds_up], self._nodes, self.including, wanted)
+        if together is not None:
+            if self._is_beyond(together, wanted):
+                return
+            thresholds.append(together)
+        self._rules = [_rule(each, self._nodes) for each in thresholds]
+        self._shared = [(index, each) for index, each in enumerate(thresholds) if not each.adds_up]
+        signatures = _signatures(self._nodes, thresholds, self.distances)
         self._alike: list[object] = [
             (signature, self.kinds.get(node)) if self.all_alike else node
             for signature, node in zip(signatures, self._nodes, strict=True)
         ]
-        rules = (*self._thresholds, *_together(self._thresholds))
-        self._gains = [[rule.gain(node) for node in self._nodes] for rule in rules]
-        self._most = [
-            [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
-            for gains in self._gains
-        ]
-        self._shared = [(index, rule) for index, rule in enumerate(rules) if not rule.adds_up]
-        self._lacking = tuple(rule.need - rule.gathered(self.including) for rule in rules)
-        self.closest = _closest(self._nodes, self.distances)
+        yield from self._walk(0, self.including, wanted, self._lacking(thresholds), frozenset())
 
-    def of_width(self, width: int) -> Iterator[NUMAMask]:
-        """The masks of so many NUMA nodes."""
-        wanted = width - self.including.bit_count()
-        if 0 <= wanted <= len(self._nodes):
-            yield from self._walk(0, self.including, wanted, self._lacking, frozenset())
+    def _is_beyond(self, threshold: Threshold, wanted: int) -> bool:
+        """Whether not even the best of so many nodes meet it."""
+        gains = sorted((threshold.gain(node) for node in self._nodes), reverse=True)
+        return sum(gains[:wanted]) < threshold.need - threshold.gathered(self.including)
+
+    def _lacking(self, thresholds: Iterable[Threshold]) -> tuple[int, ...]:
+        return tuple(each.need - each.gathered(self.including) for each in thresholds)
 
     def _walk(
         self, position: int, mask: NUMAMask, wanted: int, lacking: tuple[int, ...], taken: frozenset[object]
     ) -> Iterator[NUMAMask]:
         self.budget.spend()
-        for lack, most in zip(lacking, self._most, strict=True):
-            if most[position][wanted] < lack:
+        for lack, rule in zip(lacking, self._rules, strict=True):
+            if rule.most[position][wanted] < lack:
                 return
         if self.closest and not self.closest.may_improve(position, mask, wanted):
             return
@@ -275,25 +310,54 @@ class _Search:
 
     def _less(self, lacking: tuple[int, ...], position: int, mask: NUMAMask) -> tuple[int, ...]:
         """What is lacking once the node at a position has made the mask what it is."""
-        left = [lack - gains[position] for lack, gains in zip(lacking, self._gains, strict=True)]
-        for index, rule in self._shared:
-            left[index] = rule.need - rule.gathered(mask)
+        left = [lack - rule.gains[position] for lack, rule in zip(lacking, self._rules, strict=True)]
+        for index, threshold in self._shared:
+            left[index] = threshold.need - threshold.gathered(mask)
         return tuple(left)
 
 
-def _together(thresholds: Sequence[Threshold]) -> list[Threshold]:
-    """All thresholds that add up as one, each weighed by its need: a mask that meets them all meets this.
+def _together(
+    thresholds: Iterable[Threshold], nodes: Sequence[int], including: NUMAMask, wanted: int
+) -> Threshold | None:
+    """Thresholds that add up as one, each weighed: a mask that meets them all meets this, whatever the weights.
 
-    Masks that are good at one thing only are found out early by it.
+    Masks that are good at one thing only are found out early by it. None where there are not several.
     """
-    several = [each for each in thresholds if each.adds_up and each.need > 0]
+    several = [(each, each.need - each.gathered(including)) for each in thresholds]
+    several = [(each, lack) for each, lack in several if lack > 0]
     if len(several) < 2:
-        return []
-    weights = [_SCALE // each.need + 1 for each in several]
+        return None
+    gains = [[each.gain(node) / lack for node in nodes] for each, lack in several]
+    weights = [int(weight * _SCALE) // lack for weight, (_, lack) in zip(_weights(gains, wanted), several, strict=True)]
     groups = [
-        (mask, weight * amount) for each, weight in zip(several, weights, strict=True) for mask, amount in each.groups
+        (mask, weight * amount)
+        for weight, (each, _) in zip(weights, several, strict=True)
+        for mask, amount in each.groups
     ]
-    return [Threshold(tuple(groups), sum(weight * each.need for each, weight in zip(several, weights, strict=True)))]
+    return Threshold(tuple(groups), sum(weight * each.need for weight, (each, _) in zip(weights, several, strict=True)))
+
+
+def _weights(gains: Sequence[Sequence[float]], wanted: int) -> list[float]:
+    """Weights, one for each row of gains, under which the best so many columns exceed a gain of one in all the least.
+
+    They are only sought, not found for sure: multiplicative updates, by which a row that those columns serve best
+    weighs less in the next round.
+    """
+    weights = best = [1 / len(gains)] * len(gains)
+    least = float("inf")
+    for _ in range(_ROUNDS):
+        worth = [sum(map(mul, weights, column)) for column in zip(*gains, strict=True)]
+        chosen = sorted(range(len(worth)), key=worth.__getitem__, reverse=True)[:wanted]
+        excess = [sum(row[at] for at in chosen) - 1 for row in gains]
+        total = sum(map(mul, weights, excess))
+        if total < least:
+            least, best = total, weights
+        if total < 0:
+            break
+        most = 2 * max(map(abs, excess)) or 1
+        weights = [weight * exp(-each / most) for weight, each in zip(weights, excess, strict=True)]
+        weights = [weight / sum(weights) for weight in weights]
+    return best
 
 
 def _common_of_families(
@@ -315,10 +379,11 @@ def _common_of_families(
         node: tuple(mask for rule in rules for mask in rule.numa_nodes_of_sockets if mask >> node & 1)
         for node in members(universe)
     }
+    closest = _closest(sorted(members(universe), reverse=True), distances)
     for width in _widths(hints, least, universe.bit_count()):
-        search = _Search(universe, thresholds, budget, distances=distances, kinds=kinds)
-        fitting = (mask for mask in search.of_width(width) if all(each.prefers(mask) for each in hints))
-        best = _choose(fitting, distances, search.closest)
+        search = _Search(universe, thresholds, width, budget, distances=distances, closest=closest, kinds=kinds)
+        fitting = (mask for mask in search.masks() if all(each.prefers(mask) for each in hints))
+        best = _choose(fitting, distances, closest)
         if best is not None:
             return best
     return None
@@ -371,7 +436,7 @@ class _IntersectionSearch:
         self._order = sorted(members(universe), reverse=True)
         thresholds = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
         self._alike = _signatures(self._order, thresholds, self.distances)
-        self._closest: _Closest | None = None
+        self._closest = _closest(self._order, self.distances)
         self._most_left_out = sum(map(self._most_by, self.families))
 
     def _most_by(self, family: Family) -> int:
@@ -393,7 +458,6 @@ class _IntersectionSearch:
         """The fittest one of so many NUMA nodes."""
         if not 0 < width <= len(self._order) or len(self._order) - width > self._most_left_out:
             return None
-        self._closest = _closest(self._order, self.distances)
         masks = self._walk(0, 0, width, [0] * len(self.families), frozenset())
         return _choose(masks, self.distances, self._closest)
 
