@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import yaml
 from rich.console import Console
 
 from topomend.cli.failures import NO, CannotAsk
-from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.client import CONFIG_MAPS, EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Client, Resource, connect
 from topomend.kube.errors import APIError, NotFound
 from topomend.sandbox import NodeSpec, Sandbox, SandboxError
 
@@ -32,6 +34,18 @@ NODES = (
 )
 
 _Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A service account that the manifests install."""
+
+    namespace: str
+    name: str
+
+
+AGENTS = Account("topomend-agent", "topomend-agent")
+OPERATOR = Account("topomend-system", "topomend-operator")
 
 
 class DidNotHappen(Exception):
@@ -71,9 +85,7 @@ class Stage:
         ]
         self.title("A control plane and three NUMA machines")
         self.sandbox = Sandbox.up(nodes, on_progress=self.say)
-        self._environment = {**os.environ, "KUBECONFIG": str(self.sandbox.kubeconfig)}
-        os.environ["KUBECONFIG"] = self._environment["KUBECONFIG"]
-        self.client: Client = connect()
+        self.client: Client = connect(str(self.sandbox.kubeconfig))
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -93,24 +105,48 @@ class Stage:
         """Tell one thing."""
         self._console.print(f"  {text}", markup=False)
 
-    def run(self, command: list[str]) -> None:
-        """Show a kubectl command, and what it prints."""
+    def run(self, command: list[str], last: int | None = None) -> None:
+        """Show a kubectl command and what it prints; no more than the ``last`` lines of it, if that is given."""
         self._console.print(f"  [green]$[/] [bold]{' '.join(command)}[/]")
-        done = subprocess.run(
-            [*self.sandbox.kubectl_prefix(), *command[1:]], capture_output=True, text=True, check=False
-        )
-        for line in (done.stdout + done.stderr).splitlines():
+        done = self._numa(command[2:]) if command[1] == "numa" else self._kubectl(command[1:])
+        lines = done.stdout.splitlines()
+        for line in [*lines[len(lines) - last if last is not None else 0 :], *done.stderr.splitlines()]:
             self._console.print(f"    {line}", markup=False)
+        if done.returncode:
+            raise DidNotHappen(f"{' '.join(command)} ended with {done.returncode}")
 
-    def start(self, arguments: list[str], node: str = "") -> None:
-        """Start a part of topomend, within the machine of ``node`` if one is named."""
+    def start(self, arguments: list[str], account: "Account", pod: str, node: str = "") -> None:
+        """Start a part of topomend under its account and its pod's token, within the machine of ``node`` if named."""
+        name = f"topomend-{arguments[0]}{f'-{node}' if node else ''}"
         prefix = self.sandbox.exec_prefix(node) if node else []
-        log = (self.sandbox.folder / "logs" / f"topomend-{arguments[0]}-{node or 'cluster'}.log").open("wb")
-        with log:
+        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig_of(account, pod, name))}
+        with (self.sandbox.folder / "logs" / f"{name}.log").open("wb") as log:
             command = [*prefix, sys.executable, "-m", "topomend.cli", *arguments]
             self._processes.append(
-                subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             )
+
+    def _kubectl(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*self.sandbox.kubectl_prefix(), *arguments], capture_output=True, text=True, check=False)
+
+    def _numa(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        """The plugin, as kubectl would run it: found by name where it is installed, here by its entry."""
+        entry = [sys.executable, "-c", "from topomend.cli.kubectl_numa import main; main()"]
+        environment = {**os.environ, "KUBECONFIG": str(self.sandbox.kubeconfig)}
+        return subprocess.run([*entry, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    def _kubeconfig_of(self, account: "Account", pod: str, name: str) -> Path:
+        """A kubeconfig with the token that the account has in its pod: it carries the node that the pod runs on."""
+        bound = ["--namespace", account.namespace, "--bound-object-kind", "Pod", "--bound-object-name", pod]
+        done = self._kubectl(["create", "token", account.name, *bound])
+        if done.returncode:
+            raise DidNotHappen(f"no token for {account.name}: {done.stderr.strip()}")
+        kubeconfig = yaml.safe_load(self.sandbox.kubeconfig.read_text())
+        kubeconfig["users"][0]["user"] = {"token": done.stdout.strip()}
+        path = self.sandbox.folder / f"{name}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(kubeconfig))
+        return path
 
     def wait(self, what: str, look: Callable[[], _Found | None], patience: float = PATIENCE) -> _Found:
         """Look until something is found. Raises DidNotHappen."""
@@ -138,8 +174,11 @@ def _tell(stage: Stage) -> None:
 
 def _install(stage: Stage) -> None:
     stage.title("topomend: one agent a node, one operator")
-    stage.run(["kubectl", "apply", "--server-side", "-f", str(_crds())])
+    stage.run(["kubectl", "apply", "--server-side", "-f", _shown(_manifests())], last=0)
+    stage.say("The sandbox's containers do nothing, so the agents and the operator run as processes here, each under")
+    stage.say("the account and the token of its pod.")
     for name, *_ in NODES:
+        pod = stage.wait(f"the agent's pod on {name}", lambda name=name: _placed(stage, AGENTS, name))  # type: ignore[misc]
         node = stage.sandbox.node(name)
         flags = {
             "--node-name": name,
@@ -147,10 +186,11 @@ def _install(stage: Stage) -> None:
             "--pod-resources": node.pod_resources,
             "--kubelet-state": node.kubelet_state,
         }
-        stage.start(["agent", *(str(each) for flag in flags.items() for each in flag)], node=name)
-    stage.start(["operator"])
+        stage.start(["agent", *(str(each) for flag in flags.items() for each in flag)], AGENTS, pod, node=name)
+    stage.start(["operator"], OPERATOR, stage.wait("the operator's pod", lambda: _placed(stage, OPERATOR)))
     for name, *_ in NODES:
         stage.wait(f"{name} publishes its topology", lambda name=name: _ready_topology(stage, name))  # type: ignore[misc]
+    stage.wait("the brake's list", lambda: _found(stage, CONFIG_MAPS, "topomend-brake", OPERATOR.namespace))
     stage.run(["kubectl", "get", "ntopo"])
 
 
@@ -162,6 +202,7 @@ def _fragment(stage: Stage) -> None:
     for name, free in (("worker-1", "3,3"), ("worker-2", "5,0")):
         stage.wait(f"{name} publishes {free} free", lambda name=name, free=free: _cpus_free(stage, name) == free)  # type: ignore[misc]
     stage.run(["kubectl", "get", "ntopo"])
+    stage.run(["kubectl", "numa", "show", "worker-1"])
     stage.say("worker-1 has 6 CPUs free, 3 on each NUMA node; worker-2 has 5, all on one.")
 
 
@@ -189,16 +230,24 @@ def _relaunch(stage: Stage, refused_uid: str) -> None:
 
 
 def _deployment(stage: Stage) -> None:
-    stage.title("A Deployment: its controller would make ten failed pods a second")
+    stage.title("A Deployment: left to itself, its ReplicaSet makes ten failed pods a second")
     stage.client.create(DEPLOYMENTS, _deployment_of("serve", replicas=1, cpus=4), NAMESPACE)
     explained = stage.wait("its refusal is explained", lambda: _event(stage, "TopologyRefusalExplained", "serve-"))
     stage.say(f"topomend explains:  {explained}")
+    waiting = stage.wait("the next pod waits", lambda: _gated(stage, "serve"))
+    stage.wait("what failed is cleared away", lambda: not _failed(stage, "serve"))
+    stage.say(
+        f"{_refusals(stage, 'serve-')} refused and cleared away; {waiting['metadata']['name']} waits behind a gate"
+    )
+    stage.run(["kubectl", "get", "pods", "-l", "app=serve"])
     stage.say("web-1 ends: worker-1 has a hole of 7 CPUs on NUMA 0")
     _end(stage, "web-1")
     running = stage.wait("the replica runs", lambda: _replica(stage, "serve"))
-    stage.say(f"{running['metadata']['name']} runs on {running['spec']['nodeName']}")
-    stage.wait("what failed is cleared away", lambda: not _failed(stage, "serve"))
-    stage.say("every failed pod of the Deployment is cleared away; topomend created none, its ReplicaSet did")
+    if running["metadata"]["uid"] != waiting["metadata"]["uid"]:
+        raise DidNotHappen(f"another pod than {waiting['metadata']['name']} runs")
+    name, node = running["metadata"]["name"], running["spec"]["nodeName"]
+    cpus = stage.wait("its CPUs are published", lambda: _cpus_of(stage, node, name))
+    stage.say(f"{name} is let go, and runs on {node} with CPUs {cpus}")
 
 
 def _pod(name: str, cpus: int, node: str = "") -> dict[str, Any]:
@@ -268,6 +317,34 @@ def _failed(stage: Stage, app: str) -> list[dict[str, Any]]:
     return [pod for pod in pods if pod["status"].get("phase") == "Failed"]
 
 
+def _gated(stage: Stage, app: str) -> dict[str, Any] | None:
+    pods = stage.client.list(PODS, namespace=NAMESPACE, labels=f"app={app}").items
+    return next((pod for pod in pods if pod["spec"].get("schedulingGates")), None)
+
+
+def _refusals(stage: Stage, pods: str) -> int:
+    """How many pods a kubelet refused, by the kubelets' own events."""
+    events = stage.client.list(EVENTS, namespace=NAMESPACE, fields="reason=TopologyAffinityError").items
+    return len({each["regarding"]["uid"] for each in events if each["regarding"]["name"].startswith(pods)})
+
+
+def _placed(stage: Stage, account: Account, node: str = "") -> str:
+    """The name of a pod of the account that is bound, to ``node`` if one is named."""
+    for pod in stage.client.list(PODS, namespace=account.namespace).items:
+        bound = pod["spec"].get("nodeName", "")
+        if pod["spec"].get("serviceAccountName") == account.name and bound and bound == (node or bound):
+            return str(pod["metadata"]["name"])
+    return ""
+
+
+def _found(stage: Stage, resource: Resource, name: str, namespace: str) -> bool:
+    try:
+        stage.client.get(resource, name, namespace)
+    except NotFound:
+        return False
+    return True
+
+
 def _end(stage: Stage, name: str) -> None:
     stage.client.delete(PODS, name, NAMESPACE, uid=stage.client.get(PODS, name, NAMESPACE)["metadata"]["uid"])
 
@@ -283,7 +360,12 @@ def _event(stage: Stage, reason: str, pod: str) -> str:
     return next((str(each.get("note", "")) for each in events if each["regarding"]["name"].startswith(pod)), "")
 
 
-def _crds() -> Path:
-    """The folder of the CustomResourceDefinitions: in the installed package, else in the source tree."""
-    installed = Path(__file__).parents[1] / "crds"
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "crds"
+def _manifests() -> Path:
+    """What is installed on a cluster, in one file: in the installed package, else in the source tree."""
+    installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
+    return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
+
+
+def _shown(path: Path) -> str:
+    """The path as a user would write it from here."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
