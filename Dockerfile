@@ -10,7 +10,7 @@ COPY requirements/build.lock requirements/runtime.lock requirements/
 RUN /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock \
  && /opt/build/bin/pip --python /opt/topomend/bin/python install --require-hashes --requirement requirements/runtime.lock
 COPY pyproject.toml README.md LICENSE ./
-COPY crds crds
+COPY deploy/install.yaml deploy/
 COPY operator operator
 RUN /opt/build/bin/python -m hatchling build --target wheel --directory /wheel \
  && /opt/build/bin/pip --python /opt/topomend/bin/python install --no-deps --no-index --compile /wheel/*.whl

@@ -91,10 +91,9 @@ def test_topomend_runs_from_the_wheel(installed: Path, arguments: list[str]) -> 
     assert (topomend.__version__ if arguments == ["--version"] else "Usage: topomend") in done.stdout
 
 
-def test_the_wheel_holds_the_kinds_and_nothing_but_the_package(installed: Path) -> None:
-    assert sorted(path.name for path in (installed / "topomend" / "crds").glob("*.yaml")) == sorted(
-        path.name for path in (ROOT / "crds").glob("*.yaml")
-    )
+def test_the_wheel_holds_the_manifests_and_nothing_but_the_package(installed: Path) -> None:
+    manifests = installed / "topomend" / "deploy" / "install.yaml"
+    assert manifests.read_text() == (ROOT / "deploy" / "install.yaml").read_text()
     assert {path.name for path in installed.iterdir()} == {
         "bin",
         "topomend",

@@ -12,6 +12,7 @@ from tests.deploy.manifests import DEPLOY, INSTALL, ROOT, install_yaml, objects
 
 import topomend
 from topomend.sandbox import Sandbox
+from topomend.sandbox.build import ensure_binary
 
 WORKLOADS = {item["kind"]: item for item in objects() if item["kind"] in {"DaemonSet", "Deployment"}}
 
@@ -21,9 +22,10 @@ def key(item: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def kubectl(*arguments: str, kubeconfig: Path | None = None) -> str:
+    """The sandbox's own kubectl, of the version that its cluster has."""
     options = [] if kubeconfig is None else [f"--kubeconfig={kubeconfig}"]
-    run = subprocess.run(  # a missing kubectl fails the test, and says so
-        ["kubectl", *options, *arguments],  # noqa: S607 - whichever the PATH holds
+    run = subprocess.run(
+        [str(ensure_binary(print)), "kubectl", *options, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -37,7 +39,7 @@ def test_the_one_file_is_in_step_with_the_manifests() -> None:
     assert INSTALL.read_text() == install_yaml(), "run: python -m tests.deploy.manifests > deploy/install.yaml"
 
 
-@pytest.mark.cluster  # needs kubectl, as a cluster does
+@pytest.mark.cluster  # needs the sandbox's kubectl
 def test_kustomize_collects_the_same_objects() -> None:
     built = {key(item): item for item in yaml.safe_load_all(kubectl("kustomize", str(DEPLOY)))}
     assert built == {key(item): item for item in yaml.safe_load_all(INSTALL.read_text())}
