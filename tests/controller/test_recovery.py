@@ -70,6 +70,23 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     assert "Traceback" not in operator.text()
 
 
+def test_a_pod_that_no_node_could_ever_admit_is_told_so_at_once_and_what_it_lacks(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    for state in list(two_nodes.states.values()):
+        two_nodes.publish(state)
+    made = two_nodes.create(pod("vast", 5))
+    told = wait_for("it to be told", lambda: events_of(two_nodes, made, "NoNodeCanEverAdmit"), 5)
+    assert told[0]["note"] == (
+        "no node admits vast even when empty; closest: numa-a refuses container main: cpu asks 5 and fits no NUMA "
+        "node: free 3 on NUMA 0, 4 on NUMA 1, lacks 1 (single-numa-node); tried again when a node or the pod changes"
+    )
+    assert not events_of(two_nodes, made, "RelaunchDeferred")
+    assert not two_nodes.records()
+    assert "Traceback" not in operator.text()
+    two_nodes.clear()
+
+
 def test_a_node_whose_totals_are_used_up_is_not_named(fragmented: Cluster, operator: Operator) -> None:
     shared = pod("shared", 1, node=NODE_B)
     shared["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4500m"}}

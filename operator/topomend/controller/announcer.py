@@ -45,6 +45,11 @@ class Announcer:
         note = f"{why}; tried again when a node changes"
         self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
 
+    def never(self, pod: WatchedPod, why: str) -> None:
+        """No node admits the pod, whatever else ends."""
+        note = f"{why}; tried again when a node or the pod changes"
+        self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Fit", note)
+
     def fitted(self, pod: WatchedPod, why: str) -> None:
         """A pod that was gated at birth has been let go."""
         self._emit(_pod(pod), NORMAL, "Fitted", "Fit", why)

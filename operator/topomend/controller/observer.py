@@ -15,7 +15,7 @@ from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.watch import events
 from topomend.watch.reading import published
-from topomend.watch.view import ClusterView
+from topomend.watch.view import ClusterView, differ_when_empty
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
@@ -53,6 +53,7 @@ class Observer:
         self._inbox: queue.SimpleQueue[Sighting | events.Event | None] = queue.SimpleQueue()
         self._malformed: dict[tuple[str, str], str] = {}
         self._waiting: set[PodID] = set()
+        self._waiting_for_machines: set[PodID] = set()
         self._waiting_lock = threading.Lock()
         self._thread = threading.Thread(target=self._fold_all, name="observer", daemon=True)
 
@@ -74,10 +75,16 @@ class Observer:
         with self._waiting_lock:
             self._waiting.add(pod)
 
+    def wait_for_machines(self, pod: PodID) -> None:
+        """Have ``pod`` looked at when a node changes in more than in what its pods hold."""
+        with self._waiting_lock:
+            self._waiting_for_machines.add(pod)
+
     def stop_waiting(self, pod: PodID) -> None:
         """``pod`` no longer waits for a node."""
         with self._waiting_lock:
             self._waiting.discard(pod)
+            self._waiting_for_machines.discard(pod)
 
     def read(self, sighting: Sighting) -> events.Event | None:
         """The event that a sighting is; None for one that cannot be read and says nothing."""
@@ -137,12 +144,13 @@ class Observer:
             for relaunch in event.relaunches:
                 self._tell_of_record(relaunch)
         if before.nodes is not after.nodes or before.publications is not after.publications:
-            self.nodes_changed()
+            self._nodes_changed(before, after)
 
-    def nodes_changed(self) -> None:
-        """Have every pod that waits for a node looked at."""
+    def _nodes_changed(self, before: ClusterView, after: ClusterView) -> None:
         with self._waiting_lock:
-            waiting = tuple(self._waiting)
+            waiting = set(self._waiting)
+            if self._waiting_for_machines and differ_when_empty(before, after):
+                waiting |= self._waiting_for_machines
         for pod in waiting:
             self._look_at(pod, GATHER_SECONDS)
 

@@ -108,6 +108,8 @@ class Operator:
             return False
         if again.on_node_change:
             self._observer.wait_for_nodes(pod)
+        if again.on_machine_change:
+            self._observer.wait_for_machines(pod)
         if again.after is not None:
             self._queue.add(pod, again.after)
         return True

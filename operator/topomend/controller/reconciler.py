@@ -22,6 +22,7 @@ from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
 from topomend.decide.candidates import UNKNOWN, Refuser, Survey
 from topomend.decide.eligibility import Limits
+from topomend.decide.never import why_never
 from topomend.decide.scheduling import HOSTNAME_LABEL, lacking_total
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
 from topomend.kube.errors import Conflict, NotFound
@@ -61,10 +62,12 @@ class _Decision(Protocol[_Decided_co]):
 
 @dataclass(frozen=True)
 class Again:
-    """When to look at the pod again: after so many seconds, and when a node changes. None is not at all."""
+    """When to look at the pod again: after so many seconds (None is not at all), when a node changes, and when one
+    changes in more than in what its pods hold."""
 
     after: float | None = None
     on_node_change: bool = False
+    on_machine_change: bool = False
 
 
 DONE = Again()
@@ -146,8 +149,7 @@ class Reconciler:
                 return self._clear(refusal, plan)
             case plans.Wait() if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
                 again = self._explain(pod, refusal, plan.survey, None)
-                self._announcer.deferred(refusal.pod, plan.reason)
-                return _sooner(Again(RETRY_SECONDS, on_node_change=True), again)
+                return _sooner(self._defer(refusal.pod, plan.reason), again)
         wait = 0.0 if RELAUNCH_FINALIZER in refusal.pod.finalizers else self._relaunches.take()
         if wait:
             self._withdraw(pod)
@@ -255,8 +257,7 @@ class Reconciler:
         chosen = self._choose(found, ANYWHERE)
         hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
         if not hostnames:
-            self._announcer.deferred(found, chosen.reason)
-            return Again(RETRY_SECONDS, on_node_change=True)
+            return self._defer(found, chosen.reason)
         try:
             self._client.merge(PODS, pod.name, manifest.launch(content, hostnames), pod.namespace)
         except (Conflict, NotFound):
@@ -328,9 +329,18 @@ class Reconciler:
         if record and record.step is Step.CREATED:
             gated = self._store.view.gated.get((pod.namespace, pod.name))
             if gated:
-                self._announcer.deferred(gated, outcome.chosen.reason or outcome.last.waiting_for)
+                return self._defer(gated, outcome.chosen.reason or outcome.last.waiting_for)
             return Again(RETRY_SECONDS, on_node_change=True)
         return Again(1.0)
+
+    def _defer(self, pod: WatchedPod, why: str) -> Again:
+        """Say that no node admits the pod now, or that none ever can, and wait for what could change that."""
+        never = why_never(self._store.view, pod.pod, pod.placement)
+        if never:
+            self._announcer.never(pod, never)
+            return Again(on_machine_change=True)
+        self._announcer.deferred(pod, why)
+        return Again(RETRY_SECONDS, on_node_change=True)
 
     # Why it was refused
 
@@ -398,7 +408,11 @@ def _sooner(left: Again, right: Again | None) -> Again:
     if right is None:
         return left
     times = [each for each in (left.after, right.after) if each is not None]
-    return Again(min(times, default=None), left.on_node_change or right.on_node_change)
+    return Again(
+        min(times, default=None),
+        left.on_node_change or right.on_node_change,
+        left.on_machine_change or right.on_machine_change,
+    )
 
 
 def _rfc3339() -> str:

@@ -25,13 +25,19 @@ def why_not_schedulable(node: Node, placement: Placement, pod: Pod) -> str:
     for taint in node.taints:
         if taint.effect in _EFFECTS_THAT_KEEP_OUT and not _tolerated(taint, placement.tolerations):
             return "Taint"
+    kept_off = why_not_selected(node, placement)
+    if kept_off:
+        return kept_off
+    return "InsufficientResources" if lacking_total(node, pod, ()) else ""
+
+
+def why_not_selected(node: Node, placement: Placement) -> str:
+    """What of the node's labels keeps a pod of this placement off it, empty where nothing does."""
     if any(node.labels.get(key) != value for key, value in placement.node_selector.items()):
         return "NodeSelector"
     if placement.terms is not None and not any(_term_matches(term, node) for term in placement.terms):
         return "NodeAffinity"
-    if HOSTNAME_LABEL not in node.labels:
-        return "NoHostnameLabel"
-    return "InsufficientResources" if lacking_total(node, pod, ()) else ""
+    return "" if HOSTNAME_LABEL in node.labels else "NoHostnameLabel"
 
 
 def lacking_total(node: Node, pod: Pod, others: Iterable[Pod]) -> str:

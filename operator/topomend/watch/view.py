@@ -6,7 +6,7 @@ with those pods admitted by replay, so that two pods are never sent to one hole.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState
@@ -67,3 +67,19 @@ class ClusterView:
     gated: Mapping[PodKey, WatchedPod] = field(default_factory=dict)
     relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
     on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
+
+
+def emptied(state: NodeState) -> NodeState:
+    """The node as it would be without any pod."""
+    return replace(state, pods=(), memory=None, cpu_pool=None)
+
+
+def differ_when_empty(before: ClusterView, after: ClusterView) -> bool:
+    """Whether a node came, went or changed in more than in what its pods hold."""
+    if before.nodes != after.nodes or before.publications.keys() != after.publications.keys():
+        return True
+    pairs = ((each, after.publications[name]) for name, each in before.publications.items())
+    return any(
+        old is not new and (bool(old.problem) != bool(new.problem) or emptied(old.state) != emptied(new.state))
+        for old, new in pairs
+    )

@@ -1,0 +1,73 @@
+"""Whether any node could admit a pod even if no other pod were there; if none could, which comes closest."""
+
+from dataclasses import dataclass
+
+from topomend.decide.explanation import explain, refused_merge
+from topomend.decide.scheduling import lacking_total, requests_of, why_not_selected
+from topomend.model.cluster import Node, Placement
+from topomend.model.pod import Pod
+from topomend.model.verdict import Preference, ResourceTrace, Verdict
+from topomend.replay.admission import admit
+from topomend.watch.view import ClusterView, emptied
+
+_NOTHING_TO_MEASURE = float("inf")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Miss:
+    """A node that refuses the pod even when empty. ``distance`` is the missing share of what is asked."""
+
+    distance: float
+    node: str
+    text: str
+
+
+def why_never(view: ClusterView, pod: Pod, placement: Placement) -> str:
+    """Why no node can ever admit ``pod``: the node that comes closest and what it lacks.
+
+    Empty where a node could, where one might (nobody publishes its state), and where the pod selects no node at all.
+    What passes by itself (a node that is not ready or cordoned, a taint) does not count.
+    """
+    misses = []
+    for node in view.nodes.values():
+        if why_not_selected(node, placement):
+            continue
+        miss = _miss(view, node, pod)
+        if miss is None:
+            return ""
+        misses.append(miss)
+    return f"no node admits {pod.name} even when empty; closest: {min(misses).text}" if misses else ""
+
+
+def _miss(view: ClusterView, node: Node, pod: Pod) -> _Miss | None:
+    lacking = lacking_total(node, pod, ())
+    if lacking:
+        return _short_in_total(node, pod, lacking)
+    publication = view.publications.get(node.name)
+    if publication is None or publication.problem:
+        return None
+    verdict, _ = admit(emptied(publication.state), pod)
+    if verdict.admitted:
+        return None
+    text = explain(verdict, node.name, publication.state.kubelet.topology_manager_policy)
+    return _Miss(_distance(verdict), node.name, text)
+
+
+def _short_in_total(node: Node, pod: Pod, resource: str) -> _Miss:
+    asked, there = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
+    text = f"{node.name} has {there / 1000:g} {resource} in total, {pod.name} asks {asked / 1000:g}"
+    return _Miss((asked - there) / asked, node.name, text)
+
+
+def _distance(verdict: Verdict) -> float:
+    merge = refused_merge(verdict)
+    if merge is None:
+        return _NOTHING_TO_MEASURE
+    return sum(_missing_share(each) for each in merge.resources)
+
+
+def _missing_share(trace: ResourceTrace) -> float:
+    most = max((amount for _, amount in trace.free), default=0)
+    if trace.preference == Preference.NONE or trace.requested <= most:
+        return 0.0
+    return (trace.requested - most) / trace.requested
