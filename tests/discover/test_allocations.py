@@ -129,6 +129,16 @@ def test_a_pod_that_holds_nothing_is_known_and_not_taken_for_one_that_comes_late
     assert [(each.name, each.uid) for each in reader.read().pods] == [("second", "u2")]
 
 
+def test_pods_that_hold_the_same_may_be_taken_for_each_other_and_either_may_end(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    reader._names = {"u1": ("default", "second"), "u2": ("default", "first")}
+    kubelet.shows(pod("second", container("main", [1])))
+    kubelet.keep(u2={"main": "1"})
+    kubelet.admit(u2=["main"])
+    assert [(each.name, each.uid) for each in reader.read().pods] == [("second", "u2")]
+
+
 def test_a_pod_whose_folder_is_gone_holds_nothing_any_more(kubelet: Kubelet, reader: AllocationReader) -> None:
     (kubelet.folder / "pods" / "u2").mkdir(parents=True)
     kubelet.shows(pod("second", container("main")))

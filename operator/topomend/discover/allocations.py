@@ -122,22 +122,20 @@ def join(
 ) -> Allocations | None:
     """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments.
 
-    ``names`` are those of pods seen before, by uid: what is one pod's is never another's.
+    ``names`` are those that pods seen before are believed to have, by uid.
     """
     if state is None:
         return _known(listed, tuple(_holding(listed.pods)), (), KubeletState())
     free = dict(state.pods)
-    uids = {name: uid for uid, name in names.items() if _may_live(uid, state)}
     pods = []
     # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
     for pod in sorted(listed.pods, key=lambda pod: not any(map(_holds, pod.containers))):
-        holds, name = any(map(_holds, pod.containers)), _name(pod)
-        mine = [uid for uid, held in free.items() if names.get(uid, name) == name and _is_of(pod, uid, held, state)]
-        if not holds:
-            mine = [uid for uid in mine if _may_live(uid, state) and uids.get(name, uid) == uid]
+        beliefs = _Beliefs(state, names, frozenset(map(_name, listed.pods)))
+        mine = [uid for uid, held in free.items() if _is_of(pod, uid, held, state) and beliefs.allow(pod, uid)]
         if mine:
-            pods.append(_joined(pod, mine[0], free.pop(mine[0])))
-        elif holds:
+            uid = min(mine, key=lambda uid: beliefs.rank(pod, uid))
+            pods.append(_joined(pod, uid, free.pop(uid)))
+        elif any(map(_holds, pod.containers)):
             return None
     stale = tuple(
         PodAllocation("", uid, uid, tuple(filter(_holds, held.containers.values())), held.cpus, held.memory)
@@ -145,6 +143,37 @@ def join(
     )
     pods.sort(key=_name)
     return _known(listed, tuple(_holding(pods)), stale, state)
+
+
+@dataclass(frozen=True)
+class _Beliefs:
+    """Which pod an entry of the files is believed to be, where what it holds is what several pods could hold.
+
+    Pods that were seen first at one moment and hold the same may be believed the wrong way round. That makes no
+    difference while both live, and must not outlive either.
+    """
+
+    state: KubeletState
+    names: Mapping[str, PodName]
+    listed: frozenset[PodName]
+
+    def allow(self, pod: PodAllocation, uid: str) -> bool:
+        """Whether the entry may be the pod's; one that only init containers hold needs more than that it fits."""
+        believed = self.names.get(uid, _name(pod))
+        if any(map(_holds, pod.containers)):
+            return believed == _name(pod) or believed not in self.listed
+        if not _may_live(uid, self.state):
+            return False
+        if believed != _name(pod):
+            return believed not in self.listed and self.state.with_folder is not None
+        return uid in self.names or not self._is_known_by_another(pod)
+
+    def rank(self, pod: PodAllocation, uid: str) -> tuple[bool, bool, bool]:
+        """A sort key, the most credible first."""
+        return (self.names.get(uid) != _name(pod), not _may_live(uid, self.state), uid in self.names)
+
+    def _is_known_by_another(self, pod: PodAllocation) -> bool:
+        return any(name == _name(pod) and _may_live(uid, self.state) for uid, name in self.names.items())
 
 
 def learn_names(
