@@ -23,8 +23,8 @@ NOW = "2026-01-02T03:04:05Z"
 
 def seeded() -> random.Random:
     seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201 - pytest shows it when the test fails
-    return random.Random(seed)  # noqa: S311 - nothing secret is made of it
+    print(f"seed {seed}")
+    return random.Random(seed)
 
 
 def published(state: NodeState, rng: random.Random) -> dict[str, Any]:
