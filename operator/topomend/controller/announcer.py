@@ -6,7 +6,7 @@ from topomend.kube.client import RELAUNCHES
 from topomend.kube.events import Recorder, Regarding
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
-from topomend.wire.group import RELAUNCH
+from topomend.wire.group import FIT_GATE, RELAUNCH
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -43,7 +43,10 @@ class Announcer:
     def deferred(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod now."""
         note = f"{why}; tried again when a node changes"
-        self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
+        if pod.gates == (FIT_GATE,):
+            self._emit(_pod(pod), NORMAL, "FitDeferred", "Fit", note)
+        else:
+            self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
 
     def never(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod, whatever else ends."""

@@ -42,6 +42,11 @@ class Brake:
                 _log.info("new pods of %s are gated until they fit", name)
             listed[uid] = time.monotonic()
 
+    def forget(self) -> None:
+        """Read the list anew: another operator may have changed it."""
+        with self._lock:
+            self._refused_at = None
+
     def ease(self, still_gated: Iterable[str]) -> None:
         """Take the owners off whose pods are admitted again; ``still_gated`` are uids of those with gated pods."""
         gated = set(still_gated)

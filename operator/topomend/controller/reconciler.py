@@ -46,12 +46,16 @@ NAMESPACE_SECONDS = 30.0
 CORPSES_A_SECOND, CORPSES_AT_ONCE = 10.0, 50
 EXPLAINED_KEPT = 10_000
 
+TURN_SECONDS, TURNS = 0.05, 20
+"""How long a pod waits for an older one to take a place that suits both, and how often: the older may be held up."""
+
 UNENDED = "status.phase!=Failed,status.phase!=Succeeded"
 """Pods that count against their node's totals."""
 
 _log = logging.getLogger(__name__)
 
-_Decided_co = TypeVar("_Decided_co", bound=plans.Plan, covariant=True)
+_Decided_co = TypeVar("_Decided_co", bound=plans.Plan | plans.GiveWay, covariant=True)
+_Choice = plans.RelaunchOn | plans.Wait | plans.GiveWay
 
 
 class _Decision(Protocol[_Decided_co]):
@@ -71,7 +75,6 @@ class Again:
 
 
 DONE = Again()
-ANYWHERE = Refuser("", None)
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class Reconciler:
         self._brake = Brake(client, settings.namespace)
         self._namespaces: dict[str, tuple[float, Limits]] = {}
         self._unexplained: dict[PodID, _Unexplained] = {}
+        self._gave_way: dict[PodID, int] = {}
         self._lock = threading.Lock()
 
     def reconcile(self, pod: PodID) -> Again:
@@ -111,6 +115,13 @@ class Reconciler:
         refusal = self._store.view.refused.get(pod.uid)
         again = self._go_on(pod) if refusal is None else self._begin(pod, refusal)
         return again if unexplained is None else _sooner(again, unexplained)
+
+    def take_over(self) -> None:
+        """Begin where another operator has stopped: what it wrote is not known here."""
+        self._brake.forget()
+        with self._lock:
+            self._unexplained.clear()
+            self._gave_way.clear()
 
     def ease_brake(self) -> None:
         """Take those owners off the brake whose pods are admitted again. Raises APIError."""
@@ -252,9 +263,12 @@ class Reconciler:
         except NotFound:
             return DONE
         found = read_watched_pod(content)
-        if found.uid != pod.uid or found.deleting or FIT_GATE not in found.gates:
-            return DONE
-        chosen = self._choose(found, ANYWHERE)
+        if found.uid != pod.uid or found.deleting or found.gates != (FIT_GATE,):
+            return DONE  # a gate of somebody else's: its going will be seen
+        choice = self._take_place(found, self._in_turn(pod, found))
+        if isinstance(choice, plans.GiveWay):
+            return Again(TURN_SECONDS, on_node_change=True)
+        chosen = _chosen(choice)
         hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
         if not hostnames:
             return self._defer(found, chosen.reason)
@@ -289,27 +303,37 @@ class Reconciler:
             if not launched:
                 self._withdraw(pod)
 
+    def _in_turn(self, pod: PodID, found: WatchedPod) -> Callable[[ClusterView, Mapping[str, str]], _Choice]:
+        """How a pod that was gated at birth chooses: after the older ones, but not behind one of them for ever."""
+
+        def choose(view: ClusterView, full: Mapping[str, str]) -> _Choice:
+            gave_way = self._gave_way.get(pod, 0)
+            choice = (
+                plans.choose_in_turn(view, found, full) if gave_way < TURNS else plans.choose(view, found, None, full)
+            )
+            if isinstance(choice, plans.GiveWay):
+                self._gave_way[pod] = gave_way + 1
+            else:
+                self._gave_way.pop(pod, None)
+            return choice
+
+        return choose
+
     def _choose(self, pod: WatchedPod, refuser: Refuser) -> Chosen:
         """Where the replacement goes, its place taken; the place it had until now is free for the choice."""
+        choice = self._take_place(pod, lambda view, full: plans.choose(view, pod, refuser, full))
+        assert not isinstance(choice, plans.GiveWay)  # noqa: S101  only what was gated at birth takes turns
+        return _chosen(choice)
 
-        def decision(
-            view: ClusterView, full: Mapping[str, str]
-        ) -> tuple[plans.RelaunchOn | plans.Wait, tuple[Event, ...]]:
+    def _take_place(self, pod: WatchedPod, choose: Callable[[ClusterView, Mapping[str, str]], _Choice]) -> _Choice:
+        def decision(view: ClusterView, full: Mapping[str, str]) -> tuple[_Choice, tuple[Event, ...]]:
             withdrawn = Withdrawn(pod.namespace, pod.name)
-            plan = plans.choose(fold(view, withdrawn), pod, refuser, full)
-            if isinstance(plan, plans.Wait):
-                return plan, (withdrawn,)
-            return plan, (withdrawn, Released(pod.pod, plan.nodes, self._clock()))
+            choice = choose(fold(view, withdrawn), full)
+            if not isinstance(choice, plans.RelaunchOn):
+                return choice, (withdrawn,)
+            return choice, (withdrawn, Released(pod.pod, choice.nodes, self._clock()))
 
-        plan = self._decide(pod, decision)
-        candidates = plan.candidates if isinstance(plan, plans.RelaunchOn) else ()
-        return Chosen(
-            nodes=tuple(each.node for each in candidates),
-            hostnames=tuple(each.hostname for each in candidates),
-            verdicts=plan.survey.verdicts(),
-            counts=tuple(plan.survey.counts().items()),
-            reason=plan.reason,
-        )
+        return self._decide(pod, decision)
 
     def _withdraw(self, pod: PodID) -> None:
         self._store.fold(Withdrawn(pod.namespace, pod.name))
@@ -390,6 +414,17 @@ class Reconciler:
             relaunch=annotations.get(RELAUNCH_ANNOTATION) != "false",
             max_attempts=int(most) if most.isdecimal() and len(most) < 5 else self._settings.max_attempts,
         )
+
+
+def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
+    candidates = choice.candidates if isinstance(choice, plans.RelaunchOn) else ()
+    return Chosen(
+        nodes=tuple(each.node for each in candidates),
+        hostnames=tuple(each.hostname for each in candidates),
+        verdicts=choice.survey.verdicts(),
+        counts=tuple(choice.survey.counts().items()),
+        reason=choice.reason,
+    )
 
 
 def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:

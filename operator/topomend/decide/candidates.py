@@ -71,12 +71,12 @@ class Survey:
         counted = Counter(each.reason for each in self.turned)
         return ({ADMITS: len(self.candidates)} if self.candidates else {}) | dict(counted.most_common())
 
-    def summary(self) -> str:
-        """Who admits the pod and why the others do not, in one line."""
+    def summary(self, other: str = "other ") -> str:
+        """Who admits the pod and why the others do not, in one line; ``other`` empty where no node refused it."""
         counted = Counter(each.summary for each in self.turned if each.summary)
         refusals = ", ".join(f"{nodes} {summary}" for summary, nodes in counted.most_common())
         if not self.candidates:
-            return f"no other node admits it now: {refusals}" if refusals else "there is no other node"
+            return f"no {other}node admits it now: {refusals}" if refusals else f"there is no {other}node"
         named = [each.place for each in self.candidates[:3]]
         more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
         return f"{', '.join(named)}{more} would admit it" + (f"; {refusals} refuse" if refusals else "")

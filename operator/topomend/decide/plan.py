@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from topomend.decide.candidates import NOTHING_FULL, Candidate, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import explain
+from topomend.decide.turn import goes_first
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
 from topomend.watch.events import is_newer
@@ -50,6 +51,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class GiveWay:
+    """A place would suit the pod, and an older one that waits as well."""
+
+    to: str
+
+
+@dataclass(frozen=True)
 class LeaveAlone:
     """Do nothing, for good. ``is_remade`` where a controller makes another pod at once."""
 
@@ -72,14 +80,25 @@ def plan(view: ClusterView, refusal: Refusal, limits: Limits, full: Mapping[str,
 
 
 def choose(
-    view: ClusterView, pod: WatchedPod, refuser: Refuser, full: Mapping[str, str] = NOTHING_FULL
+    view: ClusterView, pod: WatchedPod, refuser: Refuser | None, full: Mapping[str, str] = NOTHING_FULL
 ) -> RelaunchOn | Wait:
     """Where ``pod``, or the replacement that it is, can go now."""
     answers = survey(view, pod.pod, pod.placement, refuser, full)
     if not answers.candidates:
-        return Wait(answers, answers.summary())
+        return Wait(answers, answers.summary("other " if refuser else ""))
     candidates = answers.candidates[:NAMED_NODES]
     return RelaunchOn(candidates, answers, f"{candidates[0].place} admits it by replay")
+
+
+def choose_in_turn(
+    view: ClusterView, pod: WatchedPod, full: Mapping[str, str] = NOTHING_FULL
+) -> RelaunchOn | Wait | GiveWay:
+    """Where a pod that was gated at birth can go now, if it is its turn."""
+    chosen = choose(view, pod, None, full)
+    if isinstance(chosen, Wait):
+        return chosen
+    older = goes_first(view, pod, chosen.nodes)
+    return GiveWay(f"{older.namespace}/{older.name}") if older else chosen
 
 
 # Why the node refused

@@ -1,0 +1,53 @@
+"""Whose turn it is among the pods that wait behind our gate for a node: the oldest's that a free place suits."""
+
+from collections.abc import Iterable, Iterator
+
+from topomend.decide.scheduling import why_not_schedulable
+from topomend.model.cluster import WatchedPod
+from topomend.replay.admission import admit
+from topomend.watch.view import ClusterView
+from topomend.wire.group import FIT_GATE
+
+
+def goes_first(view: ClusterView, pod: WatchedPod, nodes: Iterable[str]) -> WatchedPod | None:
+    """An older pod that waits as well and that one of ``nodes`` admits, too; None where it is this one's turn.
+
+    A younger pod may pass an older one only where the older does not fit.
+    """
+    nodes = tuple(nodes)
+    refused: list[WatchedPod] = []
+    for older in _older(view, pod):
+        if _asks_the_same(older, pod):
+            return older
+        if any(_asks_the_same(older, each) for each in refused):
+            continue
+        if any(_fits(view, older, name) for name in nodes):
+            return older
+        refused.append(older)
+    return None
+
+
+def _older(view: ClusterView, pod: WatchedPod) -> Iterator[WatchedPod]:
+    for key, each in view.gated.items():
+        waits = each.gates == (FIT_GATE,) and not each.deleting and key not in view.on_their_way
+        if waits and each.uid != pod.uid and _age(each) < _age(pod):
+            yield each
+
+
+def _age(pod: WatchedPod) -> tuple[str, str, str]:
+    return pod.creation_time, pod.namespace, pod.name
+
+
+def _asks_the_same(one: WatchedPod, other: WatchedPod) -> bool:
+    return (
+        one.placement == other.placement
+        and one.pod.containers == other.pod.containers
+        and one.pod.resources == other.pod.resources
+    )
+
+
+def _fits(view: ClusterView, pod: WatchedPod, name: str) -> bool:
+    node, publication = view.nodes.get(name), view.publications.get(name)
+    if node is None or publication is None or why_not_schedulable(node, pod.placement, pod.pod):
+        return False
+    return admit(publication.expected, pod.pod)[0].admitted

@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+from topomend.decide import plan as plans
+from topomend.model.bitmask import parse_id_list
+from topomend.model.cluster import Node, Placement, WatchedPod
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit
+from topomend.watch import events
+from topomend.watch.events import fold
+from topomend.watch.view import ClusterView
+from topomend.wire.group import FIT_GATE
+
+SETTINGS = KubeletSettings(
+    topology_manager_policy="single-numa-node", cpu_manager_policy="static", reserved_cpus=parse_id_list("0")
+)
+
+
+def asking(cpus: int, name: str) -> Pod:
+    amounts = {"cpu": cpus * 1000, "memory": 1000 << 20}
+    return Pod("ns", name, name, (Container("main", ContainerKind.APP, Resources(amounts, amounts)),))
+
+
+def waiting(name: str, cpus: int, second: int, **fields: object) -> WatchedPod:
+    time = f"2026-01-01T00:00:{second:02d}Z"
+    made = WatchedPod("ns", name, name, "5", asking(cpus, name), gates=(FIT_GATE,), creation_time=time)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def one_hole(*pods: WatchedPod) -> ClusterView:
+    """A node with three CPUs free on NUMA 0 and one on NUMA 1."""
+    labels = {"kubernetes.io/hostname": "a"}
+    node = Node("a", labels=labels, allocatable={"cpu": 7000, "memory": 16000 << 30, "pods": 110000})
+    state = NodeState("a", parse_shape("numa:2 cores:4").machine(), SETTINGS)
+    state = admit(admit(state, asking(4, "held"))[1], asking(0, "x"))[1]
+    view = fold(fold(ClusterView(), events.NodeSeen(node)), events.Published(state, "3"))
+    for each in pods:
+        view = fold(view, events.PodSeen(each, 1.0))
+    return view
+
+
+OLD, YOUNG = waiting("old", 3, 1), waiting("young", 3, 2)
+
+
+def test_of_two_that_ask_the_same_the_older_goes_first() -> None:
+    view = one_hole(OLD, YOUNG)
+    assert plans.choose_in_turn(view, YOUNG) == plans.GiveWay("ns/old")
+    assert isinstance(plans.choose_in_turn(view, OLD), plans.RelaunchOn)
+
+
+def test_a_smaller_pod_gives_way_to_an_older_one_that_fits_too() -> None:
+    small = waiting("small", 1, 2)
+    assert plans.choose_in_turn(one_hole(OLD, small), small) == plans.GiveWay("ns/old")
+
+
+def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
+    large = waiting("large", 4, 1)
+    assert isinstance(plans.choose_in_turn(one_hole(large, YOUNG), YOUNG), plans.RelaunchOn)
+
+
+def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:
+    elsewhere = replace(OLD, placement=Placement({"kubernetes.io/hostname": "b"}))
+    assert isinstance(plans.choose_in_turn(one_hole(elsewhere, YOUNG), YOUNG), plans.RelaunchOn)
+
+
+def test_an_older_pod_that_is_on_its_way_or_ends_holds_nobody_up_but_its_place_is_taken() -> None:
+    leaving = replace(OLD, deleting=True)
+    assert isinstance(plans.choose_in_turn(one_hole(leaving, YOUNG), YOUNG), plans.RelaunchOn)
+    released = fold(one_hole(OLD, YOUNG), events.Released(OLD.pod, ("a",), 2.0))
+    waits = plans.choose_in_turn(released, YOUNG)
+    assert isinstance(waits, plans.Wait)
+    assert waits.reason == "no node admits it now: 1 cpu"
+
+
+def test_pods_of_one_second_go_by_name() -> None:
+    first, second = waiting("a-1", 3, 1), waiting("a-2", 3, 1)
+    view = one_hole(second, first)
+    assert isinstance(plans.choose_in_turn(view, first), plans.RelaunchOn)
+    assert plans.choose_in_turn(view, second) == plans.GiveWay("ns/a-1")
