@@ -61,6 +61,12 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     show_envvar=True,
     help="The operator's own namespace, where it keeps the list of owners whose new pods are gated (ConfigMap).",
 )
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=False,
+    show_envvar=True,
+    help="Act only while holding the Lease topomend-operator in that namespace, so that several may run.",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_envvar=True, help="What is logged.")
 def operator(  # noqa: PLR0913  one argument a flag
     *,
@@ -72,6 +78,7 @@ def operator(  # noqa: PLR0913  one argument a flag
     record_hours: float,
     health_address: str,
     namespace: str,
+    leader_elect: bool,
     log_level: str,
 ) -> None:
     """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
@@ -94,6 +101,7 @@ def operator(  # noqa: PLR0913  one argument a flag
         record_seconds=record_hours * 3600,
         health_address=health_address,
         namespace=namespace,
+        leader_elect=leader_elect,
     )
     try:
         running = Operator(connect(), settings)

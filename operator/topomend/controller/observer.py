@@ -146,6 +146,17 @@ class Observer:
         if before.nodes is not after.nodes or before.publications is not after.publications:
             self._nodes_changed(before, after)
 
+    def tell_all(self) -> None:
+        """Have everything looked at that there is to do by the view."""
+        with self._waiting_lock:
+            self._waiting.clear()
+            self._waiting_for_machines.clear()
+        view = self._store.view
+        for pod in (*(each.pod for each in view.refused.values()), *view.gated.values()):
+            self._tell_of_pod(pod)
+        for relaunch in view.relaunches.values():
+            self._tell_of_record(relaunch)
+
     def _nodes_changed(self, before: ClusterView, after: ClusterView) -> None:
         with self._waiting_lock:
             waiting = set(self._waiting)

@@ -1,8 +1,10 @@
 """The operator as a whole: its parts put together, started, kept going and stopped."""
 
 import logging
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,9 @@ from topomend.controller.store import Store
 from topomend.controller.sweeper import Sweeper
 from topomend.controller.work_queue import WorkQueue
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, NotFound
+from topomend.kube.errors import APIError, NotFound, NotPermitted
 from topomend.kube.events import Recorder
+from topomend.kube.lease import Election
 from topomend.relaunch.driver import NoProgress
 from topomend.watch.events import TimePassed
 from topomend.wire.document import MalformedObject
@@ -41,7 +44,12 @@ class Operator:
         self._sweep_now = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue()
         self._store = Store()
-        self._observer = Observer(self._store, self._queue.add, time.monotonic)
+        self._leads = threading.Event()
+        self._election: Election | None = None
+        if settings.leader_elect:
+            self._election = Election(client, settings.namespace, _identity(), self._lead)
+            client = client.writing_while(self._election.leads)
+        self._observer = Observer(self._store, self._look_at, time.monotonic)
         self._recorder = Recorder(client)
         self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings, self._observer.put)
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
@@ -67,16 +75,43 @@ class Operator:
             health.start()
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._free_places, name="places", daemon=True).start()
+        if self._election:
+            self._election.start()
+        else:
+            self._take_over()
         self._stopped.wait()
         _log.info("the operator stops")
         self._queue.stop()
+        for worker in workers:
+            worker.join(5.0)
+        self._recorder.stop()
+        if self._election:
+            self._election.stop()
         if health:
             health.stop()
         streams.stop()
-        for worker in workers:
-            worker.join(5.0)
         self._observer.stop()
-        self._recorder.stop()
+
+    def _lead(self, leads: bool) -> None:
+        """Act from now on, or only watch."""
+        if leads:
+            _log.info("this operator leads")
+            self._take_over()
+            self._sweep_now.set()
+        else:
+            self._leads.clear()
+            self._queue.clear()
+            _log.warning("this operator no longer leads: it watches and writes nothing")
+
+    def _take_over(self) -> None:
+        """Begin with all that there is to do by the view."""
+        self._reconciler.take_over()
+        self._leads.set()
+        self._observer.tell_all()
+
+    def _look_at(self, pod: PodID, after: float) -> None:
+        if self._leads.is_set():
+            self._queue.add(pod, after)
 
     def _start_workers(self) -> Sequence[threading.Thread]:
         workers = [
@@ -89,13 +124,15 @@ class Operator:
 
     def _work(self) -> None:
         while (pod := self._queue.get()) is not None:
-            self._queue.done(pod, failed=not self._reconcile(pod))
+            self._queue.done(pod, failed=self._leads.is_set() and not self._reconcile(pod))
 
     def _reconcile(self, pod: PodID) -> bool:
         """Whether the pod was dealt with; whatever goes wrong with one pod, the others go on."""
         self._observer.stop_waiting(pod)
         try:
             again = self._reconciler.reconcile(pod)
+        except NotPermitted:
+            return True  # whoever leads now looks at everything there is to do
         except (APIError, NoProgress) as error:
             _log.warning("%s/%s: %s; tried again", pod.namespace, pod.name, error)
             return False
@@ -125,8 +162,9 @@ class Operator:
         """Free the places of pods that will not come, or that ended before their node was published with them."""
         while not self._stopped.wait(TICK_SECONDS):
             try:
-                self._reconciler.look_for_departed()
-                self._reconciler.ease_brake()
+                if self._leads.is_set():
+                    self._reconciler.look_for_departed()
+                    self._reconciler.ease_brake()
             except APIError as error:
                 _log.debug("pods on their way could not be looked for, or the brake not eased: %s", error)
             self._observer.put(TimePassed(time.monotonic()))
@@ -139,7 +177,7 @@ class Operator:
 
     def _sweep(self) -> bool:
         try:
-            self._sweeper.sweep(time.monotonic())
+            self._sweeper.sweep(time.monotonic(), tidy=self._leads.is_set())
         except NotFound as error:
             _log.error("%s; install the kinds: kubectl apply --server-side -f crds/", error)
             return False
@@ -158,3 +196,8 @@ class Operator:
             return f"nothing could be listed for {late:.0f} s"
         overdue = self._queue.overdue()
         return f"a pod has waited {overdue:.0f} s for a worker" if overdue > STUCK_SECONDS else ""
+
+
+def _identity() -> str:
+    """A name that no other candidate has, another life of this one on the same host included."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"

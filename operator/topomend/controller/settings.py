@@ -12,7 +12,8 @@ class Settings:
     """``relaunch_rate`` and ``relaunch_burst`` bound the relaunches a second in the whole cluster.
 
     ``record_seconds`` is how long an ended record is kept; ``health_address`` is host:port, empty for no endpoint;
-    ``namespace`` is the operator's own, where the brake's list is kept.
+    ``namespace`` is the operator's own, where the brake's list and the Lease are kept. ``leader_elect`` is whether
+    several operators may run, of which one acts.
     """
 
     workers: int = 4
@@ -23,3 +24,4 @@ class Settings:
     record_seconds: float = DAY
     health_address: str = ""
     namespace: str = "topomend-system"
+    leader_elect: bool = False

@@ -28,8 +28,8 @@ class Sweeper:
     def __init__(self, client: Client, observer: Observer, record_seconds: float) -> None:
         self._client, self._observer, self._record_seconds = client, observer, record_seconds
 
-    def sweep(self, now: float) -> None:
-        """One sweep. Raises APIError."""
+    def sweep(self, now: float, *, tidy: bool) -> None:
+        """One sweep; ``tidy`` is whether old records are removed. Raises APIError."""
         nodes = self._client.list(NODES)
         published = self._client.list(NODE_TOPOLOGIES)
         records = self._client.list(RELAUNCHES)
@@ -43,7 +43,8 @@ class Sweeper:
         self._observer.put(events.RelaunchesListed(tuple(relaunches), records.version))
         unfinished = [each.pod for each in self._read(PODS, pods, events.PodSeen)]
         self._observer.put(events.PodsListed(tuple(unfinished), pods.version, now))
-        self._remove_old(relaunches)
+        if tidy:
+            self._remove_old(relaunches)
 
     def _read(
         self, resource: Resource, listing: Listing, kind: type[_Event] | tuple[type[_Event], ...]

@@ -68,6 +68,14 @@ class WorkQueue(Generic[Key]):
             self._stopped = True
             self._changed.notify_all()
 
+    def clear(self) -> None:
+        """Forget every key that waits."""
+        with self._changed:
+            self._due_at.clear()
+            self._heap.clear()
+            self._again.clear()
+            self._failures.clear()
+
     def overdue(self) -> float:
         """For how many seconds the most overdue key has been waiting for a worker."""
         with self._changed:

@@ -7,7 +7,8 @@ asking again is safe.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import urllib3
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
-from topomend.kube.errors import Unanswered, refused
+from topomend.kube.errors import NotPermitted, Unanswered, refused
 from topomend.wire.group import API_VERSION
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
@@ -61,6 +62,7 @@ NODES = Resource("v1", "nodes", namespaced=False)
 NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
 CONFIG_MAPS = Resource("v1", "configmaps")
+LEASES = Resource("coordination.k8s.io/v1", "leases")
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
 
@@ -72,6 +74,13 @@ class Client:
         # A client that repeats a request by itself hides that the first one may have taken effect.
         configuration.retries = False
         self._api: Any = ApiClient(configuration)
+        self._may_write: Callable[[], bool] | None = None
+
+    def writing_while(self, permitted: Callable[[], bool]) -> "Client":
+        """The same client, whose writes raise NotPermitted unless ``permitted`` says at that moment that they may."""
+        limited = copy(self)
+        limited._may_write = permitted
+        return limited
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
         """One object. Raises APIError."""
@@ -126,6 +135,8 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
+        if method != "GET" and self._may_write and not self._may_write():
+            raise NotPermitted(f"{method} {path}: not sent, another operator leads")
         headers = {**self._api.default_headers, "Accept": "application/json", "Content-Type": content_type}
         self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")

@@ -1,6 +1,7 @@
 """What can go wrong between a request and its answer, in one small tree whichever client asked.
 
 APIError                 any of them
+├── NotPermitted         not sent: this process may not write at the moment
 ├── Unanswered           no answer arrived: whether the request took effect is not known
 └── Refused              the API server answered, with a status
     ├── NotFound             404
@@ -22,6 +23,10 @@ MAX_MESSAGE = 300
 
 class APIError(Exception):
     """A request to the Kubernetes API that did not succeed."""
+
+
+class NotPermitted(APIError):
+    """The request was not sent, because this process may not write now."""
 
 
 class Unanswered(APIError):
