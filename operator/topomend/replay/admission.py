@@ -90,7 +90,7 @@ def shared_pool(node: NodeState) -> CPUSet:
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str) or kubelet.cpu is None:
         return node.machine.cpus
-    return _pool(kubelet.cpu, node)
+    return pool_of(kubelet.cpu, node)
 
 
 def _held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
@@ -114,16 +114,16 @@ def _providers(kubelet: StartedKubelet, node: NodeState, held: PodAllocation | N
     cpu = memory = None
     if kubelet.cpu:
         cpus = {each.name: each.cpus for each in own if each.cpus}
-        cpu = CPUManager(kubelet.cpu, _pool(kubelet.cpu, node), cpus, held.cpus if held else 0)
+        cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, held.cpus if held else 0)
     if kubelet.memory:
         # Only beside pod-level resources can a container be served without asking for memory.
         blank = kubelet.gates.pod_level_resource_managers
         blocks = {each.name: each.memory for each in own if each.memory or blank}
-        memory = MemoryManager(kubelet.memory, _book(kubelet.memory, node), blocks, held.memory if held else ())
+        memory = MemoryManager(kubelet.memory, book_of(kubelet.memory, node), blocks, held.memory if held else ())
     return Providers(devices, cpu, memory)
 
 
-def _pool(policy: CPUPolicy, node: NodeState) -> CPUSet:
+def pool_of(policy: CPUPolicy, node: NodeState) -> CPUSet:
     """The shared pool: as the kubelet keeps it where that is known, else what nobody holds."""
     return _pool_left_by(policy, node.pods) if node.cpu_pool is None else node.cpu_pool
 
@@ -137,7 +137,7 @@ def _pool_left_by(policy: CPUPolicy, pods: Iterable[PodAllocation]) -> CPUSet:
     return pool
 
 
-def _book(policy: MemoryPolicy, node: NodeState) -> Book:
+def book_of(policy: MemoryPolicy, node: NodeState) -> Book:
     """The Memory Manager's book: as the kubelet keeps it where that is known, else what the blocks add up to.
 
     Source of the sum: memorymanager/policy_static.go:updateExpectedMachineState.
@@ -233,7 +233,7 @@ def _with_pods(
         pool = providers.cpu.pool
     if kubelet.memory and providers.memory:
         saved = providers.memory.book.saved()
-        memory = memory if saved == _book(kubelet.memory, node).saved() else saved
+        memory = memory if saved == book_of(kubelet.memory, node).saved() else saved
     return replace(node, pods=pods, memory=memory, cpu_pool=pool)
 
 

@@ -139,13 +139,13 @@ class CPUManager:
             return 0
         if qos.uses_pod_level_managers(pod, gates) and not qos.is_container_guaranteed(container):
             return 0
-        return _whole_cpus(container.resources.requests.get(qos.CPU, 0))
+        return whole_cpus(container.resources.requests.get(qos.CPU, 0))
 
     def requested_by_pod(self, pod: Pod) -> int:
         """How many exclusive CPUs the pod's containers ever hold at once (podGuaranteedCPUs)."""
         gates = self._policy.gates
         if pod.resources is not None and qos.uses_pod_level_managers(pod, gates):
-            return _whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
+            return whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
         return largest_need((each.kind, self.requested(pod, each)) for each in pod.containers)
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
@@ -339,7 +339,7 @@ class CPUManager:
         return SocketRule(topology.numa_nodes_of_sockets, -(-width // per_socket))
 
 
-def _whole_cpus(quantity: int) -> int:
+def whole_cpus(quantity: int) -> int:
     """The request in CPUs where it is integral (isIntegralCPUAmount), else 0.
 
     Beyond an int64 of thousandths Go's two sides of the comparison overflow differently: not integral.

@@ -7,6 +7,8 @@ Source: pkg/kubelet/cm/devicemanager/topology_hints.go, manager.go.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache, reduce
+from operator import or_
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.model.node_state import Device, DeviceAllocation
@@ -35,6 +37,7 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
     ]
 
 
+@lru_cache(maxsize=1024)
 def numa_mask(numa_nodes: tuple[int, ...] | None) -> NUMAMask:
     """The NUMA nodes that a device stands on, as far as a mask can tell."""
     return mask_of(node for node in numa_nodes or () if 0 <= node <= MAX_NUMA_ID)
@@ -62,10 +65,21 @@ class DevicePool:
         """The devices that may be given."""
         return self.healthy - self.in_use
 
+    def masks(self) -> list[NUMAMask]:
+        """Where each device stands."""
+        return [numa_mask(device.numa_nodes) for device in self.all.values()]
+
     def numa_nodes_of(self, device: str) -> tuple[int, ...] | None:
         """Where a device stands; None where that is not known, or the device is gone."""
         known = self.all.get(device)
         return known.numa_nodes if known else None
+
+
+def universe_of(devices: Iterable[NUMAMask], numa_nodes: NUMAMask, gates: Gates) -> NUMAMask:
+    """The NUMA nodes that masks are made of: those that host one of the devices, since 1.36 (deviceNUMANodes)."""
+    if not gates.device_nodes_only:
+        return numa_nodes
+    return reduce(or_, devices, 0) & numa_nodes or numa_nodes
 
 
 class DeviceManager:
@@ -168,22 +182,13 @@ class DeviceManager:
 
         The preferred width is what the request would need if every device were healthy and free.
         """
-        universe = self._universe(pool)
+        universe = universe_of(pool.masks(), self._numa_nodes, self._gates)
         local = [name for name in reusable if pool.numa_nodes_of(name) is not None]
         thresholds = [Threshold(self._groups(pool, free), count - len(local))]
         thresholds += {touching(numa_mask(pool.numa_nodes_of(name))) for name in local}
         width = least_width(Family(universe, (Threshold(self._groups(pool, pool.all), count),)))
         family = Family(universe, tuple(thresholds))
         return hints_or(Answer.IMPOSSIBLE, Hints((family,), width=universe.bit_count() if width is None else width))
-
-    def _universe(self, pool: DevicePool) -> NUMAMask:
-        """The NUMA nodes that masks are made of: those that host a device, since 1.36 (deviceNUMANodes)."""
-        if not self._gates.device_nodes_only:
-            return self._numa_nodes
-        hosting = 0
-        for device in pool.all.values():
-            hosting |= numa_mask(device.numa_nodes)
-        return hosting & self._numa_nodes or self._numa_nodes
 
     @staticmethod
     def _groups(pool: DevicePool, names: Iterable[str]) -> tuple[tuple[NUMAMask, int], ...]:
@@ -195,7 +200,7 @@ class DeviceManager:
         return tuple(sorted(counts.items()))
 
     def _free_per_node(self, pool: DevicePool, free: set[str]) -> tuple[tuple[int, int], ...]:
-        counts = dict.fromkeys(members(self._universe(pool)), 0)
+        counts = dict.fromkeys(members(universe_of(pool.masks(), self._numa_nodes, self._gates)), 0)
         for name in free:
             for node in members(numa_mask(pool.numa_nodes_of(name))):
                 if node in counts:

@@ -327,7 +327,7 @@ class MemoryManager:
         """Bytes by resource; None where one is not a whole number of bytes (getContainerRequestedResources)."""
         if qos.uses_pod_level_managers(pod, self._policy.gates) and not qos.is_container_guaranteed(container):
             return {}
-        return _bytes(container.resources.requests)
+        return bytes_by_resource(container.resources.requests)
 
     def _requested_by_pod(self, pod: Pod) -> dict[str, int] | None:
         """Bytes by resource that the pod needs at most at one time (getPodRequestedResources).
@@ -335,7 +335,7 @@ class MemoryManager:
         A resource that only init containers ask for is left out, as the kubelet does.
         """
         if pod.resources is not None and qos.uses_pod_level_managers(pod, self._policy.gates):
-            requests = _bytes(pod.resources.requests)
+            requests = bytes_by_resource(pod.resources.requests)
             return None if requests is None else {name: size for name, size in requests.items() if size}
         needs: list[tuple[ContainerKind, dict[str, int]]] = []
         for container in pod.containers:
@@ -492,7 +492,8 @@ def _blocks(sizes: Mapping[str, int], mask: NUMAMask) -> tuple[MemoryBlock, ...]
     return tuple(MemoryBlock(resource, mask, size) for resource, size in sizes.items() if size > 0)
 
 
-def _bytes(requests: Mapping[str, int]) -> dict[str, int] | None:
+def bytes_by_resource(requests: Mapping[str, int]) -> dict[str, int] | None:
+    """Memory and huge pages that are requested; None where one is not a whole number of bytes."""
     sizes: dict[str, int] = {}
     for resource in sorted(filter(qos.is_memory, requests)):
         size = as_int64(requests[resource])
