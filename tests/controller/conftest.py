@@ -224,3 +224,35 @@ def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[...,
     for operator in started:
         if operator.process.poll() is None:
             operator.terminate()
+
+
+@pytest.fixture
+def agents(two_nodes: Cluster) -> Iterator[None]:
+    """An agent beside each kubelet, as the administrator."""
+    running = [_agent(two_nodes, name) for name in (NODE_A, NODE_B)]
+    yield
+    for each in running:
+        each.terminate()
+        each.wait(10)
+
+
+def _agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+    node = cluster.sandbox.node(name)
+    return subprocess.Popen(
+        [
+            *cluster.sandbox.exec_prefix(name),
+            str(Path(sys.executable).with_name("topomend")),
+            "agent",
+            f"--node-name={name}",
+            f"--kubelet-config={node.kubelet_config}",
+            f"--pod-resources={node.pod_resources}",
+            f"--kubelet-state={node.kubelet_state}",
+        ],
+        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+    )
+
+
+def shown(cluster: Cluster, node: str) -> set[str]:
+    """The names of the pods that a node's agent has published."""
+    status = cluster.client.get(NODE_TOPOLOGIES, node).get("status", {})
+    return {each["name"] for each in status.get("pods", ())}

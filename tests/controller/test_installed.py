@@ -1,53 +1,22 @@
 """The operator under the account that the manifests install, beside real agents: nothing is published by the test."""
 
-import os
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import NODE_A, NODE_B, ROOT, Cluster, Operator, events_of, pod, wait_for
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, shown, wait_for
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.deploy.manifests import objects
 
-from topomend.kube.client import NODE_TOPOLOGIES
-
 pytestmark = pytest.mark.cluster
 
 WORKLOADS = ("DaemonSet", "Deployment")
-
-
-@pytest.fixture
-def agents(two_nodes: Cluster) -> Iterator[None]:
-    """An agent beside each kubelet, as the administrator."""
-    running = [_agent(two_nodes, name) for name in (NODE_A, NODE_B)]
-    yield
-    for each in running:
-        each.terminate()
-        each.wait(10)
-
-
-def _agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
-    node = cluster.sandbox.node(name)
-    return subprocess.Popen(
-        [
-            *cluster.sandbox.exec_prefix(name),
-            str(Path(sys.executable).with_name("topomend")),
-            "agent",
-            f"--node-name={name}",
-            f"--kubelet-config={node.kubelet_config}",
-            f"--pod-resources={node.pod_resources}",
-            f"--kubelet-state={node.kubelet_state}",
-        ],
-        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
-    )
 
 
 @pytest.fixture
@@ -66,11 +35,6 @@ def account(two_nodes: Cluster, tmp_path: Path) -> Path:
     return path
 
 
-def _shown(cluster: Cluster, node: str) -> set[str]:
-    status = cluster.client.get(NODE_TOPOLOGIES, node).get("status", {})
-    return {each["name"] for each in status.get("pods", ())}
-
-
 @pytest.mark.usefixtures("agents")
 def test_refused_pods_run_elsewhere_within_five_seconds_each_and_half_are_let_go_within_a_third_of_one(
     two_nodes: Cluster, account: Path, start_operator: Callable[..., Operator]
@@ -81,7 +45,7 @@ def test_refused_pods_run_elsewhere_within_five_seconds_each_and_half_are_let_go
     for name in sorted(fillers):
         two_nodes.create(pod(name, 2, node=NODE_A))
         wait_for(f"{name} to run", partial(two_nodes.running, name))
-    wait_for("the agent to publish them", lambda: fillers <= _shown(two_nodes, NODE_A))
+    wait_for("the agent to publish them", lambda: fillers <= shown(two_nodes, NODE_A))
     time.sleep(1)
     took = [_relaunch(two_nodes, f"train-{number}") for number in range(10)]
     two_nodes.clear()
@@ -104,7 +68,7 @@ def _relaunch(cluster: Cluster, name: str) -> tuple[float, float]:
     assert moved["spec"]["nodeName"] == NODE_B
     wait_for("it to be told", lambda: events_of(cluster, moved, "Relaunched"))
     cluster.remove(moved)
-    wait_for("the agent to publish that it is gone", lambda: name not in _shown(cluster, NODE_B))
+    wait_for("the agent to publish that it is gone", lambda: name not in shown(cluster, NODE_B))
     return let_go - refused, running - refused
 
 

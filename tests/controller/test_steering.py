@@ -1,0 +1,166 @@
+"""A steered namespace: pods are fitted before they are scheduled, so that no kubelet ever refuses one."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+from tests.controller.conftest import (
+    DEPLOYMENTS,
+    NODE_A,
+    NODE_B,
+    ROOT,
+    Cluster,
+    Operator,
+    events_of,
+    pod,
+    shown,
+    wait_for,
+)
+from tests.deploy.api import administrator
+from tests.faults.proxy import audited
+
+from topomend.kube.client import NAMESPACES, Resource
+from topomend.kube.errors import AlreadyExists
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
+
+NAMESPACE = "steered"
+POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
+BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
+HOLES = 4
+"""How many pods of three CPUs the two empty nodes hold: one on each NUMA node."""
+
+
+@pytest.fixture
+def steered(two_nodes: Cluster) -> Iterator[None]:
+    """The policy as it is deployed, in force, and a namespace with its label."""
+    metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
+    with suppress(AlreadyExists):
+        two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
+    made = [
+        (resource, two_nodes.client.create(resource, document))
+        for resource, document in zip((POLICIES, BINDINGS), documents, strict=True)
+    ]
+    wait_for("the policy to be in force", lambda: _is_gated_at_birth(two_nodes))
+    yield
+    two_nodes.clear()
+    for resource, content in made:
+        two_nodes.client.delete(resource, content["metadata"]["name"], uid=content["metadata"]["uid"])
+
+
+@pytest.fixture
+def operator(start_operator: Callable[..., Operator]) -> Operator:
+    """An operator that has seen the cluster."""
+    started = start_operator()
+    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    return started
+
+
+def _is_gated_at_birth(cluster: Cluster) -> bool:
+    api = administrator(cluster.sandbox.kubeconfig)
+    answer = api.apply(f"/api/v1/namespaces/{NAMESPACE}/pods/tried", pod("tried", 3), dry_run=True)
+    return bool(answer.allowed and answer.content["spec"].get("schedulingGates"))
+
+
+def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_of_a_hole(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    for name in ("filler-0", "filler-1"):
+        two_nodes.create(pod(name, 2, node=NODE_A))
+        wait_for(f"{name} to run", partial(two_nodes.running, name))
+    wait_for("the agent to publish them", lambda: {"filler-0", "filler-1"} <= shown(two_nodes, NODE_A))
+    made = two_nodes.client.create(DEPLOYMENTS, _deployment(2), NAMESPACE)
+    try:
+        waiting = wait_for("both replicas to be created", lambda: _both(_steered(two_nodes)))
+        wait_for("the wait to be told", lambda: events_of(two_nodes, waiting[0], "FitDeferred"))
+        time.sleep(5)
+        assert [each["metadata"]["name"] for each in _steered(two_nodes)] == [
+            each["metadata"]["name"] for each in waiting
+        ]
+        two_nodes.remove(two_nodes.get("filler-1"))
+        removed = time.monotonic()
+        (running,) = wait_for("a replica to run", lambda: _running(two_nodes))
+        took = time.monotonic() - removed
+        print(f"hole to running, s: {took:.2f}")
+        assert running["spec"]["nodeName"] == NODE_A
+        assert took < 5
+        assert _refused(two_nodes) == []
+        assert _created(two_nodes) == 2
+        assert "Traceback" not in operator.text()
+    finally:
+        two_nodes.client.delete(DEPLOYMENTS, "web-steered", NAMESPACE, uid=made["metadata"]["uid"])
+        wait_for("no replica to be left", lambda: not _steered(two_nodes))
+
+
+def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_refused(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    names = [f"train-{number:02d}" for number in range(20)]
+    for name in names:
+        two_nodes.create(pod(name, 3), NAMESPACE)
+    for end in range(HOLES, 3 * HOLES):
+        wait_for(f"{end} pods to have run", lambda: len(_running(two_nodes)) == HOLES)
+        running = _running(two_nodes)
+        assert _names(running) == names[end - HOLES : end]
+        ended = time.monotonic()
+        two_nodes.remove(running[0])
+        successor = names[end]
+        wait_for(f"{successor} to run", partial(_runs, two_nodes, successor))
+        took = time.monotonic() - ended
+        assert took < 5, f"{successor}: {took:.1f} s\n{operator.text()}"
+    assert _refused(two_nodes) == []
+    assert {each["spec"]["nodeName"] for each in _running(two_nodes)} == {NODE_A, NODE_B}
+    assert "Traceback" not in operator.text()
+
+
+def _deployment(replicas: int) -> dict[str, Any]:
+    replica = pod("", 3)
+    replica["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_A}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": replica["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web-steered"}, "spec": spec}
+
+
+def _steered(cluster: Cluster) -> list[dict[str, Any]]:
+    found = [each for each in cluster.pods() if each["metadata"]["namespace"] == NAMESPACE]
+    return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+
+
+def _both(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return found if len(found) == 2 else []
+
+
+def _running(cluster: Cluster) -> list[dict[str, Any]]:
+    return [each for each in _steered(cluster) if each["status"].get("phase") == "Running"]
+
+
+def _runs(cluster: Cluster, name: str) -> bool:
+    return bool(cluster.get(name, NAMESPACE)["status"].get("phase") == "Running")
+
+
+def _refused(cluster: Cluster) -> list[str]:
+    return _names([each for each in _steered(cluster) if each["status"].get("phase") == "Failed"])
+
+
+def _names(pods: list[dict[str, Any]]) -> list[str]:
+    return [str(each["metadata"]["name"]) for each in pods]
+
+
+def _created(cluster: Cluster) -> int:
+    """How many pods the ReplicaSet ever created there, by the audit log."""
+    assert cluster.sandbox.audit_log
+    return sum(
+        event["verb"] == "create"
+        and event["stage"] == "ResponseComplete"
+        and event["objectRef"].get("resource") == "pods"
+        and event["objectRef"].get("namespace") == NAMESPACE
+        and not event["objectRef"].get("subresource")
+        and "replicaset" in event["user"]["username"]
+        for event in audited(cluster.sandbox.audit_log)
+        if "objectRef" in event
+    )
