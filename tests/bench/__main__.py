@@ -1,0 +1,221 @@
+"""``python -m tests.bench``: how fast replay is, beside the kubelet's own code in the same run.
+
+Replay's times are the least of several runs, in processor time of the one core it uses. The kubelet's are those of one
+run on the clock: its merge as the oracle's bench mode tells it, its admissions as the oracle answers them with JSON.
+Exits with 1 where a target is missed.
+"""
+
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.bench import workloads
+from tests.oracle.build import OracleNotBuilt, oracle_binary
+from tests.oracle.cases import node_state
+from tests.oracle.kubelet_oracle import KubeletOracle
+
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.replay.admission import admit, release
+from topomend.replay.fit import Fit
+from topomend.replay.topology.hints import Offer
+from topomend.replay.topology.merge import NUMAInfo, merge
+from topomend.sandbox.failures import SandboxUnavailable
+from topomend.wire.pod import read_pod
+
+PATIENCE = 30
+"""Seconds after which a merge of the kubelet is cut off."""
+
+NODES = 5000
+ADMISSIONS = 300
+TIGHT_MERGES = 60
+
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement, in seconds. ``kubelet`` is a number, or words where there is none."""
+
+    what: str
+    ours: float
+    kubelet: float | str = "-"
+    target: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is met, if there is one."""
+        return self.target is None or self.ours <= self.target
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        return (
+            self.what,
+            _duration(self.ours),
+            _duration(self.kubelet) if isinstance(self.kubelet, float) else self.kubelet,
+            f"{self.kubelet / self.ours:,.1f}x" if isinstance(self.kubelet, float) else "-",
+            "-" if self.target is None else _duration(self.target),
+            "-" if self.target is None else "ok" if self.met else "NOT MET",
+        )
+
+
+def merges() -> Iterator[Row]:
+    """The merge alone, all masks as hints."""
+    sizes = sorted(
+        ((numa, resources) for numa in (2, 4, 6, 8) for resources in (2, 3, 4)),
+        key=lambda size: ((1 << size[0]) - 1) ** size[1],
+    )
+    hopeless = False
+    for numa, resources in sizes:
+        offers = workloads.all_masks(numa, resources)
+        info = NUMAInfo((1 << numa) - 1)
+        seconds = _merging(info, offers, 20)
+        kubelet = None if hopeless else _kubelet_merge(numa, resources)
+        hopeless = kubelet is None
+        target = 0.010 if (numa, resources) == (8, 3) else 0.005 if (numa, resources) == (8, 4) else None
+        yield Row(f"merge, {numa} NUMA nodes x {resources} resources", seconds, kubelet or f"over {PATIENCE} s", target)
+    offers = workloads.contrary_masks(8, 3)
+    seconds = _merging(NUMAInfo(0xFF), offers, 20)
+    yield Row("merge, 8 NUMA nodes x 3 resources, no mask preferred by all", seconds, target=0.010)
+
+
+def _merging(info: NUMAInfo, offers: Sequence[Offer], times: int) -> float:
+    return _least(lambda: merge(info, offers), times)
+
+
+def _kubelet_merge(numa: int, resources: int) -> float | None:
+    """The kubelet's time for the same merge; None where it was cut off."""
+    command = [str(oracle_binary()), "bench", f"-numa={numa}", f"-resources={resources}", f"-timeout={PATIENCE}s"]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    seconds: float | None = answer.get("seconds")
+    return seconds
+
+
+def admissions() -> Iterator[Row]:
+    """Whole admissions on a server with two NUMA nodes, while pods come and go."""
+    case = workloads.case(workloads.SERVER, "single-numa-node", workloads.many_pods(Random(3), ADMISSIONS))
+    steps = [read_pod(step["admit"]) if "admit" in step else step["end"]["name"] for step in case["steps"]]
+    state = node_state(case)
+    ours = _least(lambda: _play(state, steps), 3)
+    with KubeletOracle(oracle_binary()) as oracle:
+        oracle.ask({**case, "steps": []})
+        begin = time.perf_counter()
+        answer = oracle.ask(case)
+        kubelet = time.perf_counter() - begin
+    theirs = [said["admitted"] for asked, said in zip(case["steps"], answer["steps"], strict=True) if "admit" in asked]
+    if theirs != _play(state, steps):
+        raise SystemExit("replay and the kubelet's managers answer differently: what was measured is not comparable")
+    yield Row("an admission on 2 NUMA nodes and 128 CPUs", ours / ADMISSIONS, kubelet / ADMISSIONS, 0.001)
+
+
+def _play(state: NodeState, steps: list[Pod | str]) -> list[bool]:
+    admitted = []
+    for step in steps:
+        if isinstance(step, str):
+            state = release(state, "default", step)
+        else:
+            verdict, state = admit(state, step)
+            admitted.append(verdict.admitted)
+    return admitted
+
+
+def wide_admissions() -> Iterator[Row]:
+    """One admission with four aligned resources: CPUs, memory, two kinds of devices."""
+    for policy in POLICIES:
+        state = workloads.half_full(workloads.EIGHT, policy)
+        pods = [read_pod(workloads.pod("p", cpu=cpus, memory="20Gi", gpu=1, nic=2)) for cpus in (4, 20, 40)]
+        yield Row(f"an admission on 8 NUMA nodes x 4 resources, {policy}", _slowest(state, pods), target=0.005)
+    closest = {"prefer-closest-numa-nodes": "true"}
+    for policy in POLICIES:
+        for options in ({}, closest):
+            limit = {"max-allowable-numa-nodes": "64", **options}
+            state = workloads.half_full(workloads.WIDE, policy, limit)
+            pods = [read_pod(workloads.pod("p", cpu=cpus, memory="10Gi", gpu=1, nic=2)) for cpus in (4, 20, 100)]
+            what = f"an admission on 34 NUMA nodes x 4 resources, {policy}" + (", closest" if options else "")
+            yield Row(what, _slowest(state, pods), target=0.050)
+    for closer in (False, True):
+        distances = {each.id: each.distances for each in state.machine.numa_nodes} if closer else None
+        info = NUMAInfo((1 << 34) - 1, distances)
+        every = [workloads.tight_offers(seed, 34) for seed in range(TIGHT_MERGES)]
+        seconds = max(_merging(info, offers, 3) for offers in every)
+        what = f"slowest of {TIGHT_MERGES} random merges on 34 NUMA nodes where hardly anything fits"
+        yield Row(what + (", closest" if closer else ""), seconds, target=0.050)
+
+
+def _slowest(state: NodeState, pods: list[Pod]) -> float:
+    return max(_admitting(state, pod) for pod in pods)
+
+
+def _admitting(state: NodeState, pod: Pod) -> float:
+    return _least(lambda: admit(state, pod), 5)
+
+
+def fits() -> Iterator[Row]:
+    """One pod against many nodes."""
+    states = workloads.node_states(NODES)
+    pod = read_pod(workloads.pod("asked", cpu=8, memory="16Gi", gpu=2))
+    gc.collect()
+    first = _cpu_seconds(lambda: _ask(Fit(pod), states))
+    another = _least(lambda: _ask(Fit(pod), states), 5)
+    asking = Fit(pod)
+    fitting = _ask(asking, states)
+    changes = []
+    for round_ in range(5):
+        for number in Random(round_).sample(range(NODES), NODES // 100):
+            states[number] = replace(states[number])
+        changes.append(_cpu_seconds(lambda: _ask(asking, states)))
+    if fitting != sum(admit(state, pod)[0].admitted for state in states):
+        raise SystemExit("the short answers are not those of whole admissions")
+    yield Row(f"a pod against {NODES} nodes, the first since they were published", first)
+    yield Row(f"a pod against {NODES} nodes", another, target=0.100)
+    yield Row(f"the same pod again, 1 % of {NODES} nodes changed", min(changes), target=0.010)
+
+
+def _ask(asking: Fit, states: list[NodeState]) -> int:
+    return sum([asking.admits(state) for state in states])
+
+
+def _least(run: Callable[[], object], times: int) -> float:
+    return min(_cpu_seconds(run) for _ in range(times))
+
+
+def _cpu_seconds(run: Callable[[], object]) -> float:
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def main() -> int:
+    """Measure everything, printing each row as it is known."""
+    try:
+        oracle_binary()
+    except (OracleNotBuilt, SandboxUnavailable) as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+    form = "{:78} {:>9} {:>10} {:>12} {:>8}  {}\n"
+    sys.stdout.write(form.format("", "replay", "kubelet", "ratio", "target", ""))
+    missed = 0
+    for measure in (merges, admissions, wide_admissions, fits):
+        for row in measure():
+            sys.stdout.write(form.format(*row.cells()))
+            sys.stdout.flush()
+            missed += not row.met
+    if missed:
+        sys.stderr.write(f"{missed} of the targets are not met\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

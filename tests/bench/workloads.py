@@ -1,0 +1,150 @@
+"""What is measured: nodes, pods and merges, in the words of the oracle and of replay."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from types import MappingProxyType
+
+from tests.oracle.cases import node_state
+from tests.oracle.kubelet_oracle import Case
+
+from topomend.model.bitmask import format_id_list
+from topomend.model.node_state import NodeState
+from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit
+from topomend.replay.topology.hints import Answer, Family, Hints, Offer, hints_or, per_node
+from topomend.wire.pod import read_pod
+
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
+
+SERVER = f"sockets:2 cores:32 threads:2 memory:256Gi device:{GPU}@0=4,1=4"
+"""Two NUMA nodes, 128 CPUs, eight GPUs."""
+
+EIGHT = f"sockets:2 numa:4 cores:8 threads:2 memory:64Gi device:{GPU}@{{each}} device:{NIC}@{{each}}".format(
+    each=",".join(f"{node}=2" for node in range(8))
+)
+WIDE = f"sockets:2 numa:17 cores:4 threads:2 memory:16Gi device:{GPU}@{{each}} device:{NIC}@{{each}}".format(
+    each=",".join(f"{node}=2" for node in range(34))
+)
+
+
+def case(shape: str, policy: str, pods: Iterable[Case] = (), options: Mapping[str, str] = NO_OPTIONS) -> Case:
+    """A node of a shape that reserves its first core and 512Mi of NUMA node 0, and pods that come and go in turn.
+
+    ``options`` are the Topology Manager's.
+    """
+    parsed = parse_shape(shape)
+    machine = parsed.machine()
+    first = next(iter(machine.cores)).threads
+    return {
+        "machine": {
+            "numaNodes": [
+                {"id": each.id, "memory": each.memory, "distances": list(each.distances)} for each in machine.numa_nodes
+            ],
+            "cores": [
+                {
+                    "threads": format_id_list(core.threads),
+                    "socket": core.socket,
+                    "numaNode": core.numa_node,
+                    "l3Cache": core.l3_cache,
+                }
+                for core in machine.cores
+            ],
+        },
+        "kubelet": {
+            "topologyManagerPolicy": policy,
+            "topologyManagerScope": "container",
+            "topologyManagerPolicyOptions": dict(options),
+            "cpuManagerPolicy": "static",
+            "memoryManagerPolicy": "Static",
+            "reservedSystemCPUs": format_id_list(first),
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
+        },
+        "devices": [
+            {"resource": each.resource, "id": each.id, "numaNodes": list(each.numa_nodes or ())}
+            for each in parsed.offered_devices()
+        ],
+        "steps": list(coming_and_going(pods)),
+    }
+
+
+def coming_and_going(pods: Iterable[Case], most: int = 8) -> Iterable[Case]:
+    """Admit pods; beyond so many the oldest ends first."""
+    alive: list[Case] = []
+    for pod in pods:
+        if len(alive) == most:
+            yield {"end": {"namespace": "default", "name": alive.pop(0)["metadata"]["name"]}}
+        alive.append(pod)
+        yield {"admit": pod}
+
+
+def pod(name: str, **limits: str | int) -> Case:
+    """A Guaranteed pod of one container; ``gpu`` and ``nic`` stand for the resources of the shapes above."""
+    named = {{"gpu": GPU, "nic": NIC}.get(resource, resource): str(amount) for resource, amount in limits.items()}
+    container = {"name": "c", "image": "none", "resources": {"limits": named}}
+    return {"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": {"containers": [container]}}
+
+
+def many_pods(random: Random, count: int) -> list[Case]:
+    """Pods of 1 to 24 CPUs, half of them with a GPU or two."""
+    pods = []
+    for number in range(count):
+        gpus = {"gpu": random.randint(1, 2)} if random.random() < 0.5 else {}
+        pods.append(pod(f"p{number}", cpu=random.randint(1, 24), memory=f"{random.randint(1, 60)}Gi", **gpus))
+    return pods
+
+
+def half_full(shape: str, policy: str, options: Mapping[str, str] = NO_OPTIONS) -> NodeState:
+    """A node on whose NUMA nodes pods of every size stand."""
+    random = Random(7)
+    state = node_state(case(shape, policy, options=options))
+    numa_nodes = len(state.machine.numa_nodes)
+    for number in range(numa_nodes):
+        cpus = random.randint(1, 12 if numa_nodes < 10 else 6)
+        state = admit(state, read_pod(pod(f"f{number}", cpu=cpus, memory=f"{random.randint(1, 12)}Gi", gpu=1)))[1]
+    return state
+
+
+def node_states(count: int) -> list[NodeState]:
+    """So many servers, no two in the same state."""
+    random = Random(1)
+    state = node_state(case(SERVER, "single-numa-node"))
+    states = []
+    for number in range(count):
+        node = replace(state, name=f"node-{number}", machine=replace(state.machine), kubelet=replace(state.kubelet))
+        for each in many_pods(random, random.randint(2, 7)):
+            node = admit(node, read_pod(each))[1]
+        states.append(node)
+    return states
+
+
+def all_masks(numa_nodes: int, resources: int) -> list[Offer]:
+    """Every mask for each resource, those of one NUMA node preferred, as an empty machine offers them."""
+    return [Hints(masks=tuple(range(1, 1 << numa_nodes)), width=1)] * resources
+
+
+def contrary_masks(numa_nodes: int, resources: int) -> list[Offer]:
+    """Every mask for each resource, none of them preferred by all."""
+    masks = tuple(range(1, 1 << numa_nodes))
+    return [Hints(masks=masks, width=width) for width in range(1, resources + 1)]
+
+
+def tight_offers(seed: int, numa_nodes: int) -> Sequence[Offer]:
+    """Two to four resources of random amounts, of which some NUMA nodes hold just what is asked, or a bit less."""
+    random = Random(seed)
+    nodes = range(numa_nodes)
+    width = random.randint(2, numa_nodes // 2)
+    chosen = random.sample(nodes, width)
+    offers = []
+    for _ in range(random.choice((2, 3, 4))):
+        most = random.choice((4, 16, 64 << 30))
+        amounts = {node: random.randint(0, most) for node in nodes}
+        if random.random() < 0.5:
+            need = sum(amounts[node] for node in chosen)
+        else:
+            need = int(sum(sorted(amounts.values(), reverse=True)[:width]) * random.uniform(0.7, 0.95))
+        family = Family((1 << numa_nodes) - 1, (per_node(amounts, max(1, need)),))
+        offers.append(hints_or(Answer.IMPOSSIBLE, Hints((family,), width=width if random.random() < 0.8 else None)))
+    return offers
