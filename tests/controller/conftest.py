@@ -115,7 +115,9 @@ class Cluster:
         with suppress(AlreadyExists):
             self.client.create(NODE_TOPOLOGIES, content)
         status = status_of(state, Summary()) | {"conditions": [ready | since]}
-        self.client.merge(NODE_TOPOLOGIES, state.name, {"status": status}, subresource="status")
+        before = self.client.get(NODE_TOPOLOGIES, state.name).get("status", {})
+        patch = {"status": dict.fromkeys(before) | status}  # what is no longer there is to go
+        self.client.merge(NODE_TOPOLOGIES, state.name, patch, subresource="status")
 
     def occupy(self, node: str, name: str, cpus: int) -> None:
         """Have a pod run on ``node``, and publish the state that replay predicts."""

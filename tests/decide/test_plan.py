@@ -115,6 +115,18 @@ def test_a_wait_counts_the_nodes_by_what_stands_in_the_way() -> None:
     assert plan.survey.counts() == {"JustRefused": 1, "TopologyAffinityError": 1, "Unknown": 1}
 
 
+@pytest.mark.parametrize(("disagreements", "is_candidate"), [(2, True), (3, False)])
+def test_a_node_that_decided_three_times_in_a_row_otherwise_than_replay_is_no_candidate(
+    disagreements: int, is_candidate: bool
+) -> None:
+    view = view_of(FRAGMENTED, state("b"))
+    for number in range(disagreements):
+        view = fold(view, events.Disagreed("b", f"uid-{number}", 10.0))
+    plan = planned(view, refused())
+    assert isinstance(plan, plans.RelaunchOn) == is_candidate
+    assert is_candidate or plan.reason == "no other node admits it now: 1 not as replayed"
+
+
 @pytest.mark.parametrize(
     ("fields", "treatment", "reason"),
     [

@@ -143,3 +143,30 @@ def test_only_open_records_are_kept() -> None:
     assert set(view.relaunches) == {("ns", "p-1")}
     assert not folded(events.RelaunchSeen(replace(record, step=Step.LAUNCHED)), view=view).relaunches
     assert not folded(events.RelaunchesListed((), "4"), view=view).relaunches
+
+
+def disagreed(count: int, view: ClusterView) -> ClusterView:
+    return folded(*(events.Disagreed("a", f"uid-{number}", 10.0) for number in range(count)), view=view)
+
+
+def test_a_disagreement_counts_once_for_a_pod_and_is_forgotten_after_ten_minutes() -> None:
+    view = disagreed(2, folded(PUBLISHED))
+    assert disagreed(2, view) == view
+    assert len(view.doubts["a"].pods) == 2
+    assert folded(events.TimePassed(609.0), view=view).doubts
+    assert not folded(events.TimePassed(610.0), view=view).doubts
+
+
+def test_a_doubt_ends_when_the_nodes_topology_changes_and_not_when_its_pods_do() -> None:
+    view = disagreed(3, folded(PUBLISHED))
+    used = replace(STATE, pods=(PodAllocation("ns", "other", "", (ContainerAllocation("main", cpus=6),)),))
+    assert folded(events.Published(used, "4"), view=view).doubts
+    larger = replace(STATE, machine=parse_shape("numa:2 cores:8").machine())
+    assert not folded(events.Published(larger, "4"), view=view).doubts
+
+
+def test_a_doubt_ends_when_the_node_admits_a_pod_as_predicted() -> None:
+    view = disagreed(3, folded(PUBLISHED))
+    view = folded(events.Released(asking(2), ("a",), 11.0), view=view)
+    shown = replace(STATE, pods=(PodAllocation("ns", "p", "", (ContainerAllocation("main", cpus=6),)),))
+    assert not folded(events.Published(shown, "4"), view=view).doubts

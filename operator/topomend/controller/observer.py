@@ -143,7 +143,11 @@ class Observer:
         elif isinstance(event, events.RelaunchesListed):
             for relaunch in event.relaunches:
                 self._tell_of_record(relaunch)
-        if before.nodes is not after.nodes or before.publications is not after.publications:
+        if (
+            before.nodes is not after.nodes
+            or before.publications is not after.publications
+            or before.doubts is not after.doubts
+        ):
             self._nodes_changed(before, after)
 
     def tell_all(self) -> None:

@@ -31,7 +31,7 @@ from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import manifest, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
-from topomend.watch.events import Event, Released, Withdrawn, fold
+from topomend.watch.events import Disagreed, Event, Released, Withdrawn, fold
 from topomend.watch.view import ClusterView, Refusal
 from topomend.wire.cluster import read_placement, read_watched_pod
 from topomend.wire.document import Document
@@ -226,7 +226,7 @@ class Reconciler:
         judgement = plans.judge(self._store.view, refusal, self._clock())
         if isinstance(judgement, plans.NotYet):
             return Again(judgement.until - self._clock(), on_node_change=True)
-        self._announcer.judged(refusal.pod, judgement, None, None)
+        self._tell(refusal, judgement, None, None)
         wait = self._corpses.take()
         if wait:
             return Again(wait)
@@ -376,8 +376,19 @@ class Reconciler:
                 if len(self._unexplained) < EXPLAINED_KEPT:
                     self._unexplained[pod] = _Unexplained(refusal, record)
             return Again(max(0.0, judgement.until - self._clock()), on_node_change=True)
-        self._announcer.judged(refusal.pod, judgement, survey, record)
+        self._tell(refusal, judgement, survey, record)
         return None
+
+    def _tell(
+        self,
+        refusal: Refusal,
+        judgement: plans.Explained | plans.Disagreed,
+        survey: Survey | None,
+        record: Relaunch | None,
+    ) -> None:
+        if isinstance(judgement, plans.Disagreed):
+            self._observed(Disagreed(refusal.pod.node, refusal.pod.uid, self._clock()))
+        self._announcer.judged(refusal.pod, judgement, survey, record)
 
     def _explain_late(self, pod: PodID) -> Again | None:
         with self._lock:

@@ -17,7 +17,11 @@ from topomend.replay.admission import admit
 from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
 
+MOST_DISAGREEMENTS = 3
+"""A node whose kubelet so often in a row refused what replay admits is no candidate: nothing is known about it."""
+
 ADMITS = "Admits"
+DOUBTED = "ReplayDisagrees"
 UNKNOWN = "Unknown"
 NOTHING_FULL: Mapping[str, str] = MappingProxyType({})
 
@@ -125,6 +129,10 @@ def _answer(
     if publication is None or publication.problem:
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
         return Turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+    doubt = view.doubts.get(node.name)
+    if doubt and len(doubt.pods) >= MOST_DISAGREEMENTS:
+        why = f"{node.name} refused {len(doubt.pods)} pods in a row that replay admits"
+        return Turned(node.name, DOUBTED, why, "not as replayed")
     verdict, after = admit(publication.expected, pod)
     if not verdict.admitted:
         policy = publication.state.kubelet.topology_manager_policy

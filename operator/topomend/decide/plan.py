@@ -142,4 +142,7 @@ def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet
         return NotYet(refusal.seen + PUBLICATION_SECONDS)
     if pod.reason not in _ALIGNMENT_REASONS:
         return Explained(f"{pod.node} refused {pod.name}: {pod.message}")
-    return Disagreed(f"{pod.node} refused {pod.name} ({pod.reason}), which replay of its published state admits")
+    return Disagreed(
+        f"{pod.node} refused {pod.name} ({pod.reason}), which replay of its published state admits: please report it "
+        f"with the pod and the output of kubectl get nodetopology {pod.node} -o yaml"
+    )

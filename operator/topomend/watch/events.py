@@ -14,12 +14,15 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView, OnItsWay, PodKey, Publication, Refusal
+from topomend.watch.view import ClusterView, Doubt, OnItsWay, PodKey, Publication, Refusal, emptied
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
 """How long a pod that left the watch counts against its node without being published: five times what an agent takes
 at worst to publish a change."""
+
+DOUBT_SECONDS = 600.0
+"""How long a kubelet's disagreement with replay counts."""
 
 UNBOUND_SECONDS = 30.0
 """How long a released pod that no scheduler binds keeps its place."""
@@ -187,6 +190,8 @@ class Published:
             return view
         shown = _pods_of(self.state)
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
+        if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
+            view = replace(view, doubts=_without(view.doubts, name))
         view = replace(
             view,
             publications=_with(
@@ -323,16 +328,36 @@ class Withdrawn:
 
 
 @dataclass(frozen=True)
+class Disagreed:
+    """A node's kubelet refused the pod of this uid, which replay of its published state admits."""
+
+    node: str
+    uid: str
+    now: float
+
+    def onto(self, view: ClusterView) -> ClusterView:
+        """Doubt the node, until it admits a pod as predicted, its topology changes, or time passes."""
+        before = view.doubts.get(self.node)
+        pods = before.pods if before else frozenset()
+        if self.uid in pods:
+            return view
+        return replace(view, doubts=_with(view.doubts, self.node, Doubt(pods | {self.uid}, self.now)))
+
+
+@dataclass(frozen=True)
 class TimePassed:
     """Nothing happened but time."""
 
     now: float
 
     def onto(self, view: ClusterView) -> ClusterView:
-        """Free the places that were kept long enough."""
+        """Free the places that were kept long enough, and forget old doubts."""
         for key, going in view.on_their_way.items():
             if going.expires is not None and going.expires <= self.now:
                 view = _off_its_way(view, key)
+        for node, doubt in view.doubts.items():
+            if doubt.since + DOUBT_SECONDS <= self.now:
+                view = replace(view, doubts=_without(view.doubts, node))
         return view
 
 

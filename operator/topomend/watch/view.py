@@ -54,10 +54,19 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A node whose kubelet refused, one after another, these pods (uids) that replay admits; ``since`` the last one."""
+
+    pods: frozenset[str]
+    since: float
+
+
+@dataclass(frozen=True)
 class ClusterView:
     """Everything known of the cluster. ``refused`` is by uid; ``unreadable`` says what is wrong with an object.
 
     ``gated`` are the pods that wait behind one of our gates; ``relaunches`` are the records that have not ended.
+    ``doubts`` are about nodes whose kubelets decided otherwise than replay.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -67,6 +76,7 @@ class ClusterView:
     gated: Mapping[PodKey, WatchedPod] = field(default_factory=dict)
     relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
     on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 def emptied(state: NodeState) -> NodeState:

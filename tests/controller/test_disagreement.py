@@ -1,0 +1,46 @@
+"""A kubelet that refuses what replay of its published state admits: asked for reports, and no longer chosen."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.controller.conftest import NODE_A, Cluster, Operator, events_of, pod, wait_for
+
+from topomend.model.node_state import Device
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_its_topology_changes(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    true = fragmented.states[NODE_A]
+    fragmented.publish(replace(true, pods=(), memory=None))  # a lie: its fillers are still there
+    operator = start_operator()
+    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    for number in range(3):
+        made = fragmented.create(
+            pod(f"refused-{number}", 3, node=NODE_A, annotations={"topomend.io/relaunch": "false"})
+        )
+        told = wait_for("a report to be asked for", partial(events_of, fragmented, made, "ReplayDisagreed"))
+        assert "please report it" in told[0]["note"]
+    gated = pod("gated", 3)
+    gated["spec"] |= {
+        "nodeSelector": {"kubernetes.io/hostname": NODE_A},
+        "schedulingGates": [{"name": "topomend.io/fit"}],
+    }
+    made = fragmented.create(gated)
+    deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "FitDeferred"))
+    assert "1 not as replayed" in deferred[0]["note"]
+    fragmented.publish(true)
+    fragmented.vacate(NODE_A, "filler-1")
+    time.sleep(2)  # long enough to be let go, if the node were trusted
+    assert fragmented.get("gated")["spec"].get("schedulingGates")
+    state = fragmented.states[NODE_A]
+    fragmented.publish(replace(state, devices=(*state.devices, Device("vendor.com/gpu", "gpu-0", (0,)))))
+    running = wait_for("it to run", lambda: fragmented.running("gated"), 5)
+    assert running["spec"]["nodeName"] == NODE_A
+    fragmented.publish(state)
+    assert "Traceback" not in operator.text()
