@@ -1,0 +1,151 @@
+"""``python -m tests.mutants``: break each rule of the replay in turn; the suite must notice every one.
+
+The suite is what replay is tested with, made fast and the same each time: the kept cases and a fixed slice of random
+ones against the kubelet's recorded answers, then the tests of replay with fixed seeds, but for the properties that are
+sought in nodes and pods at random. Each mutant has a copy of the project of its own in a temporary folder.
+
+Ends with 0 where all are noticed, 1 where one survives, 2 where the list is out of step, 3 where the suite cannot run.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.mutant import REPLAY, ROOT, Mutant, OutOfStep
+from tests.mutants.recording import record
+from tests.mutants.rules import mutants
+from tests.oracle.build import OracleNotBuilt, oracle_binary
+
+from topomend.sandbox.failures import SandboxUnavailable
+
+SECONDS = 300
+"""How long each half of the suite may take: a mutant without an end is noticed, too."""
+
+TESTS = ("--hypothesis-seed=0", "--ignore=tests/replay/test_properties.py", "tests/replay")
+
+
+class SuiteFails(RuntimeError):
+    """The suite complains of replay as it is; the text is its own."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A temporary ``folder`` that holds the project as it is (``whole``) and the recorded cases."""
+
+    folder: Path
+    binary: Path
+
+    @property
+    def whole(self) -> Path:
+        """The project as it is."""
+        return self.folder / "whole"
+
+    @property
+    def recorded(self) -> Path:
+        """The cases with the kubelet's answers."""
+        return self.folder / "recorded.jsonl"
+
+    def prepare(self) -> None:
+        """Copy the project, record the cases, and see that nothing is amiss. Raises SuiteFails."""
+        _copy(ROOT, self.whole)
+        sys.stdout.write(f"{record(self.recorded, self.binary)} cases recorded\n")
+        complaint = self._complaint_of(self.whole)
+        if complaint:
+            raise SuiteFails(f"the suite fails on replay as it is:\n{complaint}")
+
+    def complaint_of(self, mutant: Mutant) -> str:
+        """What the suite says of a mutant; empty where it survives. Raises OutOfStep."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            project = Path(place) / "project"
+            _copy(self.whole, project)
+            file = project / REPLAY / mutant.file
+            file.write_text(mutant.applied_to(file.read_text()))
+            return self._complaint_of(project)
+
+    def _complaint_of(self, project: Path) -> str:
+        cases = ["tests.mutants.suite", str(self.recorded), str(self.binary)]
+        tests = ["pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", *TESTS]
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": str(project / "operator"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TOPOMEND_SEED": "1",
+        }
+        for module in (cases, tests):
+            command = [sys.executable, "-m", *module]
+            try:
+                done = subprocess.run(
+                    command, cwd=project, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
+                )
+            except subprocess.TimeoutExpired:
+                return f"{module[0]} had no end in {SECONDS} s"
+            if done.returncode:
+                return done.stdout + done.stderr
+        return ""
+
+
+def _copy(source: Path, target: Path) -> None:
+    """What the suite needs of the project."""
+    target.mkdir()
+    shutil.copy(source / "pyproject.toml", target)
+    for part in ("operator/topomend", "tests/mutants", "tests/oracle", "tests/replay"):
+        shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def main() -> int:
+    """Run the mutants that the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="mutants whose sentence or file holds this text")
+    options = parser.parse_args()
+    chosen = [each for each in mutants() if options.only in each.breaks or options.only in each.file]
+    try:
+        for each in chosen:
+            each.applied_to((ROOT / REPLAY / each.file).read_text())
+        with tempfile.TemporaryDirectory(prefix="topomend-mutants-") as folder:
+            workshop = Workshop(Path(folder), oracle_binary())
+            workshop.prepare()
+            return _run_all(workshop, chosen, options.processes)
+    except OutOfStep as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except (OracleNotBuilt, SandboxUnavailable, SuiteFails) as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+
+
+def _run_all(workshop: Workshop, chosen: Sequence[Mutant], processes: int) -> int:
+    begin = time.monotonic()
+    survivors = []
+    with ThreadPoolExecutor(processes) as pool:
+        for mutant, complaint in zip(chosen, pool.map(workshop.complaint_of, chosen), strict=True):
+            if complaint:
+                sys.stdout.write(f"noticed  {mutant.file}: {mutant.breaks}\n         by {_first_words(complaint)}\n")
+            else:
+                sys.stdout.write(f"SURVIVED {mutant.file}: {mutant.breaks}\n")
+                survivors.append(mutant)
+            sys.stdout.flush()
+    sys.stdout.write(
+        f"\n{len(chosen)} mutants in {time.monotonic() - begin:.0f} s: "
+        f"{len(chosen) - len(survivors)} noticed, {len(survivors)} survived\n"
+    )
+    sys.stdout.writelines(f"SURVIVED {each.file}: {each.breaks}\n" for each in survivors)
+    return 1 if survivors else 0
+
+
+def _first_words(complaint: str) -> str:
+    """Which case or test it was."""
+    lines = [line for line in complaint.splitlines() if line.startswith("FAILED")] or complaint.splitlines()
+    return " ".join("".join(lines[:1]).split())[:160]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
