@@ -56,6 +56,13 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     help="Answer liveness probes there, at /healthz; a pod names its own IP. Off unless given.",
 )
 @click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    default="",
+    show_envvar=True,
+    help="Answer Prometheus there, at /metrics. Off unless given.",
+)
+@click.option(
     "--namespace",
     default="topomend-system",
     show_envvar=True,
@@ -77,6 +84,7 @@ def operator(  # noqa: PLR0913  one argument a flag
     sweep_seconds: float,
     record_hours: float,
     health_address: str,
+    metrics_address: str,
     namespace: str,
     leader_elect: bool,
     log_level: str,
@@ -85,7 +93,8 @@ def operator(  # noqa: PLR0913  one argument a flag
 
     Asks the cluster of KUBECONFIG, or the one it runs in. Runs until SIGTERM or SIGINT.
     """
-    _check_address(health_address)
+    _check_address("--health-address", health_address)
+    _check_address("--metrics-address", metrics_address)
     _log_to_stderr(log_level)
     # Imported here: the client takes a while, and --help and bad input need none of it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
@@ -100,6 +109,7 @@ def operator(  # noqa: PLR0913  one argument a flag
         sweep_seconds=sweep_seconds,
         record_seconds=record_hours * 3600,
         health_address=health_address,
+        metrics_address=metrics_address,
         namespace=namespace,
         leader_elect=leader_elect,
     )
@@ -112,13 +122,14 @@ def operator(  # noqa: PLR0913  one argument a flag
     try:
         running.run()
     except OSError as error:
-        raise BadInput(f"--health-address {health_address}: {error.strerror or error}") from error
+        addresses = " or ".join(filter(None, (health_address, metrics_address)))
+        raise BadInput(f"cannot listen at {addresses}: {error.strerror or error}") from error
 
 
-def _check_address(address: str) -> None:
+def _check_address(flag: str, address: str) -> None:
     host, colon, port = address.rpartition(":")
     if address and not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise BadInput(f"--health-address {address!r} is not HOST:PORT, such as 127.0.0.1:8081")
+        raise BadInput(f"{flag} {address!r} is not HOST:PORT, such as 127.0.0.1:8081")
 
 
 def _log_to_stderr(level: str) -> None:

@@ -80,6 +80,11 @@ class Observer:
         with self._waiting_lock:
             self._waiting_for_machines.add(pod)
 
+    def waiting(self) -> int:
+        """How many pods wait for a node."""
+        with self._waiting_lock:
+            return len(self._waiting | self._waiting_for_machines)
+
     def stop_waiting(self, pod: PodID) -> None:
         """``pod`` no longer waits for a node."""
         with self._waiting_lock:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from topomend.controller.announcer import Announcer
 from topomend.controller.health import Health
+from topomend.controller.metrics import Metrics
 from topomend.controller.observer import Observer, PodID
 from topomend.controller.reconciler import Reconciler
 from topomend.controller.settings import Settings
@@ -51,7 +52,10 @@ class Operator:
             client = client.writing_while(self._election.leads)
         self._observer = Observer(self._store, self._look_at, time.monotonic)
         self._recorder = Recorder(client)
-        self._reconciler = Reconciler(client, self._store, Announcer(self._recorder), settings, self._observer.put)
+        self._metrics = Metrics(lambda: self._store.view, self._observer.waiting, self._leads.is_set)
+        self._reconciler = Reconciler(
+            client, self._store, Announcer(self._recorder), settings, self._observer.put, metrics=self._metrics
+        )
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
         self._listed = threading.Event()
         self._swept = time.monotonic()
@@ -73,6 +77,7 @@ class Operator:
         health = Health(self._settings.health_address, self._problem) if self._settings.health_address else None
         if health:
             health.start()
+        stop_metrics = self._metrics.serve(self._settings.metrics_address) if self._settings.metrics_address else None
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._free_places, name="places", daemon=True).start()
         if self._election:
@@ -89,6 +94,8 @@ class Operator:
             self._election.stop()
         if health:
             health.stop()
+        if stop_metrics:
+            stop_metrics()
         streams.stop()
         self._observer.stop()
 

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from topomend.controller.announcer import Announcer
 from topomend.controller.brake import Brake
+from topomend.controller.metrics import Metrics
 from topomend.controller.observer import PodID
 from topomend.controller.settings import Settings
 from topomend.controller.store import Store
@@ -91,16 +92,19 @@ class Reconciler:
     ``observed`` gets what is found out by the way.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the parts it is put together from
         self,
         client: Client,
         store: Store,
         announcer: Announcer,
         settings: Settings,
         observed: Callable[[Event], None],
+        *,
+        metrics: Metrics,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._settings, self._observed, self._clock = settings, observed, time.monotonic
+        self._metrics = metrics
         self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst)
         self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE)
         self._brake = Brake(client, settings.namespace)
@@ -185,6 +189,8 @@ class Reconciler:
         full: dict[str, str] = {}
         while True:
             plan = self._store.decide(partial(decision, full=full))
+            if isinstance(plan, plans.RelaunchOn | plans.Wait):
+                self._metrics.surveyed(plan.survey, self._store.view.publications)
             found = self._full_among(plan.nodes, pod) if isinstance(plan, plans.RelaunchOn) else {}
             if not found:
                 return plan
@@ -206,6 +212,8 @@ class Reconciler:
         self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
     ) -> Again:
         outcome = self._drive(pod, refusal.version, may_start=True, previous=previous)
+        if outcome.launched:
+            self._metrics.launched_after(self._clock() - refusal.seen)
         again = self._explain(pod, refusal, survey, outcome.record)
         return _sooner(self._ended(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), again)
 
@@ -340,6 +348,8 @@ class Reconciler:
 
     def _ended(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Again:
         record = outcome.record
+        if record and record.step.ended:
+            self._metrics.ended(record.uid, record.step.value.lower())
         if outcome.launched and record:
             _log.info("%s/%s relaunched: %s", pod.namespace, pod.name, outcome.chosen.reason)
             self._announcer.relaunched(outcome.launched, record, outcome.chosen.reason, max_attempts)
@@ -388,6 +398,7 @@ class Reconciler:
     ) -> None:
         if isinstance(judgement, plans.Disagreed):
             self._observed(Disagreed(refusal.pod.node, refusal.pod.uid, self._clock()))
+        self._metrics.judged(refusal.pod.uid, judgement)
         self._announcer.judged(refusal.pod, judgement, survey, record)
 
     def _explain_late(self, pod: PodID) -> Again | None:

@@ -11,7 +11,8 @@ DAY = 86400.0
 class Settings:
     """``relaunch_rate`` and ``relaunch_burst`` bound the relaunches a second in the whole cluster.
 
-    ``record_seconds`` is how long an ended record is kept; ``health_address`` is host:port, empty for no endpoint;
+    ``record_seconds`` is how long an ended record is kept; ``health_address`` and ``metrics_address`` are host:port,
+    empty for no endpoint;
     ``namespace`` is the operator's own, where the brake's list and the Lease are kept. ``leader_elect`` is whether
     several operators may run, of which one acts.
     """
@@ -23,5 +24,6 @@ class Settings:
     sweep_seconds: float = 300.0
     record_seconds: float = DAY
     health_address: str = ""
+    metrics_address: str = ""
     namespace: str = "topomend-system"
     leader_elect: bool = False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from topomend.decide.candidates import NOTHING_FULL, Candidate, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
-from topomend.decide.explanation import explain
+from topomend.decide.explanation import explain, lacking
 from topomend.decide.turn import goes_first
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
@@ -106,9 +106,10 @@ def choose_in_turn(
 
 @dataclass(frozen=True)
 class Explained:
-    """Replay of the published state says why, in one line."""
+    """Replay of the published state says why, in one line; ``resource`` is what stood in the way, where it is known."""
 
     text: str
+    resource: str = "unknown"
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet
     policy = publication.state.kubelet.topology_manager_policy
     verdict, _ = admit(publication.expected, pod.pod)
     if not verdict.admitted:
-        return Explained(explain(verdict, pod.node, policy))
+        return Explained(explain(verdict, pod.node, policy), lacking(verdict))
     if is_newer(publication.version, refusal.version):
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
     if now < refusal.seen + PUBLICATION_SECONDS:

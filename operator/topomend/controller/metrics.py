@@ -1,0 +1,103 @@
+"""The operator's metrics for Prometheus: what was refused, replayed and relaunched, and what waits.
+
+Owns names and labels; counts what it is told. A pod, a record or a disagreement counts once, however often it is
+looked at. No pod's or node's name is a label.
+"""
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
+
+import topomend
+from topomend.decide.candidates import ADMITS, Survey
+from topomend.decide.plan import Disagreed, Explained
+from topomend.decide.ranking import free_cpus
+from topomend.watch.view import ClusterView, Publication
+
+_PREFIX = "topomend_operator"
+_REMEMBERED = 10_000
+_LATENCIES = (0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
+
+
+class Metrics:
+    """All metrics in a registry of their own. ``view`` and ``waiting`` are asked when they are scraped."""
+
+    def __init__(self, view: Callable[[], ClusterView], waiting: Callable[[], int], leads: Callable[[], bool]) -> None:
+        self.registry = CollectorRegistry()
+        self._seen: dict[tuple[str, str], None] = {}
+        Info(f"{_PREFIX}_build", "The version that runs.", registry=self.registry).info(
+            {"version": topomend.__version__}
+        )
+        self._replays = self._counter("replays", "Kubelets asked by replay.", "policy", "scope", "verdict")
+        self._disagreements = self._counter("replay_disagreements", "Kubelets that decided otherwise.", "kind")
+        self._refusals = self._counter("refusals", "Pods that a kubelet refused.", "resource")
+        self._relaunches = self._counter("relaunches", "Relaunches that ended.", "outcome")
+        self._latency = Histogram(
+            f"{_PREFIX}_relaunch_latency_seconds",
+            "From a refusal's first sight until its replacement was let go.",
+            buckets=_LATENCIES,
+            registry=self.registry,
+        )
+        self._gauge("relaunches_waiting", "Pods that wait for a node.", waiting)
+        self._gauge("leads", "Whether this operator acts (1) or only watches (0).", leads)
+        self._gauge(
+            "largest_admissible_cpus",
+            "The most CPUs that are free on one NUMA node of any node.",
+            lambda: largest_hole(view().publications),
+        )
+
+    def serve(self, address: str) -> Callable[[], None]:
+        """Answer scrapes at host:port; returns what ends it. Raises OSError."""
+        host, _, port = address.rpartition(":")
+        server, _thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", self.registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+
+        return stop
+
+    def surveyed(self, survey: Survey, publications: Mapping[str, Publication]) -> None:
+        """Every node's answer to one pod; what only the scheduler said is no replay."""
+        answers = [(each.node, ADMITS) for each in survey.candidates]
+        answers += [(each.node, each.reason) for each in survey.turned if each.reason.endswith("Error")]
+        for node, verdict in answers:
+            if node in publications:
+                kubelet = publications[node].state.kubelet
+                policy, scope = kubelet.topology_manager_policy, kubelet.topology_manager_scope
+                self._replays.labels(policy, scope, verdict).inc()
+
+    def judged(self, uid: str, judgement: Explained | Disagreed) -> None:
+        """Why a node refused the pod of this uid."""
+        if self._is_first("refusal", uid):
+            self._refusals.labels(judgement.resource if isinstance(judgement, Explained) else "unknown").inc()
+        if isinstance(judgement, Disagreed) and self._is_first("disagreement", uid):
+            self._disagreements.labels("refused").inc()
+
+    def ended(self, record_uid: str, outcome: str) -> None:
+        """A relaunch ended."""
+        if self._is_first("record", record_uid):
+            self._relaunches.labels(outcome).inc()
+
+    def launched_after(self, seconds: float) -> None:
+        """A replacement was let go so long after its pod's refusal was seen."""
+        self._latency.observe(seconds)
+
+    def _counter(self, name: str, told: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", told, labels, registry=self.registry)
+
+    def _gauge(self, name: str, told: str, value: Callable[[], float]) -> None:
+        Gauge(f"{_PREFIX}_{name}", told, registry=self.registry).set_function(value)
+
+    def _is_first(self, kind: str, uid: str) -> bool:
+        if (kind, uid) in self._seen:
+            return False
+        self._seen[(kind, uid)] = None
+        while len(self._seen) > _REMEMBERED:
+            self._seen.pop(next(iter(self._seen)), None)
+        return True
+
+
+def largest_hole(publications: Mapping[str, Publication]) -> int:
+    """The most CPUs free on one NUMA node of any node, pods on their way counted; 0 where nothing is published."""
+    return max((max(free_cpus(each.expected).values(), default=0) for each in publications.values()), default=0)
