@@ -134,7 +134,7 @@ def test_a_port_that_refuses_is_no_answer(client_of: ClientOf) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(Unanswered, match="get Node n1"):
+    with pytest.raises(Unanswered, match=r"GET /api/v1/nodes/n1: .*refused"):
         client_of(port).node("n1")
 
 
@@ -154,3 +154,41 @@ def test_without_a_kubeconfig_and_outside_a_cluster_nothing_is_guessed(monkeypat
     monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(NotConfigured, match="the in-cluster account"):
         LightClient()
+
+
+def test_a_connection_is_used_again_and_made_anew_when_the_server_has_ended_it(client_of: ClientOf) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = client_of(listening.getsockname()[1])
+        served: list[int] = []
+
+        def serve() -> None:
+            # Two requests on the first connection, which then ends without a word, and one on the next.
+            for requests in (2, 1):
+                connection, _ = listening.accept()
+                with connection, connection.makefile("rb") as stream:
+                    for _ in range(requests):
+                        while stream.readline().strip():
+                            pass
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                    served.append(requests)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for _ in range(3):
+            assert client.node("n1") == {}
+        thread.join()
+    assert served == [2, 1]
+
+
+def test_an_answer_that_is_too_long_is_no_answer(client_of: ClientOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topomend.kube.light.MAX_ANSWER_BYTES", 10)
+    with answering(body=b'{"a": "too long"}') as (port, _), pytest.raises(Unanswered, match="longer than 10 bytes"):
+        client_of(port).node("n1")
+
+
+def test_a_server_that_does_not_answer_in_time_is_no_answer(
+    client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topomend.kube.light.TIMEOUT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Unanswered, match="timed out"):
+        client_of(silent.getsockname()[1]).node("n1")

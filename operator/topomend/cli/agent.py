@@ -54,9 +54,6 @@ def _log_to_stderr(log_format: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JSONFormatter() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # Each request would be a line of its own otherwise.
-    for name in ("httpx2", "httpx", "httpcore", "httpcore2"):
-        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 class _JSONFormatter(logging.Formatter):

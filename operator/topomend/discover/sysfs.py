@@ -5,11 +5,10 @@ same way here (utils/sysinfo/sysinfo.go:GetNodesInfo), because the managers comp
 next door.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import psutil
 
 from topomend.discover.root import Root
 from topomend.model.bitmask import (
@@ -274,7 +273,7 @@ def _check_totals(root: Root, machine: Machine) -> None:
         root.remark("proc/cpuinfo", f"names {len(sockets)} sockets, sysfs {len(machine.cpus_of_socket)}")
     if not root.live:
         return
-    cpus, memory = psutil.cpu_count() or 0, psutil.virtual_memory().total
+    cpus, memory = os.cpu_count() or 0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if cpus != machine.cpus.bit_count():
         root.remark("proc/stat", f"counts {cpus} CPUs, sysfs {machine.cpus.bit_count()}")
     known = sum(node.memory for node in machine.numa_nodes)

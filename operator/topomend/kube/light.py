@@ -1,109 +1,115 @@
-"""A small client for the agent, which runs on every node: a few requests over lightkube, errors translated.
+"""A small client for the agent, which runs on every node: a few requests over the standard library, errors translated.
 
-lightkube takes about two thirds of the memory of the full ``kubernetes`` client, which the controller uses. Objects
-come and go as plain dictionaries: its model classes are never loaded.
+The full ``kubernetes`` client, which the controller uses, costs some 60 MiB more on every node. Objects come and go as
+plain dictionaries. Proxies are not asked: an agent speaks to its API server directly.
 """
 
-import os
+import json
 from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
+from urllib.parse import quote, urlencode
 
-import httpx2
-import yaml
-from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError
-from lightkube.core.generic_client import GenericSyncClient
-from lightkube.generic_resource import create_global_resource
-from lightkube.types import PatchType
-
+from topomend.kube.access import Access, NotConfigured, find_access
 from topomend.kube.errors import Unanswered, refused
-from topomend.wire.group import GROUP, NODE_TOPOLOGY, VERSION
+from topomend.wire.group import API_VERSION
+
+__all__ = ["LightClient", "NotConfigured"]
 
 TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 8 << 20
+"""More than any object that etcd holds (1.5 MiB)."""
 
-_NODE: Any = create_global_resource("", "v1", "Node", "nodes")
-_NODE_TOPOLOGY: Any = create_global_resource(GROUP, VERSION, NODE_TOPOLOGY, "nodetopologies")
-
-
-class NotConfigured(Exception):
-    """Neither KUBECONFIG nor an in-cluster account says where the API server is, or what they say cannot be used."""
+_NODES = "/api/v1/nodes"
+_NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
+_APPLY = "application/apply-patch+yaml"
 
 
 class LightClient:
     """The cluster that ``KUBECONFIG`` names, else the one this process runs in.
 
-    Raises NotConfigured when it is made. Every request raises APIError for anything but success.
+    Raises NotConfigured when it is made. Every request raises APIError for anything but success. One connection is kept
+    open between requests; not for use by several threads.
     """
 
     def __init__(self) -> None:
-        parameters = ConnectionParams(timeout=httpx2.Timeout(TIMEOUT_SECONDS))
-        try:
-            self._client: Any = GenericSyncClient(parameters, config=_config().get())
-        except (ConfigError, OSError, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError) as error:
-            # lightkube trusts what it loads: whatever is wrong with a file comes out as one of these.
-            where = os.environ.get("KUBECONFIG") or "the in-cluster account"
-            raise NotConfigured(
-                f"{where} does not say how to reach the cluster: {' '.join(str(error).split())[:160]}"
-            ) from error
+        self._access = find_access()
+        self._connection: HTTPConnection | None = None
 
     def node(self, name: str) -> dict[str, Any]:
         """The Node object."""
-        return self._ask("get", _NODE, name)
+        return self._ask("GET", f"{_NODES}/{quote(name)}")
 
     def node_topology(self, name: str) -> dict[str, Any]:
         """The NodeTopology object."""
-        return self._ask("get", _NODE_TOPOLOGY, name)
+        return self._ask("GET", f"{_NODE_TOPOLOGIES}/{quote(name)}")
 
     def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """Create the object, or have exactly these fields of it be the manager's (server-side apply, forced)."""
-        return self._apply(_NODE_TOPOLOGY, name, content, manager)
+        return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}", content, manager)
 
     def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """The same for its status."""
-        return self._apply(_NODE_TOPOLOGY.Status, name, content, manager)
+        return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}/status", content, manager)
 
     def close(self) -> None:
-        """End the connections."""
-        self._client.close()
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    def _apply(self, kind: Any, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        parameters = {"fieldManager": manager, "force": "true"}
-        return self._ask(
-            "patch",
-            kind,
-            name,
-            content=dict(content),
-            parameters=parameters,
-            headers={"Content-Type": PatchType.APPLY.value},
-        )
+    def _apply(self, path: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        return self._ask("PATCH", path, {"fieldManager": manager, "force": "true"}, content)
 
-    def _ask(  # noqa: PLR0913 - the parts of a request
-        self,
-        method: str,
-        kind: Any,
-        name: str,
-        *,
-        content: dict[str, Any] | None = None,
-        parameters: dict[str, str] | None = None,
-        headers: dict[str, str] | None = None,
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, content: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        request = self._client.prepare_request(method, kind, content, name, params=parameters, headers=headers)
+        target = self._access.path + path + (f"?{urlencode(query)}" if query else "")
+        body = None if content is None else json.dumps(content, separators=(",", ":")).encode()
         try:
-            answer = self._client.send(self._client.build_adapter_request(request))
-        except (httpx2.HTTPError, ConfigError, OSError) as error:
-            raise Unanswered(f"{method} {kind.__name__} {name}: {str(error) or type(error).__name__}") from error
-        if answer.status_code >= 400:
-            raise refused(answer.status_code, answer.content, answer.headers.get("Retry-After"))
+            answer, text = self._answer(method, target, body)
+        except (HTTPException, OSError, ValueError) as error:
+            self.close()
+            raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
+        if not 200 <= answer.status < 300:
+            raise refused(answer.status, text, answer.headers.get("Retry-After"))
         try:
-            document = answer.json()
+            document = json.loads(text)
         except ValueError as error:
-            raise Unanswered(f"{method} {kind.__name__} {name}: the answer is not JSON") from error
+            raise Unanswered(f"{method} {path}: the answer is not JSON") from error
         if not isinstance(document, dict):
-            raise Unanswered(f"{method} {kind.__name__} {name}: the answer is not an object")
+            raise Unanswered(f"{method} {path}: the answer is not an object")
         return document
 
+    def _answer(self, method: str, target: str, body: bytes | None) -> tuple[HTTPResponse, bytes]:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = _APPLY
+        if token := self._access.token():
+            headers["Authorization"] = f"Bearer {token}"
+        if self._connection is not None:
+            try:
+                return self._exchange(self._connection, method, target, body, headers)
+            except ConnectionError:
+                # The server ended a connection that was idle. What is asked here may be asked twice.
+                self.close()
+        self._connection = _connection(self._access)
+        return self._exchange(self._connection, method, target, body, headers)
 
-def _config() -> KubeConfig:
-    path = os.environ.get("KUBECONFIG")
-    return KubeConfig.from_file(path) if path else KubeConfig.from_service_account()
+    def _exchange(
+        self, connection: HTTPConnection, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[HTTPResponse, bytes]:
+        connection.request(method, target, body, headers)
+        answer = connection.getresponse()
+        text = answer.read(MAX_ANSWER_BYTES + 1)
+        if len(text) > MAX_ANSWER_BYTES:
+            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        if answer.will_close:
+            self.close()
+        return answer, text
+
+
+def _connection(access: Access) -> HTTPConnection:
+    if access.tls is None:
+        return HTTPConnection(access.host, access.port, timeout=TIMEOUT_SECONDS)
+    return HTTPSConnection(access.host, access.port, timeout=TIMEOUT_SECONDS, context=access.tls())
