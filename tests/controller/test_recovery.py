@@ -150,8 +150,8 @@ def test_a_pod_with_absurd_quantities_is_refused_in_clear_words(fragmented: Clus
     absurd = pod("absurd", 3, node=NODE_A)
     absurd["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "9E", "memory": "8Ei"}}
     made = fragmented.create(absurd)
-    deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"].startswith("no other node admits it now: 1 InsufficientResources")
+    told = wait_for("it to be told", lambda: events_of(fragmented, made, "NoNodeCanEverAdmit"))
+    assert told[0]["note"].startswith("no node admits absurd even when empty; closest: numa-a has 7 cpu in total")
     ordinary = fragmented.create(pod("train", 3, preferred=NODE_A))
     wait_for("train to run anew", lambda: _running_anew(fragmented, ordinary))
     assert "Traceback" not in operator.text()

@@ -69,6 +69,12 @@ def test_a_node_whose_total_is_too_small_says_so() -> None:
     )
 
 
+def test_memory_is_told_in_bytes_that_read_well() -> None:
+    small = {"cpu": 7000, "memory": 1000 << 19, "pods": 110000}
+    view = view_of(*both("a"), events.NodeSeen(node("a", allocatable=small)))
+    assert why_never(view, asking(3), ANYWHERE).endswith("a has 512Ki memory in total, p asks 1Mi")
+
+
 @pytest.mark.parametrize(
     "passing",
     [{"ready": False}, {"unschedulable": True}, {"taints": (Taint("k", "NoSchedule"),)}],

@@ -6,8 +6,10 @@ from topomend.decide.explanation import explain, refused_merge
 from topomend.decide.scheduling import lacking_total, requests_of, why_not_selected
 from topomend.model.cluster import Node, Placement
 from topomend.model.pod import Pod
+from topomend.model.quantity import MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
+from topomend.replay.qos import is_memory
 from topomend.watch.view import ClusterView, emptied
 
 _NOTHING_TO_MEASURE = float("inf")
@@ -55,8 +57,12 @@ def _miss(view: ClusterView, node: Node, pod: Pod) -> _Miss | None:
 
 def _short_in_total(node: Node, pod: Pod, resource: str) -> _Miss:
     asked, there = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
-    text = f"{node.name} has {there / 1000:g} {resource} in total, {pod.name} asks {asked / 1000:g}"
+    text = f"{node.name} has {_amount(resource, there)} {resource} in total, {pod.name} asks {_amount(resource, asked)}"
     return _Miss((asked - there) / asked, node.name, text)
+
+
+def _amount(resource: str, number: MilliQuantity) -> str:
+    return format_bytes(value(number)) if is_memory(resource) else f"{number / 1000:g}"
 
 
 def _distance(verdict: Verdict) -> float:
