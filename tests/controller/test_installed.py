@@ -38,8 +38,9 @@ def account(two_nodes: Cluster, tmp_path: Path) -> Path:
 def test_refused_pods_run_elsewhere_within_five_seconds_under_the_installed_account(
     two_nodes: Cluster, account: Path, start_operator: Callable[..., Operator]
 ) -> None:
-    operator = start_operator(kubeconfig=account)
+    operator = start_operator("--leader-elect", kubeconfig=account)
     wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    wait_for("the operator to lead", lambda: "this operator leads" in operator.text())
     fillers = {"filler-0", "filler-1"}
     for name in sorted(fillers):
         two_nodes.create(pod(name, 2, node=NODE_A))

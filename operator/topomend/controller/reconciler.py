@@ -269,9 +269,11 @@ class Reconciler:
         try:
             content = self._client.get(PODS, pod.name, pod.namespace)
         except NotFound:
+            self._gave_way.pop(pod, None)
             return DONE
         found = read_watched_pod(content)
         if found.uid != pod.uid or found.deleting or found.gates != (FIT_GATE,):
+            self._gave_way.pop(pod, None)
             return DONE  # a gate of somebody else's: its going will be seen
         choice = self._take_place(found, self._in_turn(pod, found))
         if isinstance(choice, plans.GiveWay):
