@@ -30,6 +30,8 @@ pytestmark = pytest.mark.cluster
 CRD = Path(__file__).parents[2] / "crds" / "topomend.io_nodetopologies.yaml"
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 FRESH_SECONDS = 2.0
+RECOVERED_SECONDS = 11.5
+"""10 s of back-off at most, a look at most a second apart, and the time that the requests take."""
 
 _T = TypeVar("_T")
 
@@ -241,7 +243,8 @@ def test_an_api_server_that_is_away_for_half_a_minute_loses_nothing() -> None:
             time.sleep(30)
             assert process.poll() is None
             sandbox.start_api_server()
-            until(lambda: kubernetes.ready("lonely") == "False", 60)
+            until(lambda: kubernetes.topology("lonely"))
+            until(lambda: kubernetes.ready("lonely") == "False", RECOVERED_SECONDS)
             assert kubernetes.condition("lonely", "AllocationsRead").reason == "PodResourcesUnavailable"
             sandbox.start_kubelet("lonely")
             until(lambda: kubernetes.ready("lonely") == "True")
