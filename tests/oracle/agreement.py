@@ -38,7 +38,9 @@ Held: TypeAlias = tuple[str, list[Fact]]
 """A container's name; its CPUs, memory blocks and devices."""
 
 NOT_REPLAYED = ({"ended": "hang"}, {"ended": "refused to restart"})
-"""What takes the kubelet too long may yet have an end, and no admission asks whether a kubelet could start again."""
+"""What takes the kubelet too long may yet have an end, and no admission asks whether a kubelet could start again: it
+may refuse to, or crash (memorymanager/policy_static.go:validateState, for a group of NUMA nodes of which not all have
+huge pages of a size)."""
 
 ENDS = ("refused to start", "crash", "hang")
 
@@ -128,7 +130,8 @@ def _facts_of(case: Case, answer: Answer) -> Iterator[Fact]:
             return
         yield _fact_of(case, asked, said)
     if answer.get("panic"):
-        yield {"ended": "crash"}
+        restarting = "restart" in case["steps"][len(steps)]
+        yield {"ended": "refused to restart" if restarting else "crash"}
     if answer.get("timeout"):
         yield {"ended": "hang"}
 
