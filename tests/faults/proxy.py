@@ -46,18 +46,20 @@ Fault = Callable[[Write, Moment], None]
 
 
 class Proxy:
-    """Forwards to the API server of ``kubeconfig``; ``written`` are the writes that it saw, Events left out.
+    """Forwards to the API server of ``kubeconfig``; ``written`` are the writes that it saw, but for those of
+    ``uncounted`` kinds (plurals).
 
     ``fault`` is called at each moment of each write and may do anything, such as kill the client.
     """
 
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, uncounted: tuple[str, ...] = ("events",)) -> None:
         configuration = yaml.safe_load(kubeconfig.read_text())
         cluster = configuration["clusters"][0]["cluster"]
         self._server = urlsplit(cluster["server"])
         self._context = _tls_context(cluster)
         self.fault: Fault = lambda _, __: None
         self.written: list[Write] = []
+        self._uncounted = uncounted
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
@@ -76,8 +78,8 @@ class Proxy:
         self._thread.join(5)
 
     def count(self, method: str, path: str) -> Write | None:
-        """The write that a request is; None for one that only reads, or posts an Event."""
-        if method == "GET" or "/events" in path:
+        """The write that a request is; None for one that only reads, or that does not count."""
+        if method == "GET" or any(f"/{plural}" in path for plural in self._uncounted):
             return None
         with self._lock:
             write = Write(len(self.written) + 1, method, path)
