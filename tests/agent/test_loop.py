@@ -40,3 +40,16 @@ def test_without_a_cluster_the_agent_ends_with_3_and_says_what_to_set(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert run(AgentSettings("n1")) == 3
     assert "set KUBECONFIG, or run in a pod with a service account" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:http", ":99999", "203.0.113.1:1"])
+def test_an_address_that_cannot_be_listened_on_ends_the_agent_with_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],'
+        ' "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
+    )
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert run(AgentSettings("n1", metrics_address=address)) == 2
+    assert f"--metrics-address {address} cannot be listened on" in caplog.text

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
@@ -21,6 +22,9 @@ from topomend.discover.udev import MachineChanges, UdevUnavailable
 from topomend.kube.errors import APIError, Refused
 from topomend.kube.light import LightClient, NotConfigured
 from topomend.publish.publisher import Publisher
+
+if TYPE_CHECKING:
+    from topomend.agent.metrics import Metrics
 
 HOST_SECONDS = 600.0
 """The machine is read again after this long even if the kernel announced no change."""
@@ -35,7 +39,7 @@ a second, each time for what it refuses by a closed port or a 503."""
 MOST_PATIENCE = 60.0
 """At most this long, where the server itself names a time."""
 
-PUBLISHED, CANNOT_ASK = 0, 3
+PUBLISHED, USAGE, CANNOT_ASK = 0, 2, 3
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +57,7 @@ class AgentSettings:
     root: Path = Path("/")
     interval: float = 1.0
     once: bool = False
+    metrics_address: str | None = None
 
 
 def run(settings: AgentSettings) -> int:
@@ -65,16 +70,33 @@ def run(settings: AgentSettings) -> int:
     except NotConfigured as error:
         _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
         return CANNOT_ASK
+    try:
+        metrics = _serve(settings)
+    except (OSError, ValueError, OverflowError) as error:
+        _log.error("--metrics-address %s cannot be listened on: %s", settings.metrics_address, error)
+        client.close()
+        return USAGE
     watcher = _Watcher(settings)
     publisher = Publisher(client, settings.node_name, time.monotonic)
     stop = _until_told()
     try:
         if settings.once:
             return _once(watcher, publisher)
-        return _again_and_again(settings, watcher, publisher, stop)
+        return _again_and_again(settings, watcher, publisher, stop, metrics)
     finally:
         watcher.close()
         client.close()
+        if metrics is not None:
+            metrics.close()
+
+
+def _serve(settings: AgentSettings) -> "Metrics | None":
+    if settings.metrics_address is None or settings.once:
+        return None
+    # The library is loaded only where it is asked for: it costs memory on every node.
+    from topomend.agent.metrics import Metrics  # noqa: PLC0415
+
+    return Metrics(settings.metrics_address)
 
 
 def _until_told() -> threading.Event:
@@ -91,21 +113,29 @@ def _until_told() -> threading.Event:
 
 def _once(watcher: "_Watcher", publisher: Publisher) -> int:
     try:
-        _publish(watcher.look(publisher.node().kubelet_version), publisher)
+        _publish(watcher, publisher, None)
     except APIError as error:
         _log.error("the NodeTopology was not published: %s", error)
         return CANNOT_ASK
     return PUBLISHED
 
 
-def _again_and_again(settings: AgentSettings, watcher: "_Watcher", publisher: Publisher, stop: threading.Event) -> int:
+def _again_and_again(
+    settings: AgentSettings,
+    watcher: "_Watcher",
+    publisher: Publisher,
+    stop: threading.Event,
+    metrics: "Metrics | None",
+) -> int:
     back_off = BackOff()
     while not stop.is_set():
         if time.monotonic() >= back_off.until:
             try:
-                _publish(watcher.look(publisher.node().kubelet_version), publisher)
+                _publish(watcher, publisher, metrics)
                 back_off.succeeded()
             except APIError as error:
+                if metrics is not None:
+                    metrics.failed()
                 delay = back_off.failed(time.monotonic(), error)
                 _log.warning("not published, trying again in %.0f s: %s", delay, error)
             if watcher.kubelet_came_back():
@@ -115,8 +145,15 @@ def _again_and_again(settings: AgentSettings, watcher: "_Watcher", publisher: Pu
     return PUBLISHED
 
 
-def _publish(discovery: Discovery, publisher: Publisher) -> None:
-    if publisher.publish(discovery.status):
+def _publish(watcher: "_Watcher", publisher: Publisher, metrics: "Metrics | None") -> None:
+    version = publisher.node().kubelet_version
+    began = time.monotonic()
+    discovery = watcher.look(version)
+    took = time.monotonic() - began
+    wrote = publisher.publish(discovery.status)
+    if metrics is not None:
+        metrics.published(discovery.state, took, wrote=wrote)
+    if wrote:
         ready = discovery.conditions[0]
         _log.info("published %s: Ready %s, %s", discovery.state.name, ready.status, ready.message)
 

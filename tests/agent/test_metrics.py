@@ -1,0 +1,73 @@
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from topomend.agent.metrics import Metrics
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import ContainerAllocation, DeviceAllocation, NodeState, PodAllocation
+from topomend.model.shape import parse_shape
+
+
+def node() -> NodeState:
+    shape = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1,1=1")
+    gpu = shape.offered_devices()[0]
+    holds = ContainerAllocation("c", cpus=0b0110, devices=(DeviceAllocation(gpu.resource, (gpu.id,)),))
+    pod = PodAllocation("default", "secret-name", containers=(holds,))
+    return NodeState("n1", shape.machine(), KubeletSettings(), shape.offered_devices(), (pod,))
+
+
+def get(metrics: Metrics, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def metrics() -> Iterator[Metrics]:
+    made = Metrics(":0", stale_seconds=0.3)
+    yield made
+    made.close()
+
+
+def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) -> None:
+    state = node()
+    metrics.published(state, 0.02, wrote=True)
+    metrics.published(state, 0.02, wrote=False)
+    metrics.failed()
+    code, text = get(metrics, "/metrics")
+    assert code == 200
+    for line in (
+        'topomend_agent_publishes_total{result="written"} 1.0',
+        'topomend_agent_publishes_total{result="unchanged"} 1.0',
+        'topomend_agent_publishes_total{result="failed"} 1.0',
+        'topomend_agent_numa_cpus{numa="0",state="exclusive"} 2.0',
+        'topomend_agent_numa_cpus{numa="0",state="shared"} 2.0',
+        'topomend_agent_numa_cpus{numa="1",state="exclusive"} 0.0',
+        'topomend_agent_numa_devices{numa="0",resource="vendor.com/gpu",state="held"} 1.0',
+        'topomend_agent_numa_devices{numa="1",resource="vendor.com/gpu",state="free"} 1.0',
+        "topomend_agent_discovery_duration_seconds_count 2.0",
+        "topomend_agent_build_info{",
+        "topomend_agent_last_success_timestamp_seconds 1",
+    ):
+        assert line in text
+    assert "secret-name" not in text
+
+
+def test_without_a_success_for_long_the_agent_is_unwell_until_the_next(metrics: Metrics) -> None:
+    assert get(metrics, "/healthz") == (200, "ok\n")
+    time.sleep(0.4)
+    metrics.failed()
+    code, text = get(metrics, "/healthz")
+    assert (code, "nothing was published" in text) == (500, True)
+    metrics.published(node(), 0.0, wrote=False)
+    assert get(metrics, "/healthz") == (200, "ok\n")
+
+
+def test_other_paths_are_not_found(metrics: Metrics) -> None:
+    assert get(metrics, "/")[0] == 404
