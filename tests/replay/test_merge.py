@@ -93,7 +93,14 @@ class Cases:
         ids = list(range(count)) if pick.random() < 0.7 else sorted(pick.sample(range(12), count))
         distances = None
         if pick.random() < 0.4:
-            rows = {one: {two: pick.choice((11, 12, 20)) for two in range(12)} for one in range(12)}
+            socket = pick.choice((0, 0, 2, 3, 4))
+            rows = {
+                one: {
+                    two: (12 if one // socket == two // socket else 32) if socket else pick.choice((11, 12, 20))
+                    for two in range(12)
+                }
+                for one in range(12)
+            }
             distances = {
                 one: tuple(10 if one == two else rows[min(one, two)][max(one, two)] for two in range(12)) for one in ids
             }

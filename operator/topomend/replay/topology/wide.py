@@ -8,15 +8,18 @@ the lowest are tried. The kubelet itself walks all 2^n masks here and does not e
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
-from math import exp, gcd
+from math import exp, gcd, prod
 from operator import mul
 
-from topomend.model.bitmask import NUMAMask, members
+from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
-from topomend.replay.topology.hints import Family, Hints, Threshold
+from topomend.replay.topology.hints import Family, Hints, Threshold, per_node
 
 MOST_STEPS = 200_000
 """How long a search may take before it counts as one that never ends: about a second."""
+
+MOST_MIXES = 64
+"""In how many ways NUMA nodes may be taken from sockets before the search by distance looks at them one by one."""
 
 _SCALE = 1 << 80
 """What weights are multiplied by to become whole numbers: what these rule out is ruled out for sure."""
@@ -379,14 +382,79 @@ def _common_of_families(
         node: tuple(mask for rule in rules for mask in rule.numa_nodes_of_sockets if mask >> node & 1)
         for node in members(universe)
     }
-    closest = _closest(sorted(members(universe), reverse=True), distances)
-    for width in _widths(hints, least, universe.bit_count()):
-        search = _Search(universe, thresholds, width, budget, distances=distances, closest=closest, kinds=kinds)
-        fitting = (mask for mask in search.masks() if all(each.prefers(mask) for each in hints))
-        best = _choose(fitting, distances, closest)
-        if best is not None:
-            return best
-    return None
+    common = _Common(universe, thresholds, hints, distances, budget, kinds)
+    widths = _widths(hints, least, universe.bit_count())
+    return next((mask for mask in map(common.fittest_of_width, widths) if mask is not None), None)
+
+
+@dataclass
+class _Common:
+    """Masks that meet all thresholds and that every resource prefers; ``kinds`` as in ``_Search``."""
+
+    universe: NUMAMask
+    thresholds: Sequence[Threshold]
+    hints: Sequence[Hints]
+    distances: Distances | None
+    budget: _Budget
+    kinds: Mapping[int, object]
+
+    def fittest_of_width(self, width: int) -> NUMAMask | None:
+        """The closest mask of so many NUMA nodes, of these the smallest."""
+        mixes = [[()]] if self.distances is None else _mixes(self.universe, width, self.distances)
+        if mixes is None:
+            closest = _closest(sorted(members(self.universe), reverse=True), self.distances)
+            search = _Search(
+                self.universe,
+                self.thresholds,
+                width,
+                self.budget,
+                distances=self.distances,
+                closest=closest,
+                kinds=self.kinds,
+            )
+            return _choose(filter(self._is_preferred, search.masks()), self.distances, closest)
+        for equally_close in mixes:
+            smallest = [self._smallest(width, mix) for mix in equally_close]
+            found = [mask for mask in smallest if mask is not None]
+            if found:
+                return min(found)
+        return None
+
+    def _smallest(self, width: int, mix: Sequence[Threshold]) -> NUMAMask | None:
+        search = _Search(self.universe, [*self.thresholds, *mix], width, self.budget, kinds=self.kinds)
+        return next(filter(self._is_preferred, search.masks()), None)
+
+    def _is_preferred(self, mask: NUMAMask) -> bool:
+        return all(each.prefers(mask) for each in self.hints)
+
+
+def _mixes(universe: NUMAMask, width: int, distances: Distances) -> list[list[tuple[Threshold, ...]]] | None:
+    """How many NUMA nodes a mask can take of each socket, or of whatever else is alike in distance: the closest first.
+
+    The distances within a mask follow from these numbers alone. Those equally close stand together, each as demands
+    for so many of each. None where there are more than MOST_MIXES.
+    """
+    if has_gaps(distances):
+        return None
+    nodes = list(members(universe))
+    alike: dict[object, list[int]] = {}
+    for node in nodes:
+        alike.setdefault(_distance_profile(node, nodes, distances), []).append(node)
+    sockets = list(alike.values())
+    if prod(min(width, len(socket)) + 1 for socket in sockets[1:]) > MOST_MIXES:
+        return None
+    by_total: dict[int, list[tuple[Threshold, ...]]] = {}
+    for others in product(*(range(min(width, len(socket)) + 1) for socket in sockets[1:])):
+        counts = (width - sum(others), *others)
+        if 0 <= counts[0] <= len(sockets[0]):
+            taken = [node for socket, count in zip(sockets, counts, strict=True) for node in socket[:count]]
+            demands = tuple(
+                per_node(dict.fromkeys(socket, 1), count)
+                for socket, count in zip(sockets, counts, strict=True)
+                if count
+            )
+            by_total.setdefault(total_distance(mask_of(taken), distances), []).append(demands)
+    return [mixes for _, mixes in sorted(by_total.items())]
 
 
 def _widths(hints: Sequence[Hints], least: int, most: int) -> Iterable[int]:
