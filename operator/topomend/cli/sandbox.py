@@ -268,5 +268,10 @@ def _print_status(found: running.Status) -> None:
     echo_table(rows)
     click.echo()
     others = [program for program in found.programs if not program.name.startswith("kubelet-")]
-    echo_table([("PROGRAM", "PID"), *((program.name, str(program.pid or "-")) for program in others)])
+    echo_table(
+        [
+            ("PROGRAM", "PID", "MEMORY"),
+            *((each.name, str(each.pid or "-"), format_bytes(each.memory) if each.memory else "-") for each in others),
+        ]
+    )
     click.echo(f"\nKUBECONFIG={found.kubeconfig}")

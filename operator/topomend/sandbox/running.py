@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from topomend.sandbox import layout
 from topomend.sandbox.api import API, is_ready
 from topomend.sandbox.control_plane import Files
@@ -42,10 +44,11 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ProgramStatus:
-    """One program: its process, None where it does not run, and its log."""
+    """One program: its process and resident memory in bytes, None where it does not run, and its log."""
 
     name: str
     pid: int | None
+    memory: int | None
     log: Path
 
 
@@ -152,7 +155,7 @@ def status(name: str) -> Status:
         raise SandboxError(f"sandbox {name} is not up any more; start it again, or remove its files with sandbox down")
     folder = layout.state_folder(name)
     programs = {
-        program: ProgramStatus(program, entry["pid"], Path(entry["log"]))
+        program: ProgramStatus(program, entry["pid"], _resident_memory(entry["pid"]), Path(entry["log"]))
         for program, entry in read_status(folder).get("programs", {}).items()
         if entry["pid"] is not None or entry["exit"] is not None or program.startswith("k")
     }
@@ -160,6 +163,13 @@ def status(name: str) -> Status:
     api = API(host, int(port), Files(folder).certificate, told["token"])
     nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in told["nodes"]]
     return Status(folder / layout.KUBECONFIG_FILE, tuple(nodes), tuple(programs.values()))
+
+
+def _resident_memory(pid: int | None) -> int | None:
+    try:
+        return None if pid is None else int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
 
 
 def _ready(api: API, node_name: str) -> bool:
