@@ -7,7 +7,7 @@ Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), p
 from collections.abc import Iterable, Mapping
 
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.pod import Pod, largest_need
 from topomend.model.quantity import MilliQuantity
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -57,15 +57,11 @@ def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
 
     Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
     """
-    running: dict[str, MilliQuantity] = {}
-    most: dict[str, MilliQuantity] = {}
-    for container in pod.containers:
-        requests = container.resources.requests
-        if container.kind is ContainerKind.INIT:
-            _raise_to(most, _sum(running, requests))
-        else:
-            running = _sum(running, requests)
-    _raise_to(most, running)
+    names = dict.fromkeys(name for container in pod.containers for name in container.resources.requests)
+    most = {
+        name: largest_need((container.kind, container.resources.requests.get(name, 0)) for container in pod.containers)
+        for name in names
+    }
     if pod.resources:
         most |= pod.resources.requests
     return {resource: amount for resource, amount in most.items() if amount > 0}
@@ -73,11 +69,6 @@ def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
 
 def _sum(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:
     return {resource: left.get(resource, 0) + right.get(resource, 0) for resource in [*left, *right]}
-
-
-def _raise_to(most: dict[str, MilliQuantity], amounts: Mapping[str, MilliQuantity]) -> None:
-    for resource, amount in amounts.items():
-        most[resource] = max(most.get(resource, 0), amount)
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
