@@ -128,7 +128,11 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("a kubelet starts without the distances it needs", "options.prefer_closest and any(", "False and any("),
         ("an unknown topology policy is accepted", "if policy not in policies.POLICIES:", "if not policy:"),
-        ("an unknown scope is accepted", 'not in ("container", "pod"):', 'not in ("container", "pod", "y"):'),
+        (
+            "an unknown scope is accepted",
+            'if settings.topology_manager_scope not in ("container", "pod"):',
+            "if not settings.topology_manager_scope:",
+        ),
         (
             "distances count without prefer-closest-numa-nodes",
             "for node in machine.numa_nodes} if options.prefer_closest else None",
@@ -412,9 +416,9 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("a new group of NUMA nodes may have one node", "            and mask.bit_count() >= self.least\n", ""),
         (
-            "align-by-socket prefers masks of fewer sockets too",
+            "align-by-socket prefers masks of more sockets too",
             "if nodes & mask) == self.count",
-            "if nodes & mask) <= self.count",
+            "if nodes & mask) >= self.count",
         ),
         ("memory that is held is not preferred", "            self.width is None\n            or ", "            "),
         (
@@ -553,7 +557,11 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if all(each.offers(mask) and each.prefers(mask) for each in hints)]",
             "if any(each.offers(mask) and each.prefers(mask) for each in hints)]",
         ),
-        ("a wide machine's search forgets what resources prefer", "if all(each.prefers(mask) for each in hints))", ")"),
+        (
+            "a wide machine's search forgets what resources prefer",
+            "return all(each.prefers(mask) for each in self.hints)",
+            "return True",
+        ),
         (
             "a wide machine forgets masks of one NUMA node",
             "found = list(alone) if width == 1 else []",
@@ -748,9 +756,9 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("scope pod offers a pod's own CPUs to nobody", "self._reusable | assigned, count)", "self._reusable, count)"),
         (
-            "scope pod gives new hints to a pod that has its CPUs",
-            "        if assigned.bit_count() == count:\n",
-            "        if False:\n",
+            "scope pod looks at the CPUs of one container alone",
+            "                assigned |= cpus\n",
+            "                assigned = cpus\n",
         ),
         ("reusable CPUs do not count as free", "count - reusable.bit_count())]", "count)]"),
         (
@@ -970,9 +978,9 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if best is None or balance <= best.balance:",
         ),
         (
-            "the remainder goes to NUMA nodes without room for it",
-            "[node for node in combination if left[node] >= self.group]",
-            "list(combination)",
+            "the remainder goes to NUMA nodes that have less than it left",
+            "if sum(left[node] for node in subset) < remainder:",
+            "if False:",
         ),
         (
             "the even share is not a number of whole groups",
@@ -985,11 +993,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "return number",
         ),
         ("the deviation is rounded down", "whole + 1 if scaled - whole >= 0.5 else whole", "whole"),
-        (
-            "the mean is not rounded",
-            "mean = _round(sum(map(float, values)) / len(values))",
-            "mean = sum(map(float, values)) / len(values)",
-        ),
+        ("what is taken does not count for the balance", "            left[node] -= even\n", "            pass\n"),
         (
             "the remainder is handed out to NUMA nodes without room for it",
             "if (acc.free & topology.numa_nodes[node]).bit_count() < group:",
@@ -1255,11 +1259,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "",
         ),
         (
-            "devices that no single mask holds have no width",
-            "width=universe.bit_count() if width is None else width",
-            "width=width",
-        ),
-        (
             "a device of NUMA nodes that are not there makes no masks",
             "devices, 0) & numa_nodes or numa_nodes",
             "devices, 0) & numa_nodes",
@@ -1286,7 +1285,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if False:",
         ),
         ("a resource whose plugin has gone is given", "        if not pool.registered:\n", "        if False:\n"),
-        ("no device at all fails where too few are left", "if held is not None or count == 0:", "if held is not None:"),
         ("devices that are held are given anew", "if held is not None or count == 0:", "if count == 0:"),
         ("too few free devices are given all the same", "        if len(free) < needed:\n", "        if False:\n"),
         (
@@ -1315,7 +1313,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "name: largest_need((container.kind, container.resources.limits.get(name, 0)) for",
             "name: sum(container.resources.limits.get(name, 0) for",
         ),
-        ("part of a device is rounded down", "value(limits[name])", "limits[name] // 1000"),
     ],
 }
 

@@ -12,7 +12,7 @@ from tests.replay.nodes import TWO, TWO_SMT, admit_all, node, pod, told
 from topomend.model.bitmask import mask_of, parse_id_list
 from topomend.model.kubelet import MemoryReservation
 from topomend.model.machine import NUMANode
-from topomend.model.node_state import Device, NodeState
+from topomend.model.node_state import ContainerAllocation, Device, MemoryBlock, NodeState, PodAllocation
 from topomend.model.pod import Pod
 from topomend.model.verdict import Failure, Preference
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
@@ -493,6 +493,59 @@ def test_the_shared_pool_is_what_nobody_holds() -> None:
     assert shared_pool(taken) == parse_id_list("0,4-7")
     _, strict = admit(node(TWO, cpu_options="strict-cpu-reservation=true"), pod("p", of(3)))
     assert shared_pool(strict) == parse_id_list("4-7")
+
+
+def holding(state: NodeState, **held: object) -> NodeState:
+    """The node with one pod, as an agent tells it that cannot see the kubelet's own pool and book."""
+    return replace(state, pods=(replace(PodAllocation("d", "q", "q"), **held),))  # type: ignore[arg-type]
+
+
+def test_what_containers_hold_is_not_in_a_pool_that_nobody_tells() -> None:
+    taken = holding(node(TWO), containers=(ContainerAllocation("c0", cpus=parse_id_list("1-2")),))
+    assert shared_pool(taken) == parse_id_list("0,3-7")
+    assert told(admit(taken, pod("p", of(3)))[0]) == "[1] cpus 4-6"
+
+
+def test_what_a_pod_holds_as_a_whole_is_not_in_a_pool_that_nobody_tells() -> None:
+    taken = holding(
+        node(TWO), containers=(ContainerAllocation("c0", cpus=parse_id_list("1")),), cpus=parse_id_list("1-2")
+    )
+    assert shared_pool(taken) == parse_id_list("0,3-7")
+    assert told(admit(taken, pod("p", of(3)))[0]) == "[1] cpus 4-6"
+
+
+def test_what_a_pod_holds_as_a_whole_is_in_a_book_that_nobody_tells() -> None:
+    share, whole = MemoryBlock("memory", 1, 1 << 30), MemoryBlock("memory", 1, 6 << 30)
+    taken = holding(node(TWO, memory=True), containers=(ContainerAllocation("c0", memory=(share,)),), memory=(whole,))
+    verdict, _ = admit(taken, pod("p", of(1, "3Gi")))
+    assert told(verdict) == "[1] cpus 4 memory 3072Mi on 1"
+
+
+def test_a_container_that_holds_cpus_alone_gets_memory_when_it_is_admitted_again() -> None:
+    _, before = admit(node(TWO), pod("p", of(2)))
+    pinning = replace(before, kubelet=node(TWO, memory=True).kubelet)
+    assert told(admit(pinning, pod("p", of(2)))[0]) == "[0] cpus 1-2 memory 1024Mi on 0"
+
+
+def test_a_running_pod_that_asks_for_less_after_a_restart_is_refused() -> None:
+    _, taken = admit(node(TWO), pod("p", of(3)))
+    verdict, after = admit(taken, pod("p", of(1)))
+    assert told(verdict) == REFUSED
+    assert after.pods == ()
+
+
+def test_huge_pages_without_memory_crash_the_memory_manager() -> None:
+    huge = node(f"{TWO} hugepages-2Mi:512", "none", memory=True)
+    verdict, after = admit(huge, pod("p", "cpu=1 hugepages-2Mi=2Mi", qos_class="Guaranteed"))
+    assert told(verdict) == (
+        "KubeletWouldCrash: the Memory Manager looks for the hints of memory, which was not requested"
+    )
+    assert after is huge
+
+
+def test_a_placement_says_which_containers_are_init_ones() -> None:
+    verdict, _ = admit(node(TWO), pod("p", f"init {of(1)}", f"sidecar {of(1)}", of(1)))
+    assert [each.init for each in verdict.containers] == [True, False, False]
 
 
 def test_pod_level_memory_is_released_as_it_was_charged() -> None:

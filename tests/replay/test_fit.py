@@ -4,15 +4,17 @@ A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
 import gc
+import json
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from tests.oracle.cases import node_state
 from tests.oracle.generate import random_case
-from tests.replay.nodes import TWO, node, pod
+from tests.replay.nodes import TWO, TWO_SMT, node, pod
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
 
 from topomend.model.node_state import NodeState
@@ -98,3 +100,55 @@ def test_what_was_free_is_forgotten_with_the_state() -> None:
     del state
     gc.collect()
     assert len(fit._remembered) == before
+
+
+KEPT = sorted((Path(__file__).parents[1] / "oracle" / "cases").glob("*.json"))
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
+def test_it_is_admits_answer_to_every_container_of_a_kept_case(kept: Path) -> None:
+    case = json.loads(kept.read_text())
+    state = node_state(case)
+    pods = [read_pod(step["admit"]) for step in case["steps"] if "admit" in step]
+    alone = [
+        replace(each, name=f"{each.name}-{container.name}", uid="", containers=(container,), resources=None)
+        for each in pods
+        for container in each.containers
+    ]
+    for step in case["steps"]:
+        for each in (*pods, *alone):
+            assert quick(state, each) in {None, admit(state, each)[0].admitted}, each
+        if "admit" in step:
+            state = admit(state, read_pod(step["admit"]))[1]
+        elif "end" in step:
+            state = release(state, step["end"]["namespace"], step["end"]["name"])
+
+
+SICK = replace(node(GPU), devices=tuple(replace(each, healthy=False) for each in node(GPU).devices))
+
+
+@pytest.mark.parametrize(
+    ("state", "asking"),
+    [
+        (node(TWO_SMT, "none", cpu_options="full-pcpus-only=true", reserved="0-1"), pod("p", "cpu=6 memory=1Gi")),
+        (SICK, pod("p", "v.com/gpu=0")),
+        (SICK, pod("p", "v.com/gpu=1")),
+    ],
+    ids=["cores with a reserved CPU", "none of unhealthy devices", "unhealthy devices"],
+)
+def test_what_is_free_is_not_enough(state: NodeState, asking: Pod) -> None:
+    assert quick(state, asking) is False
+    assert not admit(state, asking)[0].admitted
+
+
+def test_cpus_of_one_socket_are_left_to_admission_where_they_count_as_aligned() -> None:
+    state = node(
+        "sockets:2 numa:2 cores:2 memory:8Gi",
+        "restricted",
+        cpu_options="align-by-socket=true",
+        gates="CPUManagerPolicyAlphaOptions",
+        reserved="0,2,4,6",
+    )
+    asking = pod("p", "cpu=2 memory=1Gi")
+    assert quick(state, asking) is None
+    assert Fit(asking).admits(state)

@@ -67,3 +67,35 @@ def test_numa_ids_beyond_the_masks_are_said() -> None:
     said = ("NUMA nodes 64 do not fit the kubelet's masks",)
     assert started(machine(63, 64), KubeletSettings()).unmodelled == said
     assert started(machine(62, 63), KubeletSettings()).unmodelled == ()
+
+
+def test_a_machine_without_cpus_ends_the_start_of_the_cpu_manager() -> None:
+    settings = KubeletSettings()
+    assert start(replace(machine(0), cores=()), settings) == "could not detect number of cpus"
+    offline = replace(machine(0), cores=(*machine(0).cores, Core(0, 0, 0)))
+    assert start(offline, settings) == "no cpus provided"
+
+
+def test_reserved_huge_pages_are_no_reserved_memory() -> None:
+    settings = KubeletSettings(
+        memory_manager_policy="Static", reserved_memory=(MemoryReservation(0, "hugepages-2Mi", 2 << 20),)
+    )
+    assert start(machine(0), settings) == "[memorymanager] you should specify the system reserved memory"
+
+
+def test_a_beta_option_needs_its_gate_where_that_is_off() -> None:
+    state = node(TWO, cpu_options="distribute-cpus-across-numa=true")
+    disabled = replace(state.kubelet, feature_gates={"CPUManagerPolicyBetaOptions": False})
+    assert start(state.machine, disabled) == (
+        "new static policy error: CPU Manager Policy Beta-level Options not enabled, "
+        'but option "distribute-cpus-across-numa" provided'
+    )
+
+
+def test_options_that_exclude_each_other_do_not_where_one_is_off() -> None:
+    state = node(
+        TWO,
+        cpu_options="full-pcpus-only=true distribute-cpus-across-cores=false",
+        gates="CPUManagerPolicyAlphaOptions",
+    )
+    assert started(state.machine, state.kubelet).cpu is not None

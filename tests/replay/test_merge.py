@@ -193,6 +193,9 @@ def hints(*masks: tuple[int, bool]) -> Hints:
 
 TWO, THREE, FOUR = NUMAInfo(0b11), NUMAInfo(0b111), NUMAInfo(0b1111)
 
+FAR_PAIR = [[10 if one == two else 250 if {one, two} == {0, 1} else 11 for two in range(5)] for one in range(5)]
+"""Distances under which NUMA nodes 0 and 1 are farther from each other than any three others taken together."""
+
 KNOWN = [
     ("the same preferred mask stays preferred", TWO, [hints((1, True)), hints((1, True))], (1, True)),
     ("two preferred masks that differ are not preferred", TWO, [hints((3, True)), hints((1, True))], (1, False)),
@@ -208,11 +211,31 @@ KNOWN = [
         [hints((0b011, True), (0b111, False)), hints((1, True), (2, True), (3, False), (7, False))],
         (0b011, False),
     ),
+    (
+        "narrower than the widest need wins over wider, however far",
+        NUMAInfo(0b111111),
+        [hints((0b000111, False), (0b111100, False)), hints((0b000001, False), (0b111100, False))],
+        (0b000001, False),
+    ),
+    (
+        "a narrower mask wins over a closer one",
+        NUMAInfo(0b11111, {node: tuple(FAR_PAIR[node]) for node in range(5)}),
+        [Hints(masks=(0b00011, 0b11100))],
+        (0b00011, True),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("info", "offers", "expected"), [case[1:] for case in KNOWN], ids=[case[0] for case in KNOWN])
-def test_known_merges(info: NUMAInfo, offers: list[Offer], expected: tuple[int, bool]) -> None:
+@pytest.mark.parametrize("tabled", [10, 0], ids=["tabled", "searched"])
+def test_known_merges(
+    tabled: int,
+    info: NUMAInfo,
+    offers: list[Offer],
+    expected: tuple[int, bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging, "TABLED_NODES", tabled)
     assert merge(info, offers) == Hint(*expected)
     assert walked(info, [listed(each, info.nodes) for each in offers]) == Hint(*expected)
 

@@ -26,6 +26,7 @@ OLD = read_gates(KubeletSettings(version="v1.33.0"))
         ("what the status says", pod("p", "", qos_class="Guaranteed"), "Guaranteed"),
         ("the pod's own resources alone count", pod("p", "", resources="cpu=1 memory=1Gi"), "Guaranteed"),
         ("the pod's own requests alone", pod("p", "cpu=1 memory=1Gi", resources="request:cpu=1"), "Burstable"),
+        ("the pod's own limit of CPUs alone", pod("p", "cpu=1 memory=1Gi", resources="cpu=1"), "Burstable"),
         (
             "huge pages alone hide the containers'",
             pod("p", "cpu=1 memory=1Gi", resources="hugepages-2Mi=2Mi"),
