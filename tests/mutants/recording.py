@@ -13,7 +13,7 @@ KEPT = Path(__file__).parents[1] / "oracle" / "cases"
 FIRST_SEED = 1
 """The random cases are the same in each run: that a mutant is noticed is no matter of luck."""
 
-RANDOM_CASES = 2000
+RANDOM_CASES = 500
 
 
 def record(file: Path, binary: Path) -> int:
