@@ -152,3 +152,10 @@ def test_cpus_of_one_socket_are_left_to_admission_where_they_count_as_aligned() 
     asking = pod("p", "cpu=2 memory=1Gi")
     assert quick(state, asking) is None
     assert Fit(asking).admits(state)
+
+
+def test_cpus_that_are_spread_are_left_to_admission_which_may_never_end() -> None:
+    state = node("sockets:32 cores:4 memory:1Gi", "none", cpu_options="distribute-cpus-across-numa=true")
+    asking = pod("p", "cpu=66 memory=1Gi")
+    assert quick(state, asking) is None
+    assert not Fit(asking).admits(state)

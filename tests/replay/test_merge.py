@@ -196,6 +196,9 @@ TWO, THREE, FOUR = NUMAInfo(0b11), NUMAInfo(0b111), NUMAInfo(0b1111)
 FAR_PAIR = [[10 if one == two else 250 if {one, two} == {0, 1} else 11 for two in range(5)] for one in range(5)]
 """Distances under which NUMA nodes 0 and 1 are farther from each other than any three others taken together."""
 
+EVEN = per_node(dict.fromkeys(range(4), 1), 2)
+"""What any two NUMA nodes hold."""
+
 KNOWN = [
     ("the same preferred mask stays preferred", TWO, [hints((1, True)), hints((1, True))], (1, True)),
     ("two preferred masks that differ are not preferred", TWO, [hints((3, True)), hints((1, True))], (1, False)),
@@ -222,6 +225,18 @@ KNOWN = [
         NUMAInfo(0b11111, {node: tuple(FAR_PAIR[node]) for node in range(5)}),
         [Hints(masks=(0b00011, 0b11100))],
         (0b00011, True),
+    ),
+    (
+        "distances count both ways",
+        NUMAInfo(0b111, {0: (10, 20, 12), 1: (20, 10, 40), 2: (20, 40, 10)}),
+        [Hints((Family(0b111, (EVEN,)),), width=1)],
+        (0b101, False),
+    ),
+    (
+        "alike NUMA nodes of two sockets do not stand for each other",
+        FOUR,
+        [Hints((Family(0b1111, (EVEN,)),), width=3, sockets=SocketRule((0b0011, 0b1100), 2))],
+        (0b0101, True),
     ),
 ]
 
