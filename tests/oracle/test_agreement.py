@@ -39,6 +39,11 @@ def test_replay_agrees_on_a_kept_case(kept: Path, wide: bool, oracle: KubeletOra
     assert found is None, f"{case['shows']}\n{found}"
 
 
+def test_every_kept_case_says_in_a_sentence_of_its_own_what_it_shows() -> None:
+    shown = [json.loads(path.read_text())["shows"] for path in KEPT]
+    assert sorted(set(shown)) == sorted(shown)
+
+
 @pytest.mark.timeout(1800)  # a core plays 200 cases a second, fewer when the machine is busy
 def test_replay_agrees_on_random_cases() -> None:
     seed = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
