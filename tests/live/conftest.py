@@ -59,10 +59,11 @@ class Agents:
         install_kinds(client)
         for node in sandbox.nodes:
             process = start_agent(sandbox, node.name, self._folder / f"agent-{node.name}.log")
-            self._stack.callback(_end, process)
+            self._stack.callback(end, process)
         return client
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and wait until it has."""
     process.terminate()
     process.wait(15)

@@ -1,0 +1,194 @@
+"""One run of the arrivals on real kubelets: with the plain scheduler alone, or with topomend beside it."""
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.contended.arrivals import MACHINES, Arrival
+from tests.contended.outcome import Outcome, Stay
+from tests.deploy.api import administrator, path_of
+from tests.deploy.manifests import objects
+from tests.live.conftest import end, start_agent
+
+from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, Client, connect
+from topomend.kube.errors import APIError
+from topomend.sandbox import Sandbox
+
+ROOT = Path(__file__).parents[2]
+
+NAMESPACE = "contended"
+
+WORKLOADS = ("DaemonSet", "Deployment")
+"""Containers of a sandbox do nothing: the agents and the operator run as processes."""
+
+QUIET_SECONDS = 45.0
+"""A run ends when nothing has happened for so long: no pod runs for longer than 60 s, and most for a few."""
+
+
+class Way(Enum):
+    """How pods are placed."""
+
+    PLAIN = "plain scheduler"
+    RELAUNCHED = "topomend, relaunching"
+    STEERED = "topomend, steering"
+
+
+class DidNotStart(RuntimeError):
+    """The cluster or a part of topomend was not ready in time."""
+
+
+class Witness:
+    """Watches the pods of the namespace and notes when each first ran, ended and was refused."""
+
+    def __init__(self, kubeconfig: Path, stays: dict[str, Stay], began: float) -> None:
+        self._stays, self._began = stays, began
+        self._refused: set[str] = set()
+        self.last = began
+        self._stream = _watch(kubeconfig)
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        for line in self._stream:
+            self._note(json.loads(line)["object"], time.monotonic())
+
+    def _note(self, pod: dict[str, Any], now: float) -> None:
+        metadata, status = pod["metadata"], pod["status"]
+        stay = self._stays.get(metadata["name"])
+        if stay is None:
+            return
+        self.last = now
+        phase = status.get("phase")
+        if phase == "Failed" and metadata["uid"] not in self._refused:
+            self._refused.add(metadata["uid"])
+            stay.refused += 1
+        if phase in ("Running", "Succeeded") and stay.ran is None:
+            stay.ran = now - self._began
+        if phase == "Succeeded" and stay.ended is None:
+            stay.ended = now - self._began
+
+
+def _watch(kubeconfig: Path) -> Iterable[bytes]:
+    """The events of the namespace's pods, a line each, until the API server ends."""
+    api = administrator(kubeconfig)
+    request = urllib.request.Request(  # noqa: S310 - the sandbox's own server
+        f"{api.server}/api/v1/namespaces/{NAMESPACE}/pods?watch=1&timeoutSeconds=86400",
+        headers={"Authorization": f"Bearer {api.token}"},
+    )
+    trust = ssl.create_default_context(cadata=api.authority)
+    stream: Iterable[bytes] = urllib.request.urlopen(request, context=trust, timeout=86400)  # noqa: S310
+    return stream
+
+
+@dataclass
+class Cost:
+    """What the operator used."""
+
+    process: psutil.Process
+    most: int = 0
+
+    def look(self) -> None:
+        """Remember the largest resident set."""
+        self.most = max(self.most, self.process.memory_info().rss)
+
+    def told(self, seconds: float) -> str:
+        """The cost over a run of so many seconds."""
+        times = self.process.cpu_times()
+        share = (times.user + times.system) / seconds
+        return f"operator: {self.most / 2**20:.0f} MiB resident at most, {1000 * share:.0f} m CPU with its start"
+
+
+def run(way: Way, arrivals: Sequence[Arrival], folder: Path) -> Outcome:
+    """Let the arrivals come, and wait until nothing happens any more. ``folder`` takes the logs. Raises DidNotStart."""
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox.up(MACHINES))
+        client = connect(str(sandbox.kubeconfig))
+        stack.callback(client.close)
+        cost = None if way is Way.PLAIN else stack.enter_context(_topomend(sandbox, client, folder))
+        labels = {"topomend.io/steer": "enabled"} if way is Way.STEERED else {}
+        metadata = {"name": NAMESPACE, "labels": labels}
+        client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        _account(client)
+        return _play(way, arrivals, sandbox, client, cost)
+
+
+def _play(way: Way, arrivals: Sequence[Arrival], sandbox: Sandbox, client: Client, cost: Cost | None) -> Outcome:
+    began = time.monotonic()
+    stays = {arrival.name: Stay(arrival, arrival.at) for arrival in arrivals}
+    witness = Witness(sandbox.kubeconfig, stays, began)
+    for stay in stays.values():
+        time.sleep(max(0.0, began + stay.arrival.at - time.monotonic()))
+        stay.came = time.monotonic() - began
+        client.create(PODS, stay.arrival.manifest, NAMESPACE)
+        if cost:
+            cost.look()
+    while any(stay.ended is None for stay in stays.values()) and time.monotonic() < witness.last + QUIET_SECONDS:
+        time.sleep(0.5)
+        if cost:
+            cost.look()
+    return Outcome(way.value, list(stays.values()), cost.told(time.monotonic() - began) if cost else "")
+
+
+@contextmanager
+def _topomend(sandbox: Sandbox, client: Client, folder: Path) -> Iterator[Cost]:
+    """Everything that is installed, an agent beside each kubelet, and the operator."""
+    admin = administrator(sandbox.kubeconfig)
+    for item in objects():
+        if item["kind"] not in WORKLOADS:
+            answer = admin.apply(path_of(item), item)
+            if not answer.allowed:
+                raise DidNotStart(answer.message)
+    with ExitStack() as stack:
+        for spec in MACHINES:
+            stack.callback(end, start_agent(sandbox, spec.name, folder / f"agent-{spec.name}.log"))
+        operator = _start_operator(sandbox.kubeconfig, folder / "operator.log")
+        stack.callback(end, operator)
+        _wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(MACHINES))
+        _wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
+        yield Cost(psutil.Process(operator.pid))
+
+
+def _start_operator(kubeconfig: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "topomend.cli", "operator"],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+        )
+
+
+def _account(client: Client) -> None:
+    """Wait until pods can be made in the namespace: its controller makes their account a moment after it."""
+    trial = {"containers": [{"name": "main", "image": "sandbox/true", "command": ["true"]}], "restartPolicy": "Never"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trial"}, "spec": trial}
+
+    def is_made() -> bool:
+        try:
+            client.create(PODS, pod, NAMESPACE)
+        except APIError:
+            return False
+        return True
+
+    _wait("the namespace's account", is_made)
+    _wait("a pod to run and end", lambda: client.get(PODS, "trial", NAMESPACE)["status"].get("phase") == "Succeeded")
+
+
+def _wait(what: str, look: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.1)

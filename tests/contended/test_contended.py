@@ -1,0 +1,64 @@
+"""The contended run in small, and the bound that it is measured by."""
+
+import os
+import random
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.contended.arrivals import MACHINES, Arrival, arrivals, free_cpus
+from tests.contended.bound import all_knowing
+from tests.contended.outcome import Outcome, Stay
+from tests.contended.run import Way, run
+
+
+def test_the_bound_runs_every_pod_at_once_on_an_idle_cluster() -> None:
+    outcome = all_knowing(arrivals(Random(1), 20, load=0.01))
+    assert outcome.waits() == [0.0] * 20
+
+
+def test_the_bound_never_has_more_cpus_in_use_than_there_are() -> None:
+    stays = all_knowing(arrivals(Random(2), 200, load=1.5)).stays
+    for moment in (stay.ran for stay in stays):
+        assert moment is not None
+        held = sum(
+            each.arrival.cpus
+            for each in stays
+            if each.ran is not None and each.ended is not None and each.ran <= moment < each.ended
+        )
+        assert held <= free_cpus()
+
+
+def test_a_pod_waits_in_the_bound_until_a_numa_node_is_free_for_it() -> None:
+    widest = max(
+        (a for a in arrivals(Random(3), 200, load=1.0) if len(a.manifest["spec"]["containers"]) == 1),
+        key=lambda each: each.cpus,
+    )
+    holes = sum(
+        (cpus & ~(spec.kubelet.reserved_cpus or 0)).bit_count() // widest.cpus
+        for spec in MACHINES
+        for cpus in spec.machine.cpus_of_numa_node.values()
+    )
+    twins = [Arrival(f"twin-{n}", 0.0, widest.seconds, widest.cpus, widest.manifest) for n in range(holes + 1)]
+    waits = all_knowing(twins).waits()
+    assert waits.count(0.0) >= 1
+    assert waits[-1] == widest.seconds
+
+
+def test_cpus_are_stranded_only_while_somebody_waits() -> None:
+    arrival = arrivals(Random(4), 1, load=1.0)[0]
+    at_once = Outcome("at once", [Stay(arrival, came=0.0, ran=0.0, ended=9.0)])
+    late = Outcome("late", [Stay(arrival, came=0.0, ran=5.0, ended=9.0)])
+    assert at_once.stranded(48) == 0
+    assert late.stranded(48) == 48
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_a_steered_namespace_of_a_contended_cluster_has_no_refused_pod_and_none_that_never_runs(tmp_path: Path) -> None:
+    """Slow: pods on real kubelets run for seconds, and the last ones have to wait for the first ones' ends."""
+    seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
+    print(f"TOPOMEND_SEED={seed}")
+    outcome = run(Way.STEERED, arrivals(Random(seed), 30, load=1.2), tmp_path)
+    assert outcome.refused == 0
+    assert outcome.never_ran == 0
