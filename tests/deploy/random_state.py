@@ -4,7 +4,7 @@ import random
 
 from topomend.model.bitmask import mask_of, members
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
-from topomend.model.machine import Core, HugePages, Machine, NUMANode, PCIDevice, PCILink
+from topomend.model.machine import Core, CoreKind, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.node_state import (
     ContainerAllocation,
     Device,
@@ -56,8 +56,11 @@ def _machine(rng: random.Random, *, numa_nodes: int, cores: int, threads: int, p
             NUMANode(
                 id=node,
                 memory=rng.choice((0, 64 << 30, 6 << 40)),
-                hugepages=tuple(HugePages(1 << shift, rng.randint(0, 1 << 20)) for shift in (21, 30)),
+                hugepages=tuple(
+                    HugePages(1 << shift, rng.randint(0, 1 << 20), rng.choice((None, 7))) for shift in (21, 30)
+                ),
                 distances=tuple(10 if node == other else 32 for other in range(numa_nodes)),
+                gpu=rng.choice(("", "0009:01:00.0")),
             )
             for node in range(numa_nodes)
         ),
@@ -73,6 +76,22 @@ def _machine(rng: random.Random, *, numa_nodes: int, cores: int, threads: int, p
         offline=rng.choice((0, mask_of((5000, 5002)))),
         isolated=rng.choice((0, mask_of((0,)))),
         pci_devices=tuple(_pci(rng, index, numa_nodes) for index in range(rng.randint(0, pci))),
+        hardware=rng.choice((Hardware(), _hardware(len(places), threads))),
+    )
+
+
+def _hardware(cores: int, threads: int) -> Hardware:
+    by_core = tuple(mask_of(core + thread * cores for thread in range(threads)) for core in range(cores))
+    every = mask_of(range(cores * threads))
+    return Hardware(
+        cores=by_core,
+        sockets=(every,),
+        dies=by_core,
+        clusters=by_core,
+        l3_caches=by_core,
+        core_kinds=(CoreKind(every, "core", 1024), CoreKind(1), CoreKind(1, "lowpower")),
+        nohz_full=1,
+        reserved_hugepages=(HugePages(1 << 21, 3),),
     )
 
 
@@ -93,6 +112,8 @@ def _pci(rng: random.Random, index: int, numa_nodes: int) -> PCIDevice:
         path=("0000:00:01.0", "10000:01:00.0"),
         iommu_group=rng.randint(0, 4096),
         physical_function="0000:00:1f.0",
+        virtual_functions=rng.choice((0, 8)),
+        max_virtual_functions=rng.choice((0, 64)),
         link=PCILink(speed=rng.choice((2.5, 16.0)), width=16, max_speed=64.0, max_width=16),
         names=("eth0", "mlx5_0"),
     )

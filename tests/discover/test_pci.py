@@ -79,7 +79,7 @@ def test_a_node_that_does_not_exist_is_named_and_not_used(tmp_path: Path) -> Non
     (folder / DEVICES / GPU.address / "numa_node").write_text("5\n")
     devices, root = read(folder)
     assert (devices[0].numa_node, devices[0].numa_source) == (1, "local CPUs")
-    assert any("numa_node says 5, and there is no such NUMA node" in remark for remark in root.remarks)
+    assert any("numa_node says '5', and there is no such NUMA node" in remark for remark in root.remarks)
 
 
 def test_a_virtual_function_names_its_physical_function(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Finding out about a node: its machine, its kubelet's settings, and who holds what.
 
-One source a file: ``sysfs``, ``pci`` and ``udev`` for the machine, ``kubelet_config``, ``pod_resources`` and
-``state_files`` for the kubelet. ``allocations`` and ``assemble`` put them together. Publishing is another room's.
+One source a file: ``sysfs``, ``hardware``, ``pci`` and ``udev`` for the machine, ``kubelet_config``, ``pod_resources``
+and ``state_files`` for the kubelet. ``allocations`` and ``assemble`` put them together. Publishing is another room's.
 """
 
 from dataclasses import replace
@@ -28,18 +28,22 @@ def discover(  # noqa: PLR0913 - one argument for each source
     kubelet_version: str | None = None,
 ) -> Discovery:
     """Look once at everything that is given. What is not given, or wrong, is said in the conditions; never raises."""
-    reader = AllocationReader(pod_resources, kubelet_state)
-    try:
-        held = reader.read()
-    finally:
-        reader.close()
+    held = AllocationReader(pod_resources, kubelet_state).read()
     config = with_version(read_kubelet_config(kubelet_config, kubelet_config_dir), kubelet_version)
-    return assemble(node_name, read_host(root), config, held)
+    return assemble(node_name, read_host(root, whole=True), config, held)
 
 
-def read_host(path: Path) -> Host:
-    """The machine under a root directory, PCI devices included."""
-    root = Root(path.absolute())
-    machine = read_machine(root)
-    machine = replace(machine, pci_devices=read_pci_devices(root, machine))
+def read_host(path: Path, *, whole: bool = False) -> Host:
+    """The machine under a root directory, with the PCI devices that matter for placement.
+
+    ``whole`` adds what is too much to publish, or changes from moment to moment: every PCI function, and how many huge
+    pages are free and promised.
+    """
+    return read_host_of(Root(path.absolute()), whole=whole)
+
+
+def read_host_of(root: Root, *, whole: bool = False) -> Host:
+    """As ``read_host``, through a Root of one's own."""
+    machine = read_machine(root, whole=whole)
+    machine = replace(machine, pci_devices=read_pci_devices(root, machine, whole=whole))
     return Host(machine, tuple(dict.fromkeys(root.problems)), tuple(dict.fromkeys(root.remarks)))

@@ -5,18 +5,32 @@ means, and whether its absence matters, is for the module that asks.
 """
 
 import os
+import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
-from topomend.model.bitmask import InvalidIDList, parse_id_list
+from topomend.model.bitmask import MAX_ID, InvalidIDList, parse_id_list
+from topomend.model.quantity import MAX_INT64
 
 MAX_BYTES = 1 << 16
 """Files of sysfs and procfs that are read here are far smaller; a longer one is not what it pretends to be."""
 
 MAX_ENTRIES = 1 << 14
+MAX_NAME = 128
+"""Drivers, interfaces and disks have shorter names."""
+
 MAX_LINKS = 40
 """As many symbolic links as Linux follows in one path (ELOOP beyond)."""
+
+_ANY = re.compile(r"[ -~]+")
+"""A name that can be printed: of no other does the kernel make a file here."""
+
+_HEXADECIMAL = re.compile(r"(0x)?[0-9a-f]+", re.ASCII | re.IGNORECASE)
+
+_PADDING = " \t\r\n\0"
+"""Recorded trees carry zero bytes where sysfs gave a whole page."""
 
 
 class Unreadable(Exception):
@@ -64,10 +78,14 @@ class Root:
         """Whether this is the running machine."""
         return self.path == Path("/")
 
+    def beside(self) -> Self:
+        """The same files, for facts that admission does not depend on: what is wrong with these is only a remark."""
+        return replace(self, problems=self.remarks)
+
     def text(self, name: str, *, most: int = MAX_BYTES) -> str | None:
-        """The stripped text of a file; None where there is none, or where it cannot be read (then a problem, too)."""
+        """A file's text without padding; None where there is none, or where it cannot be read (then a problem, too)."""
         try:
-            return read_bytes(Path(self.resolve(name)), most).decode("utf-8", errors="replace").strip()
+            return read_bytes(Path(self.resolve(name)), most).decode("utf-8", errors="replace").strip(_PADDING)
         except Absent:
             return None
         except Unreadable as error:
@@ -80,10 +98,13 @@ class Root:
         if text is None:
             return None
         try:
-            return int(text[:40], 10)
+            number = int(text[:40], 10)
         except ValueError:
+            number = MAX_INT64 + 1
+        if not -MAX_INT64 <= number <= MAX_INT64:
             self.problem(name, f"holds {text[:40]!r} where a whole number belongs")
             return None
+        return number
 
     def id_list(self, name: str) -> int | None:
         """The cpulist in a file as a set; None where there is no file, or no list in it (then a problem, too)."""
@@ -96,11 +117,34 @@ class Root:
             self.problem(name, f"is not a list of ids: {error}")
             return None
 
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder, sorted as bytes; empty where there is no such folder."""
+    def id_map(self, name: str) -> int | None:
+        """The set in a hexadecimal map such as ``00000000,000000ff``; None where there is none (else a problem, too).
+
+        Source of the format: Documentation/core-api/printk-formats.rst (bitmaps, ``%*pb``).
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        digits = text.replace(",", "").replace("\n", "") or "0"
+        if not _HEXADECIMAL.fullmatch(digits) or int(digits, 16) >> MAX_ID:
+            self.problem(name, f"holds {text[:40]!r} where a map of ids belongs")
+            return None
+        return int(digits, 16)
+
+    def lines(self, name: str, pattern: re.Pattern[str], *, most: int = MAX_BYTES) -> list[str] | None:
+        """The lines of a file that match ``pattern`` whole; None where there is no file.
+
+        For files that tell far more than is asked: nothing else of them is kept.
+        """
+        text = self.text(name, most=most)
+        return None if text is None else [line for line in text.splitlines() if pattern.fullmatch(line)]
+
+    def names(self, folder: str, pattern: re.Pattern[str] = _ANY) -> list[str]:
+        """The names in a folder that match ``pattern`` whole, sorted as bytes; empty where there is no such folder."""
         try:
             with os.scandir(self.resolve(folder)) as entries:
-                names = sorted(entry.name for entry, _ in zip(entries, range(MAX_ENTRIES + 1), strict=False))
+                matching = (entry.name for entry in entries if pattern.fullmatch(entry.name))
+                names = sorted(name for name, _ in zip(matching, range(MAX_ENTRIES + 1), strict=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -115,12 +159,13 @@ class Root:
         return os.path.exists(self.resolve(name))  # noqa: PTH110 - Path.exists raises on odd names before 3.12
 
     def link(self, name: str) -> str:
-        """The last name of what a symbolic link points at; empty where there is no link."""
+        """The last name of what a symbolic link points at; empty where there is no link, or no name to print."""
         try:
             folder, _, last = name.rpartition("/")
-            return Path(self.resolve(folder), last).readlink().name
+            found = Path(self.resolve(folder), last).readlink().name
         except OSError:
             return ""
+        return found[:MAX_NAME] if _ANY.fullmatch(found) else ""
 
     def target(self, name: str) -> str:
         """Where a name leads once every link is followed, relative to the root."""

@@ -1,44 +1,45 @@
 """The machine out of sysfs, as the kubelet comes to know it: through cadvisor's reading of the same files.
 
 Owns /sys/devices/system/{node,cpu}. What cadvisor v0.56 leaves out or groups in its own way is left out or grouped the
-same way here (utils/sysinfo/sysinfo.go:GetNodesInfo), because the managers compute with that. PCI devices are read
-next door.
+same way here (utils/sysinfo/sysinfo.go:GetNodesInfo), because the managers compute with that. What Linux itself tells
+of the processors is read next door, PCI devices likewise; where the two groupings differ, that is said.
 """
 
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from topomend.discover.hardware import read_hardware
 from topomend.discover.root import Root
-from topomend.model.bitmask import (
-    MAX_ID,
-    CPUSet,
-    format_id_list,
-    lowest,
-    mask_of,
-    members,
-)
+from topomend.model.bitmask import MAX_ID, CPUSet, format_id_list, lowest, mask_of, members
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
 from topomend.model.quantity import format_bytes
 
 NODES = "sys/devices/system/node"
 CPUS = "sys/devices/system/cpu"
 
-_NODE = re.compile(r"node(\d+)", re.ASCII)
-_CPU = re.compile(r"cpu(\d+)", re.ASCII)
-_HUGEPAGES = re.compile(r"hugepages-(\d{1,15})kB", re.ASCII)
-_SOCKET = re.compile(r"^physical id\s*:\s*(\d+)$", re.ASCII | re.MULTILINE)
+_NODE = re.compile(r"node\d{1,30}", re.ASCII)
+_CPU = re.compile(r"cpu\d{1,30}", re.ASCII)
+_HUGEPAGES = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
+_CACHE = re.compile(r"index\d{1,3}", re.ASCII)
+_PROCESSOR = re.compile(r"(processor|physical id)\s*:\s*(\d{1,9})\s*", re.ASCII)
 _CPUINFO_BYTES = 1 << 24
 """An entry is about 1.5 KiB a CPU."""
-_MEMORY = re.compile(r"MemTotal:\s*(\d{1,16}) kB", re.ASCII)
+_MEMORY = re.compile(r"(?:Node \d+ )?MemTotal:\s*(\d{1,12}) kB\s*", re.ASCII)
+
+GPUS = "proc/driver/nvidia/gpus"
+_GPU = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_GPU_NODE = re.compile(r"Node:\s*(\d{1,5})\s*", re.ASCII)
 
 
-def read_machine(root: Root) -> Machine:
-    """The machine under ``root``, without its PCI devices. What is wrong goes to ``root.problems``."""
+def read_machine(root: Root, *, whole: bool = False) -> Machine:
+    """The machine under ``root``, without its PCI devices. What is wrong goes to ``root.problems``.
+
+    ``whole`` adds what changes from moment to moment: how many huge pages are free and promised.
+    """
     online = _online(root)
     node_ids = _ids(root, NODES, _NODE)
-    nodes, cores = _numa_nodes(root, node_ids, online) if node_ids else _sockets_as_nodes(root, online)
+    nodes, cores = _numa_nodes(root, node_ids, online, whole=whole) if node_ids else _sockets_as_nodes(root, online)
     present = root.id_list(f"{CPUS}/present") or mask_of(_ids(root, CPUS, _CPU))
     machine = Machine(
         numa_nodes=nodes,
@@ -46,6 +47,9 @@ def read_machine(root: Root) -> Machine:
         offline=present & ~online,
         isolated=root.id_list(f"{CPUS}/isolated") or 0,
     )
+    machine = replace(machine, hardware=read_hardware(root, machine, online))
+    if whole:
+        machine = replace(machine, hardware=replace(machine.hardware, reserved_hugepages=_reserved_hugepages(root)))
     _cross_check(root, machine, online)
     return machine
 
@@ -59,22 +63,23 @@ def _online(root: Root) -> CPUSet:
 def _ids(root: Root, folder: str, pattern: re.Pattern[str]) -> list[int]:
     """The ids in names such as ``node12``, in the order in which cadvisor meets them: by name."""
     found = []
-    for name in root.names(folder):
-        matched = pattern.fullmatch(name)
-        if matched is None:
-            continue
-        if len(matched[1]) > 6 or int(matched[1]) >= MAX_ID:
+    for name in root.names(folder, pattern):
+        digits = name.lstrip("abcdefghijklmnopqrstuvwxyz")
+        if len(digits) > 6 or int(digits) >= MAX_ID:
             root.problem(f"{folder}/{name}", f"has an id of {MAX_ID} or above and was left out")
             continue
-        found.append(int(matched[1]))
+        found.append(int(digits))
     return found
 
 
 # NUMA nodes
 
 
-def _numa_nodes(root: Root, node_ids: list[int], online: CPUSet) -> tuple[tuple[NUMANode, ...], list[Core]]:
+def _numa_nodes(
+    root: Root, node_ids: list[int], online: CPUSet, *, whole: bool
+) -> tuple[tuple[NUMANode, ...], list[Core]]:
     nodes, cores = [], []
+    gpus = _gpu_memory(root)
     seen = 0
     for node_id in node_ids:
         cpus = [cpu for cpu in _cpus_of_node(root, node_id) if online >> cpu & 1]
@@ -84,7 +89,15 @@ def _numa_nodes(root: Root, node_ids: list[int], online: CPUSet) -> tuple[tuple[
             cpus = [cpu for cpu in cpus if not seen >> cpu & 1]
         seen |= mask_of(cpus)
         cores += _cores(root, node_id, cpus)
-        nodes.append(NUMANode(node_id, _memory(root, node_id), _hugepages(root, node_id), _distances(root, node_id)))
+        nodes.append(
+            NUMANode(
+                node_id,
+                _memory(root, node_id),
+                _hugepages(root, f"{NODES}/node{node_id}/hugepages", whole=whole),
+                _distances(root, node_id),
+                gpus.get(node_id, ""),
+            )
+        )
     return tuple(sorted(nodes, key=lambda node: node.id)), cores
 
 
@@ -96,7 +109,7 @@ def _cpus_of_node(root: Root, node_id: int) -> list[int]:
         return linked
     listed = root.id_list(f"{folder}/cpulist")
     if listed is None:
-        listed = read_map(root, f"{folder}/cpumap")
+        listed = root.id_map(f"{folder}/cpumap")
     if listed:
         root.remark(folder, f"has no cpuN links; CPUs {format_id_list(listed)} are taken from its cpulist or cpumap")
     return list(members(listed or 0))
@@ -105,28 +118,51 @@ def _cpus_of_node(root: Root, node_id: int) -> list[int]:
 def _memory(root: Root, node_id: int) -> int:
     """MemTotal in bytes; 0 where the node has no meminfo (sysinfo.go:getNodeMemInfo)."""
     name = f"{NODES}/node{node_id}/meminfo"
-    text = root.text(name)
-    if text is None:
+    if not root.exists(name):
         root.remark(name, "is missing: the kubelet counts the node as one without memory")
         return 0
-    matched = _MEMORY.search(text)
-    if matched is None:
+    memory = _mem_total(root, name)
+    if memory is None:
         root.problem(name, "has no MemTotal in kB: the node is shown without memory, and the kubelet would not start")
-        return 0
-    return int(matched[1]) * 1024
+    return memory or 0
 
 
-def _hugepages(root: Root, node_id: int) -> tuple[HugePages, ...]:
-    folder = f"{NODES}/node{node_id}/hugepages"
+def _mem_total(root: Root, name: str) -> int | None:
+    for line in root.lines(name, _MEMORY) or ():
+        matched = _MEMORY.fullmatch(line)
+        if matched is not None:
+            return int(matched[1]) * 1024
+    return None
+
+
+def _hugepages(root: Root, folder: str, count_file: str = "nr_hugepages", *, whole: bool) -> tuple[HugePages, ...]:
     pools = []
     for name in root.names(folder):
         matched = _HUGEPAGES.fullmatch(name)
-        count = root.integer(f"{folder}/{name}/nr_hugepages")
-        if matched is None or count is None or count < 0:
+        count = root.integer(f"{folder}/{name}/{count_file}")
+        if matched is None or int(matched[1]) == 0 or count is None or count < 0:
             root.problem(f"{folder}/{name}", "is no pool of huge pages that can be read and was left out")
             continue
-        pools.append(HugePages(int(matched[1]) * 1024, count))
+        free = root.integer(f"{folder}/{name}/free_hugepages") if whole else None
+        pools.append(HugePages(int(matched[1]) * 1024, count, None if free is None or free < 0 else free))
     return tuple(sorted(pools, key=lambda pool: pool.size))
+
+
+def _reserved_hugepages(root: Root) -> tuple[HugePages, ...]:
+    """Pages promised to processes and not yet taken; the kernel counts them for the whole machine alone."""
+    pools = _hugepages(root, "sys/kernel/mm/hugepages", "resv_hugepages", whole=False)
+    return tuple(pool for pool in pools if pool.count)
+
+
+def _gpu_memory(root: Root) -> Mapping[int, str]:
+    """The GPUs whose memory is a NUMA node, as NVIDIA's driver tells for those that are coherent with the CPU."""
+    gpus = {}
+    for address in root.names(GPUS, _GPU):
+        for line in root.lines(f"{GPUS}/{address}/numa_status", _GPU_NODE) or ():
+            matched = _GPU_NODE.fullmatch(line)
+            if matched is not None:
+                gpus[int(matched[1])] = address
+    return gpus
 
 
 def _distances(root: Root, node_id: int) -> tuple[int, ...]:
@@ -181,19 +217,7 @@ def _place(root: Root, cpu: int) -> _Place:
 
 def _siblings(root: Root, folder: str, name: str, cpu: int) -> CPUSet:
     listed = root.id_list(f"{folder}/{name}_list")
-    return (read_map(root, f"{folder}/{name}") if listed is None else listed) or 1 << cpu
-
-
-def read_map(root: Root, name: str) -> CPUSet | None:
-    """A hexadecimal cpumap such as ``00000000,000000ff`` as a set."""
-    text = root.text(name)
-    if text is None:
-        return None
-    try:
-        return mask_of(members(int(text.replace(",", "").replace("\n", "") or "0", 16)))
-    except ValueError:
-        root.problem(name, f"holds {text[:40]!r} where a map of CPUs belongs")
-        return None
+    return (root.id_map(f"{folder}/{name}") if listed is None else listed) or 1 << cpu
 
 
 def _cores(root: Root, node_id: int, cpus: list[int]) -> list[Core]:
@@ -233,7 +257,7 @@ class _Cache:
 def _caches(root: Root, cpu: int) -> list[_Cache] | None:
     """The caches of a CPU in cadvisor's order, None where one of them lacks a file (sysfs.go:GetCacheInfo)."""
     folder = f"{CPUS}/cpu{cpu}/cache"
-    names = [name for name in root.names(folder) if name.startswith("index")]
+    names = root.names(folder, _CACHE)
     caches = [_cache(root, f"{folder}/{name}") for name in names]
     known = [cache for cache in caches if cache is not None]
     return known if names and len(known) == len(caches) else None
@@ -241,7 +265,7 @@ def _caches(root: Root, cpu: int) -> list[_Cache] | None:
 
 def _cache(root: Root, folder: str) -> _Cache | None:
     cache_id, level = root.integer(f"{folder}/id"), root.integer(f"{folder}/level")
-    shared = read_map(root, f"{folder}/shared_cpu_map")
+    shared = root.id_map(f"{folder}/shared_cpu_map")
     if cache_id is None or level is None or shared is None:
         return None
     if not root.exists(f"{folder}/size") or not root.exists(f"{folder}/type"):
@@ -267,15 +291,15 @@ def _cross_check(root: Root, machine: Machine, online: CPUSet) -> None:
 
 
 def _check_totals(root: Root, machine: Machine) -> None:
-    """Totals that another part of the system also tells: the kubelet takes the number of sockets from /proc/cpuinfo."""
-    sockets = set(_SOCKET.findall(root.text("proc/cpuinfo", most=_CPUINFO_BYTES) or ""))
+    """Totals that /proc tells, too: the kubelet takes the number of sockets, and its capacity of memory, from there."""
+    words = [line.split(":") for line in root.lines("proc/cpuinfo", _PROCESSOR, most=_CPUINFO_BYTES) or ()]
+    sockets = {number.strip() for name, number in words if name.startswith("physical id")}
     if sockets and len(sockets) != len(machine.cpus_of_socket):
         root.remark("proc/cpuinfo", f"names {len(sockets)} sockets, sysfs {len(machine.cpus_of_socket)}")
-    if not root.live:
-        return
-    cpus, memory = os.cpu_count() or 0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if cpus != machine.cpus.bit_count():
-        root.remark("proc/stat", f"counts {cpus} CPUs, sysfs {machine.cpus.bit_count()}")
+    cpus = sum(name.startswith("processor") for name, _ in words)
+    if cpus and cpus != machine.cpus.bit_count():
+        root.remark("proc/cpuinfo", f"names {cpus} CPUs, sysfs {machine.cpus.bit_count()}")
     known = sum(node.memory for node in machine.numa_nodes)
-    if known and abs(known - memory) * 10 > memory:
+    memory = _mem_total(root, "proc/meminfo")
+    if known and memory and abs(known - memory) * 10 > memory:
         root.remark("proc/meminfo", f"counts {format_bytes(memory)} of memory, the NUMA nodes {format_bytes(known)}")

@@ -4,12 +4,14 @@ Owns pyudev. libudev always speaks of this machine, so nothing here knows a root
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import pyudev  # type: ignore[import-untyped]  # it carries no types
 
 _log = logging.getLogger(__name__)
 
+_NAMES = ("ID_VENDOR_FROM_DATABASE", "ID_MODEL_FROM_DATABASE")
 _SUBSYSTEMS = ("cpu", "memory", "node", "pci")
 
 
@@ -20,15 +22,45 @@ class UdevUnavailable(Exception):
 def pci_names() -> dict[str, tuple[str, str]]:
     """Vendor's and device's name of every PCI device by address, empty where udev's hardware database has none.
 
-    Raises UdevUnavailable.
+    What udev itself wrote down of a device comes first. Where no udev runs, as in most containers, the database is
+    asked as udev would ask it: by the device's ``MODALIAS``. Raises UdevUnavailable.
     """
+    context = _context()
+    database = _HardwareDatabase(context)
     return {
-        str(device.sys_name): (
-            str(device.properties.get("ID_VENDOR_FROM_DATABASE", "")),
-            str(device.properties.get("ID_MODEL_FROM_DATABASE", "")),
-        )
-        for device in _context().list_devices(subsystem="pci")
+        str(device.sys_name): _names_of(device.properties, database) for device in context.list_devices(subsystem="pci")
     }
+
+
+def _names_of(written: Mapping[str, str], database: "_HardwareDatabase") -> tuple[str, str]:
+    if not any(name in written for name in _NAMES):
+        written = database.properties(written.get("MODALIAS", ""))
+    vendor, model = (str(written.get(name, "")) for name in _NAMES)
+    return vendor, model
+
+
+class _HardwareDatabase:
+    """udev's hardware database (hwdb.bin), through pyudev's own binding of libudev: it offers no class for it."""
+
+    def __init__(self, context: Any) -> None:
+        self._libudev = context._libudev
+        self._database = self._libudev.udev_hwdb_new(context)
+
+    def __del__(self) -> None:
+        if self._database:
+            self._libudev.udev_hwdb_unref(self._database)
+
+    def properties(self, modalias: str) -> dict[str, str]:
+        """What the database says of a device; nothing where there is no database."""
+        if not self._database or not modalias:
+            return {}
+        entry = self._libudev.udev_hwdb_get_properties_list_entry(self._database, modalias.encode(), 0)
+        found = {}
+        while entry:
+            name = self._libudev.udev_list_entry_get_name(entry)
+            found[name.decode()] = (self._libudev.udev_list_entry_get_value(entry) or b"").decode(errors="replace")
+            entry = self._libudev.udev_list_entry_get_next(entry)
+        return found
 
 
 class MachineChanges:

@@ -10,10 +10,14 @@ from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
 
 @dataclass(frozen=True, slots=True)
 class HugePages:
-    """The huge pages of one size on one NUMA node. ``size`` in bytes, ``count`` in pages."""
+    """The huge pages of one size on one NUMA node. ``size`` in bytes, ``count`` in pages, used or free.
+
+    ``free`` is how many nobody uses at the moment; None where that was not asked for: it changes all the time.
+    """
 
     size: int
     count: int
+    free: int | None = None
 
     @property
     def resource(self) -> str:
@@ -34,13 +38,15 @@ class NUMANode:
     """One NUMA node. ``memory`` is the node's MemTotal in bytes, huge pages included.
 
     ``distances`` are the entries of the node's sysfs ``distance`` file in their order: one for each NUMA node that is
-    online, ascending by id. Empty where the file could not be read.
+    online, ascending by id. Empty where the file could not be read. ``gpu`` is the PCI address of the GPU whose own
+    memory this is; empty for the machine's memory.
     """
 
     id: int
     memory: int
     hugepages: tuple[HugePages, ...] = ()
     distances: tuple[int, ...] = ()
+    gpu: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,39 @@ class Core:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreKind:
+    """CPUs of one kind on a machine whose cores differ.
+
+    ``name`` is the kernel's own word (``core``, ``atom``, ``lowpower``) where it has one. ``capacity`` tells how much
+    such a CPU gets done, 1024 for the strongest of the machine; None where nothing tells.
+    """
+
+    cpus: CPUSet
+    name: str = ""
+    capacity: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What Linux tells of the processors beyond what the kubelet looks at, or otherwise than the kubelet groups it.
+
+    Sets of online CPUs, ascending by their lowest. ``cores`` and ``sockets`` are empty where the kubelet's are the
+    same, ``dies`` where each socket is one die; ``clusters`` (cores that share a level-2 cache or a tag) are those of
+    several cores within a die; ``l3_caches`` are all there are, while ``Core.l3_cache`` is the kubelet's selection of
+    them. ``reserved_hugepages`` are promised to processes and not yet taken, over all NUMA nodes.
+    """
+
+    cores: tuple[CPUSet, ...] = ()
+    sockets: tuple[CPUSet, ...] = ()
+    dies: tuple[CPUSet, ...] = ()
+    clusters: tuple[CPUSet, ...] = ()
+    l3_caches: tuple[CPUSet, ...] = ()
+    core_kinds: tuple[CoreKind, ...] = ()
+    nohz_full: CPUSet = 0
+    reserved_hugepages: tuple[HugePages, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PCILink:
     """A PCI Express link: speeds in GT/s, widths in lanes; None where sysfs does not say."""
 
@@ -78,7 +117,10 @@ class PCIDevice:
 
     ``address`` is ``domain:bus:device.function``. ``pci_class``, ``vendor_id`` and ``device_id`` are the numbers of
     its configuration space; the names are empty where no hardware database was at hand. ``numa_node`` is None where
-    neither the kernel nor its place in the tree tells. ``path`` lists the bridges above it, root first.
+    neither the kernel nor its place in the tree tells. ``path`` lists the bridges above it, root first: the root port,
+    then the ports of switches. A physical function (SR-IOV) has ``virtual_functions`` in use of as many as
+    ``max_virtual_functions``; a virtual one names its ``physical_function``. ``names`` are those of the network
+    interfaces, disks and accelerators under it.
     """
 
     address: str
@@ -95,6 +137,13 @@ class PCIDevice:
     physical_function: str = ""
     link: PCILink | None = None
     names: tuple[str, ...] = ()
+    virtual_functions: int = 0
+    max_virtual_functions: int = 0
+
+    @property
+    def root_complex(self) -> str:
+        """The root bus that it hangs under, as sysfs names the host bridge: ``pci0000:3a``."""
+        return f"pci{(*self.path, self.address)[0].rpartition(':')[0]}"
 
 
 @dataclass(frozen=True)
@@ -109,6 +158,7 @@ class Machine:
     offline: CPUSet = 0
     isolated: CPUSet = 0
     pci_devices: tuple[PCIDevice, ...] = ()
+    hardware: Hardware = Hardware()
 
     @cached_property
     def cpus(self) -> CPUSet:

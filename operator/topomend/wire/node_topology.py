@@ -10,7 +10,7 @@ from typing import Any
 
 from topomend.model.bitmask import MAX_ID, CPUSet, format_id_list, mask_of, members
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
-from topomend.model.machine import Core, HugePages, Machine, NUMANode, PCIDevice, PCILink
+from topomend.model.machine import Core, CoreKind, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.node_state import (
     ContainerAllocation,
     Device,
@@ -121,8 +121,9 @@ def _machine_fields(machine: Machine) -> dict[str, Any]:
                         "id": node.id,
                         "cpus": format_id_list(machine.cpus_of_numa_node.get(node.id, 0)),
                         "memoryBytes": node.memory,
-                        "hugepages": [{"sizeBytes": each.size, "count": each.count} for each in node.hugepages],
+                        "hugepages": [_hugepage_fields(each) for each in node.hugepages],
                         "distances": list(node.distances),
+                        "gpu": node.gpu,
                     }
                 )
                 for node in machine.numa_nodes
@@ -132,9 +133,37 @@ def _machine_fields(machine: Machine) -> dict[str, Any]:
             "cores": [format_id_list(core.threads) for core in machine.cores],
             "offlineCPUs": format_id_list(machine.offline),
             "isolatedCPUs": format_id_list(machine.isolated),
+            "hardware": _hardware_fields(machine.hardware),
             "pciDevices": [_pci_fields(device) for device in machine.pci_devices],
         }
     )
+
+
+def _hugepage_fields(pool: HugePages) -> dict[str, Any]:
+    fields = {"sizeBytes": pool.size, "count": pool.count}
+    return fields if pool.free is None else fields | {"free": pool.free}
+
+
+def _hardware_fields(hardware: Hardware) -> dict[str, Any]:
+    return without_empty(
+        {
+            "cores": _lists(hardware.cores),
+            "sockets": _lists(hardware.sockets),
+            "dies": _lists(hardware.dies),
+            "clusters": _lists(hardware.clusters),
+            "l3Caches": _lists(hardware.l3_caches),
+            "coreKinds": [
+                without_empty({"cpus": format_id_list(kind.cpus), "name": kind.name, "capacity": kind.capacity})
+                for kind in hardware.core_kinds
+            ],
+            "nohzFullCPUs": format_id_list(hardware.nohz_full),
+            "reservedHugepages": [_hugepage_fields(each) for each in hardware.reserved_hugepages],
+        }
+    )
+
+
+def _lists(sets: Iterable[CPUSet]) -> list[str]:
+    return [format_id_list(cpus) for cpus in sets]
 
 
 def _groups(sets: Mapping[int, CPUSet]) -> list[dict[str, Any]]:
@@ -165,6 +194,8 @@ def _pci_fields(device: PCIDevice) -> dict[str, Any]:
             "path": list(device.path),
             "iommuGroup": device.iommu_group,
             "physicalFunction": device.physical_function,
+            "virtualFunctions": device.virtual_functions or None,
+            "maxVirtualFunctions": device.max_virtual_functions or None,
             "names": list(device.names),
         }
     )
@@ -188,10 +219,9 @@ def _read_machine(machine: Document) -> Machine:
         NUMANode(
             id=each["id"].integer(most=MAX_ID - 1),
             memory=each["memoryBytes"].integer(default=0),
-            hugepages=tuple(
-                HugePages(pool["sizeBytes"].integer(least=1), pool["count"].integer()) for pool in each["hugepages"]
-            ),
+            hugepages=tuple(_read_hugepages(pool) for pool in each["hugepages"]),
             distances=tuple(distance.integer(most=255) for distance in each["distances"]),
+            gpu=each["gpu"].text(""),
         )
         for each in machine["numaNodes"]
     )
@@ -205,7 +235,37 @@ def _read_machine(machine: Document) -> Machine:
         offline=machine["offlineCPUs"].id_list(),
         isolated=machine["isolatedCPUs"].id_list(),
         pci_devices=tuple(_read_pci(each) for each in machine["pciDevices"]),
+        hardware=_read_hardware(machine["hardware"]),
     )
+
+
+def _read_hugepages(pool: Document) -> HugePages:
+    free = None if pool["free"].absent else pool["free"].integer()
+    return HugePages(pool["sizeBytes"].integer(least=1), pool["count"].integer(), free)
+
+
+def _read_hardware(hardware: Document) -> Hardware:
+    return Hardware(
+        cores=_read_lists(hardware["cores"]),
+        sockets=_read_lists(hardware["sockets"]),
+        dies=_read_lists(hardware["dies"]),
+        clusters=_read_lists(hardware["clusters"]),
+        l3_caches=_read_lists(hardware["l3Caches"]),
+        core_kinds=tuple(
+            CoreKind(
+                each["cpus"].id_list(),
+                each["name"].text(""),
+                None if each["capacity"].absent else each["capacity"].integer(),
+            )
+            for each in hardware["coreKinds"]
+        ),
+        nohz_full=hardware["nohzFullCPUs"].id_list(),
+        reserved_hugepages=tuple(_read_hugepages(each) for each in hardware["reservedHugepages"]),
+    )
+
+
+def _read_lists(sets: Document) -> tuple[CPUSet, ...]:
+    return tuple(each.id_list() for each in sets)
 
 
 def _read_cores(machine: Document) -> tuple[Core, ...]:
@@ -258,6 +318,8 @@ def _read_pci(device: Document) -> PCIDevice:
         path=tuple(each.text() for each in device["path"]),
         iommu_group=None if device["iommuGroup"].absent else device["iommuGroup"].integer(),
         physical_function=device["physicalFunction"].text(""),
+        virtual_functions=device["virtualFunctions"].integer(default=0),
+        max_virtual_functions=device["maxVirtualFunctions"].integer(default=0),
         link=None
         if link.absent
         else PCILink(
