@@ -5,11 +5,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 CASES ?= 30000
 PODS ?= 2000
+MINUTES ?= 10
 
-.PHONY: demo test check format bench oracle live mutants generate lock clean help
+.PHONY: demo test check format bench agent-cost oracle live mutants generate lock clean help
 
 help: ## Say what there is
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 demo: .venv/ready ## Watch a refused pod get relaunched, on a sandbox
 	@$(BIN)/topomend demo
@@ -31,6 +32,9 @@ format: .venv/ready ## Format, and mend what can be mended
 bench: .venv/ready ## Compare with the kubelet's own code, side by side
 	@$(BIN)/python -m tests.bench
 
+agent-cost: .venv/ready ## What an agent costs a node with 110 pods, over MINUTES, beside its kubelet
+	@$(BIN)/python -m tests.bench.agent_cost --minutes $(MINUTES) --metrics --state
+
 oracle: .venv/ready ## Compare CASES random cases with the kubelet's own managers
 	@$(BIN)/python -m tests.oracle.compare --cases $(CASES)
 
@@ -41,10 +45,12 @@ mutants: .venv/ready ## Break each rule of the replay in turn: the tests must no
 	@$(BIN)/python -m tests.mutants
 
 generate: .venv/ready ## Make the generated files anew (gRPC stubs, deploy/install.yaml)
+	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
+	  --python_out=operator --mypy_out=operator operator/topomend/discover/podresources.proto
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=operator --grpc_python_out=operator --mypy_out=operator --mypy_grpc_out=operator \
-	  operator/topomend/discover/podresources.proto operator/topomend/sandbox/deviceplugin.proto
+	  operator/topomend/sandbox/deviceplugin.proto
 	@$(BIN)/python -m tests.deploy.manifests > deploy/install.yaml
 
 lock: .venv/ready ## Pin the dependencies anew

@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 
 from topomend.discover import podresources_pb2 as messages
-from topomend.discover.podresources_pb2_grpc import PodResourcesListerServicer, add_PodResourcesListerServicer_to_server
 from topomend.model.machine import Machine
 
 
@@ -27,28 +26,29 @@ def seen_by_kubelet(machine: Machine) -> Machine:
     return replace(machine, cores=cores)
 
 
-class Lister(PodResourcesListerServicer):
-    """The kubelet's side of pod-resources, with answers that a test sets."""
+class Lister:
+    """The kubelet's side of pod-resources, with answers that a test sets: messages, or what stands in for one."""
 
     def __init__(self) -> None:
         self.listed = messages.ListPodResourcesResponse()
         self.allocatable = messages.AllocatableResourcesResponse()
+        self.raw: dict[str, bytes] = {}
 
-    def List(self, request: object, context: object) -> messages.ListPodResourcesResponse:  # noqa: N802
-        del request, context
-        return self.listed
+    def answer(self, method: str) -> bytes:
+        message = {"List": self.listed, "GetAllocatableResources": self.allocatable}[method]
+        return self.raw.get(method, message.SerializeToString())
 
-    def GetAllocatableResources(  # noqa: N802
-        self, request: object, context: object
-    ) -> messages.AllocatableResourcesResponse:
-        del request, context
-        return self.allocatable
+
+def _method(lister: Lister, name: str) -> "grpc.RpcMethodHandler[bytes, bytes]":
+    return grpc.unary_unary_rpc_method_handler(lambda _request, _context: lister.answer(name))
 
 
 @contextmanager
 def serving(socket: Path, lister: Lister) -> Iterator[None]:
+    """A server of gRPC's own library."""
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
-    add_PodResourcesListerServicer_to_server(lister, server)
+    methods = {name: _method(lister, name) for name in ("List", "GetAllocatableResources")}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods),))
     server.add_insecure_port(f"unix:{socket}")
     server.start()
     try:

@@ -52,10 +52,8 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 
 
 @pytest.fixture
-def reader(kubelet: Kubelet) -> Iterator[AllocationReader]:
-    reader = AllocationReader(kubelet.socket, kubelet.folder)
-    yield reader
-    reader.close()
+def reader(kubelet: Kubelet) -> AllocationReader:
+    return AllocationReader(kubelet.socket, kubelet.folder)
 
 
 def test_a_listed_pod_gets_its_uid_and_its_init_containers(kubelet: Kubelet, reader: AllocationReader) -> None:
@@ -205,9 +203,7 @@ def test_a_state_file_that_cannot_be_read_is_said(kubelet: Kubelet, reader: Allo
 
 def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet: Kubelet) -> None:
     kubelet.shows(pod("p", container("main", [1])))
-    reader = AllocationReader(kubelet.socket, None)
-    held = reader.read()
-    reader.close()
+    held = AllocationReader(kubelet.socket, None).read()
     assert [(each.name, each.uid) for each in held.pods] == [("p", "")]
     assert not held.reason
     assert held.remark.endswith("what init containers hold is not known")

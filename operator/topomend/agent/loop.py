@@ -1,4 +1,4 @@
-"""The agent's loop: look, put together, publish what changed; again after a second.
+"""The agent's loop: look, put together, publish what changed; again after a moment.
 
 Owns when each source is read and when a failed publication is tried again. What the sources say, what contradicts
 what, and what is written are decided in the rooms it composes.
@@ -55,7 +55,7 @@ class AgentSettings:
     kubelet_state: Path | None = None
     kubelet_version: str | None = None
     root: Path = Path("/")
-    interval: float = 1.0
+    interval: float = 0.75
     once: bool = False
     metrics_address: str | None = None
 
@@ -84,7 +84,6 @@ def run(settings: AgentSettings) -> int:
             return _once(watcher, publisher)
         return _again_and_again(settings, watcher, publisher, stop, metrics)
     finally:
-        watcher.close()
         client.close()
         if metrics is not None:
             metrics.close()
@@ -187,10 +186,6 @@ class _Watcher:
         """Whether the kubelet answers again after it had not: it may be another version now. Told once."""
         came, self._came_back = self._came_back, False
         return came
-
-    def close(self) -> None:
-        """End the connection to the kubelet."""
-        self._reader.close()
 
     def _note_kubelet(self, held: Allocations) -> None:
         answers = held.reason != "PodResourcesUnavailable"

@@ -33,7 +33,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1, max=60.0),
-    default=1.0,
+    default=0.75,
     show_default=True,
     metavar="SECONDS",
     help="The time between two looks at the kubelet.",

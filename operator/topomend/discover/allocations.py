@@ -69,14 +69,15 @@ class AllocationReader:
         except StateUnreadable as error:
             return self._last_known("KubeletStateUnreadable", str(error))
 
-    def close(self) -> None:
-        """End the connection."""
-        if self._client is not None:
-            self._client.close()
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """How often each method of pod-resources was not answered so far."""
+        return self._client.errors if self._client else {}
 
     def _read(self, client: PodResourcesClient) -> Allocations:
         for attempt in range(ATTEMPTS):
-            time.sleep(PAUSE_SECONDS * attempt)
+            if attempt:
+                time.sleep(PAUSE_SECONDS * attempt)
             before = self._fingerprint()
             listed = client.read()
             if self._good is not None and self._seen == (listed, before):

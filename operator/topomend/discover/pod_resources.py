@@ -1,17 +1,18 @@
 """What the kubelet's PodResources API v1 tells over its unix socket: who holds what, and what can be held.
 
-Owns the gRPC client and the answers' translation. The API names pods without their uid and leaves out init containers
+Owns the requests and the answers' translation. The API names pods without their uid and leaves out init containers
 that are not sidecars (pkg/kubelet/apis/podresources/server_v1.go); the state files next door know those.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
+from google.protobuf.message import DecodeError
 
 from topomend.discover import podresources_pb2 as messages
-from topomend.discover.podresources_pb2_grpc import PodResourcesListerStub
+from topomend.discover.unary_call import CallFailed, call_all
 from topomend.model.bitmask import MAX_ID, CPUSet, InvalidIDList, mask_of
 from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 from topomend.replay.devices.manager import natural_key
@@ -19,6 +20,9 @@ from topomend.replay.devices.manager import natural_key
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 16 << 20
 """As large as the kubelet's own client allows (pkg/kubelet/apis/podresources/constants.go)."""
+
+SERVICE, LIST, ALLOCATABLE = "v1.PodResourcesLister", "List", "GetAllocatableResources"
+"""What is asked."""
 
 
 class PodResourcesUnavailable(Exception):
@@ -39,66 +43,74 @@ class PodResources:
 
 
 class PodResourcesClient:
-    """A connection to one kubelet, made anew by gRPC whenever the kubelet comes back."""
+    """Asks one kubelet. ``errors`` counts the methods that were not answered, or not so that it can be read."""
 
     def __init__(self, socket: Path, timeout: float = TIMEOUT_SECONDS) -> None:
         self._socket, self._timeout = socket, timeout
-        options = [
-            ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-            ("grpc.initial_reconnect_backoff_ms", 500),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-            ("grpc.enable_http_proxy", 0),
-        ]
-        self._channel = grpc.insecure_channel(f"unix:{socket.absolute()}", options=options)
-        self._stub = PodResourcesListerStub(self._channel)
+        self._pods: Mapping[bytes, _ListedPod] = {}
+        self.errors: Counter[str] = Counter()
 
     def read(self) -> PodResources:
         """Ask for everything. Raises PodResourcesUnavailable."""
         if not self._socket.exists():
-            raise PodResourcesUnavailable(
-                f"{self._socket} is not there: is the kubelet running, and is this its socket?"
-            )
+            raise self._failed(LIST, "is not there: is the kubelet running, and is this its socket?")
         try:
-            listed = self._stub.List(messages.ListPodResourcesRequest(), timeout=self._timeout)
-            allocatable = self._stub.GetAllocatableResources(
-                messages.AllocatableResourcesRequest(), timeout=self._timeout
+            listed, allocatable = call_all(
+                self._socket.absolute(), SERVICE, (LIST, ALLOCATABLE), self._timeout, MAX_ANSWER_BYTES
             )
-        except grpc.RpcError as error:
-            raise PodResourcesUnavailable(f"{self._socket} does not answer: {_words(error)}") from error
+        except CallFailed as error:
+            raise self._failed(error.method, f"does not answer: {error}") from error
+        method = LIST
         try:
-            return _read(listed, allocatable)
+            self._pods = {
+                each: self._pods.get(each) or _pod(messages.PodResources.FromString(each))
+                for each in messages.ListedPods.FromString(listed).pod_resources
+            }
+            method = ALLOCATABLE
+            return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable))
+        except DecodeError as error:
+            raise self._failed(method, f"answers {method} with what is no such message") from error
         except InvalidIDList as error:
-            raise PodResourcesUnavailable(f"{self._socket} answers what cannot be: {error}") from error
+            raise self._failed(method, f"answers what cannot be: {error}") from error
 
-    def close(self) -> None:
-        """End the connection."""
-        self._channel.close()
-
-
-def _words(error: grpc.RpcError) -> str:
-    if not isinstance(error, grpc.Call):
-        return str(error)[:160]
-    return f"{error.code().name}: {' '.join((error.details() or '').split())[:160]}"
+    def _failed(self, method: str, what: str) -> PodResourcesUnavailable:
+        self.errors[method] += 1
+        return PodResourcesUnavailable(f"{self._socket} {what}")
 
 
-def _read(
-    listed: messages.ListPodResourcesResponse, allocatable: messages.AllocatableResourcesResponse
-) -> PodResources:
-    pods = tuple(
-        PodAllocation(
-            pod.namespace,
-            pod.name,
-            containers=tuple(
-                ContainerAllocation(
-                    each.name, cpus=mask_of(each.cpu_ids), memory=_blocks(each.memory), devices=_held(each.devices)
-                )
-                for each in pod.containers
-            ),
+@dataclass(frozen=True)
+class _ListedPod:
+    """What one pod holds, and where its devices are: by resource and id, None where the plugin names no place."""
+
+    allocation: PodAllocation
+    devices: Mapping[tuple[str, str], tuple[int, ...] | None]
+
+
+def _pod(pod: messages.PodResources) -> _ListedPod:
+    containers = tuple(
+        ContainerAllocation(
+            each.name, cpus=mask_of(each.cpu_ids), memory=_blocks(each.memory), devices=_held(each.devices)
         )
-        for pod in sorted(listed.pod_resources, key=lambda pod: (pod.namespace, pod.name))
+        for each in pod.containers
     )
-    in_use = [each for pod in listed.pod_resources for container in pod.containers for each in container.devices]
-    return PodResources(pods, mask_of(allocatable.cpu_ids), _devices(allocatable.devices, in_use))
+    places = _places(device for container in pod.containers for device in container.devices)
+    return _ListedPod(PodAllocation(pod.namespace, pod.name, containers=containers), places)
+
+
+def _joined(pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourcesResponse) -> PodResources:
+    in_use: dict[tuple[str, str], tuple[int, ...] | None] = {}
+    for pod in pods:
+        in_use |= pod.devices
+    healthy = _places(allocatable.devices)
+    every = in_use | healthy
+    return PodResources(
+        tuple(sorted((pod.allocation for pod in pods), key=lambda pod: (pod.namespace, pod.name))),
+        mask_of(allocatable.cpu_ids),
+        tuple(
+            Device(resource, device, every[resource, device], healthy=(resource, device) in healthy)
+            for resource, device in sorted(every, key=lambda key: (key[0], natural_key(key[1])))
+        ),
+    )
 
 
 def _blocks(memory: Iterable[messages.ContainerMemory]) -> tuple[MemoryBlock, ...]:
@@ -114,17 +126,6 @@ def _held(devices: Iterable[messages.ContainerDevices]) -> tuple[DeviceAllocatio
     for each in devices:
         ids.setdefault(each.resource_name, {}).update(dict.fromkeys(each.device_ids))
     return tuple(DeviceAllocation(name, tuple(sorted(held, key=natural_key))) for name, held in sorted(ids.items()))
-
-
-def _devices(
-    healthy: Sequence[messages.ContainerDevices], in_use: Sequence[messages.ContainerDevices]
-) -> tuple[Device, ...]:
-    places = _places(healthy)
-    every = _places(in_use) | places
-    return tuple(
-        Device(resource, device, every[resource, device], healthy=(resource, device) in places)
-        for resource, device in sorted(every, key=lambda key: (key[0], natural_key(key[1])))
-    )
 
 
 def _places(devices: Iterable[messages.ContainerDevices]) -> dict[tuple[str, str], tuple[int, ...] | None]:

@@ -58,6 +58,30 @@ class ListPodResourcesResponse(_message.Message):
 Global___ListPodResourcesResponse: _TypeAlias = ListPodResourcesResponse  # noqa: Y015
 
 @_typing.final
+class ListedPods(_message.Message):
+    """The same answer with every pod left as it was sent: the kubelet lists them in ever another order, and most are those of
+    the last time.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POD_RESOURCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pod_resources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    def __init__(
+        self,
+        *,
+        pod_resources: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pod_resources", b"pod_resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListedPods: _TypeAlias = ListedPods  # noqa: Y015
+
+@_typing.final
 class AllocatableResourcesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

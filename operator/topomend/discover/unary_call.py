@@ -1,0 +1,183 @@
+"""Unary gRPC calls over a unix socket: the part of gRPC that pod-resources needs.
+
+HTTP/2 is h2's; here are gRPC's five bytes before a message and its status after it
+(github.com/grpc/grpc doc/PROTOCOL-HTTP2.md). The ``grpc`` library takes 17 MB more on every node, and asyncio's gRPC
+libraries put no bound on an answer.
+"""
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.exceptions import H2Error
+
+_PREFIX_BYTES = 5
+"""Whether the message is compressed (one byte), and its length (four, the greatest first)."""
+
+_READ_BYTES = 1 << 16
+_OK = "0"
+_STATUSES = {"4": "DEADLINE_EXCEEDED", "8": "RESOURCE_EXHAUSTED", "12": "UNIMPLEMENTED", "14": "UNAVAILABLE"}
+
+
+class CallFailed(Exception):
+    """``method`` was not answered: no server, not in time, or with an error. The text is one line."""
+
+    def __init__(self, method: str, why: str) -> None:
+        super().__init__(why)
+        self.method = method
+
+
+def call_all(path: Path, service: str, methods: Sequence[str], seconds: float, most: int) -> list[bytes]:
+    """The answer, serialized, to an empty request for each method of a service, all asked at once.
+
+    The connection to the server behind ``path`` is new: it may be another process than the last time, and what HTTP/2
+    keeps of each call goes with it. Ends after ``seconds``; an answer of more than ``most`` bytes is refused before it
+    is read. Raises CallFailed.
+    """
+    http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+    http.initiate_connection()
+    answers = {_ask(http, f"/{service}/{method}"): _Answer(method, most) for method in methods}
+    try:
+        with _Connection(path, seconds) as connection:
+            while not all(answer.ended for answer in answers.values()):
+                connection.send(http.data_to_send())
+                _take(http, connection.receive(), answers)
+    except (OSError, H2Error) as error:
+        unanswered = next(answer.method for answer in answers.values() if not answer.ended)
+        raise CallFailed(unanswered, _words(error)) from error
+    return [answer.message() for answer in answers.values()]
+
+
+def _ask(http: H2Connection, path: str) -> int:
+    """Begin a call; the number of its stream."""
+    stream: int = http.get_next_available_stream_id()
+    headers = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+    ]
+    http.send_headers(stream, headers)
+    http.send_data(stream, bytes(_PREFIX_BYTES), end_stream=True)
+    return stream
+
+
+def _take(http: H2Connection, received: bytes, answers: Mapping[int, "_Answer"]) -> None:
+    for event in http.receive_data(received):
+        if isinstance(event, ConnectionTerminated):
+            raise ConnectionAbortedError(f"the server ended the connection (HTTP/2 error {event.error_code})")
+        stream = getattr(event, "stream_id", None)
+        if not isinstance(stream, int) or stream not in answers:
+            continue
+        if isinstance(event, DataReceived) and event.flow_controlled_length:
+            http.acknowledge_received_data(event.flow_controlled_length, stream)
+        answers[stream].take(event)
+
+
+class _Connection:
+    """A stream to a unix socket; all waits on it together end after ``seconds``. Raises OSError."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._path, self._deadline = path, time.monotonic() + seconds
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def __enter__(self) -> Self:
+        try:
+            self._wait_at_most()
+            self._socket.connect(str(self._path))
+        except OSError:
+            self._socket.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def send(self, content: bytes) -> None:
+        if content:
+            self._wait_at_most()
+            self._socket.sendall(content)
+
+    def receive(self) -> bytes:
+        self._wait_at_most()
+        if not (received := self._socket.recv(_READ_BYTES)):
+            raise ConnectionResetError("the server closed the connection")
+        return received
+
+    def _wait_at_most(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+
+
+class _Answer:
+    """What came of one call so far."""
+
+    def __init__(self, method: str, most: int) -> None:
+        self.method, self._most = method, most
+        self._content = bytearray()
+        self._headers: dict[str, str] = {}
+        self.ended = False
+
+    def take(self, event: Event) -> None:
+        """Take note of what came. Raises CallFailed where it ends the call with an error."""
+        if isinstance(event, ResponseReceived | TrailersReceived):
+            self._headers.update((str(name), str(value)) for name, value in event.headers or ())
+        elif isinstance(event, DataReceived):
+            self._content += event.data or b""
+            self._check_length()
+        elif isinstance(event, StreamEnded):
+            self.ended = True
+        elif isinstance(event, StreamReset):
+            raise self._failed(f"UNAVAILABLE: the call was ended (HTTP/2 error {event.error_code})")
+
+    def message(self) -> bytes:
+        """The one message. Raises CallFailed where the answer is an error, or holds anything but one message."""
+        if (status := self._headers.get(":status")) != "200":
+            raise self._failed(f"UNAVAILABLE: the answer is HTTP status {status}, not gRPC")
+        code = self._headers.get("grpc-status", "")
+        if code != _OK:
+            said = unquote(self._headers.get("grpc-message", ""))
+            raise self._failed(f"{_STATUSES.get(code, f'status {code[:9]}')}: {' '.join(said.split())[:160]}")
+        if len(self._content) < _PREFIX_BYTES or self._content[0] or len(self._content) != self._whole():
+            raise self._failed("INTERNAL: the answer is not one message as gRPC sends it")
+        return bytes(memoryview(self._content)[_PREFIX_BYTES:])
+
+    def _whole(self) -> int:
+        return _PREFIX_BYTES + int.from_bytes(self._content[1:_PREFIX_BYTES], "big")
+
+    def _check_length(self) -> None:
+        announced = self._whole() if len(self._content) >= _PREFIX_BYTES else 0
+        if max(announced, len(self._content)) > _PREFIX_BYTES + self._most:
+            raise self._failed(f"RESOURCE_EXHAUSTED: the answer is longer than {self._most} bytes")
+
+    def _failed(self, why: str) -> CallFailed:
+        return CallFailed(self.method, why)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "DEADLINE_EXCEEDED: no answer in time"
+    if isinstance(error, OSError):
+        return f"UNAVAILABLE: {error.strerror or error}"
+    return f"UNAVAILABLE: this is not HTTP/2: {' '.join(str(error).split())[:120]}"
