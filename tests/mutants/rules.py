@@ -215,13 +215,13 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
     "fit.py": [
         (
             "a pod that a node holds is told by what is free",
-            "if each.name == name and each.namespace ==",
-            "if not each.name and each.namespace ==",
+            "return name in self._names and any(",
+            "return False and any(",
         ),
         (
-            "an answer outlives the state it was given for",
-            "if remembered is not None and remembered[0] is node:",
-            "if remembered is not None:",
+            "an answer to one pod is the answer to all",
+            "containers = tuple((each.name, each.kind, _asked(each.resources)) for each in pod.containers)",
+            "containers = ()",
         ),
         ("reserved CPUs pass for free in a fit", "available = pool & ~policy.reserved\n", "available = pool\n"),
         (
@@ -255,16 +255,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "return bool(common)",
         ),
         ("a fit needs single NUMA nodes though none would do", "if not preferred or self.kubelet", "if self.kubelet"),
-        (
-            "devices that are taken pass for free in a fit",
-            "if device.healthy and name not in taken:",
-            "if device.healthy:",
-        ),
-        (
-            "unhealthy devices pass for free in a fit",
-            "if device.healthy and name not in taken:",
-            "if name not in taken:",
-        ),
+        ("devices that are taken pass for free in a fit", "if name not in taken:", "if True:"),
+        ("unhealthy devices pass for free in a fit", "        if device.healthy:\n", "        if True:\n"),
         (
             "a resource without a healthy device passes for none in a fit",
             "_Told.REFUSED if offered or taken else _Told.NOT_ALIGNED",
@@ -272,8 +264,56 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "too few devices pass in a fit where they are on no NUMA node",
-            "        if space.total < count:\n            return _Told.REFUSED",
-            "        if False:\n            return _Told.REFUSED",
+            "if space.nodes else _Told.REFUSED\n",
+            "if space.nodes else _Told.NOT_ALIGNED\n",
+        ),
+        (
+            "a fit knows which CPUs are taken where cores are uneven",
+            "certain = policy.topology.is_even and (",
+            "certain = (",
+        ),
+        (
+            "a fit knows which CPUs are taken where the kubelet's pool holds some that a pod has",
+            "(node.cpu_pool is None or not available & held_cpus(node))",
+            "True",
+        ),
+        (
+            "a fit takes the highest of the NUMA nodes that hold a pod",
+            "lowest = common & -common\n",
+            "lowest = 1 << common.bit_length() - 1\n",
+        ),
+        (
+            "a fit aligns a container that asks for nothing where another stands",
+            'if not aligned or (len(pod.containers) > 1 and settings.topology_manager_scope == "container"):',
+            "if not aligned:",
+        ),
+        ("a fit has an affinity to the only NUMA node", "lowest if aligned and lowest != every else 0", "lowest"),
+        (
+            "a fit does not know prefer-most-allocated-numa-node",
+            "if aligned and kubelet.prefer_most_allocated:",
+            "if False:",
+        ),
+        (
+            "a fit takes memory without preference for the reason of a refusal",
+            "                return {}\n",
+            "                pass\n",
+        ),
+        (
+            "a fit takes memory in groups for memory without preference",
+            "            if any(page.grouped for page in pages):\n",
+            "            if False:\n",
+        ),
+        (
+            "a fit does not tell a NUMA node that lacks one resource from one that lacks another",
+            "tuple([name for name, nodes in merged.items() if not nodes] or merged)",
+            "tuple(merged)",
+        ),
+    ],
+    "remembered.py": [
+        (
+            "what was free on a node is kept longer than its state",
+            "del self._known[reference.key]",
+            "pass",
         ),
     ],
     "topology/options.py": [

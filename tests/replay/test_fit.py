@@ -8,6 +8,8 @@ import json
 import os
 import random
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,13 @@ from tests.oracle.generate import random_case
 from tests.replay.nodes import TWO, TWO_SMT, node, pod
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
 
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import NodeState, held_cpus
 from topomend.model.pod import Pod
+from topomend.model.verdict import Preference, ResourceTrace
 from topomend.replay import fit
 from topomend.replay.admission import admit, release
-from topomend.replay.fit import Fit
+from topomend.replay.fit import MOST_ANSWERS, Fit, Refusal, Standing, prepare
+from topomend.replay.rejection import TOPOLOGY_AFFINITY_ERROR as ERROR
 from topomend.wire.pod import read_pod
 
 SEED = int(os.environ.get("TOPOMEND_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
@@ -31,16 +35,45 @@ def quick(state: NodeState, asking: Pod) -> bool | None:
     return Fit(asking)._told_by_what_is_free(state)
 
 
+def told(state: NodeState, asking: Pod) -> bool:
+    """Whether the outcome is told in short; then it is what admission comes to."""
+    outcome = Fit(asking).outcome(state)
+    if outcome is None:
+        return False
+    verdict, after = admit(state, asking)
+    assert verdict.admitted == isinstance(outcome, Standing)
+    if isinstance(outcome, Standing):
+        standing = reduce(or_, [each.affinity or 0 for each in verdict.containers])
+        assert outcome.numa_nodes == standing
+        assert outcome.preferred == all(each.preferred for each in verdict.containers)
+        taken = held_cpus(after) & ~held_cpus(state)
+        assert outcome.cpus == taken.bit_count()
+        where = sum(1 << numa for numa, cpus in state.machine.cpus_of_numa_node.items() if cpus & taken)
+        assert not standing or not where & ~standing
+    else:
+        merge = verdict.merges[-1]
+        assert (verdict.reason, merge.admitted, verdict.failure) == (outcome.reason, False, None)
+        merged = [each for each in merge.resources if each.preference != Preference.NONE]
+        lacking = [each.resource for each in merged if not _fits_a_node(each)]
+        assert outcome.lacking == tuple(lacking or [each.resource for each in merged])
+    return True
+
+
+def _fits_a_node(trace: ResourceTrace) -> bool:
+    return trace.preference == Preference.HINTS and any(amount >= trace.requested for _, amount in trace.free)
+
+
 @settings(max_examples=400, deadline=None)
 @given(any_states | odd_but_running(), any_pods)
 def test_it_is_admits_answer_on_the_oddest_nodes_and_pods(state: NodeState, asked: Pod) -> None:
     assert Fit(asked).admits(state) == admit(state, asked)[0].admitted
+    told(state, asked)
 
 
 @pytest.mark.parametrize("seed", [SEED])
 def test_it_is_admits_answer_wherever_it_is_told_by_what_is_free(seed: int) -> None:
     """Nodes and pods as the comparison with the kubelet makes them; after every step every pod is asked about."""
-    asked = told = 0
+    asked = answered = outcomes = 0
     for number in range(120):
         case = random_case(random.Random(seed + number))
         state = node_state(case)
@@ -55,9 +88,11 @@ def test_it_is_admits_answer_wherever_it_is_told_by_what_is_free(seed: int) -> N
                 answer = quick(state, each)
                 asked += 1
                 if answer is not None:
-                    told += 1
+                    answered += 1
                     assert answer == admit(state, each)[0].admitted, (seed + number, state, each)
-    assert told > asked / 4, (told, asked)
+                outcomes += told(state, each)
+    assert answered > asked / 4, (answered, asked)
+    assert outcomes > asked / 5, (outcomes, asked)
 
 
 GPU = f"{TWO} device:v.com/gpu@0=2"
@@ -93,13 +128,54 @@ def test_an_answer_is_remembered_until_the_node_changes(monkeypatch: pytest.Monk
 
 
 def test_what_was_free_is_forgotten_with_the_state() -> None:
-    before = len(fit._remembered)
+    gc.collect()
+    before = len(fit._free)
     state = replace(node(GPU))
     Fit(ASKING).admits(state)
-    assert len(fit._remembered) == before + 1
+    assert len(fit._free) == before + 1
     del state
     gc.collect()
-    assert len(fit._remembered) == before
+    assert len(fit._free) == before
+
+
+def test_answers_to_the_last_kinds_of_pods_are_remembered_whatever_their_names() -> None:
+    state = node(GPU)
+    for memory in range(1, 3 * MOST_ANSWERS):
+        assert Fit(pod("p", f"cpu=1 memory={memory}Mi")).admits(state)
+        assert Fit(pod("q", f"cpu=1 memory={memory}Mi")).admits(state)
+    assert len(fit._answers.of(state)) == MOST_ANSWERS
+
+
+def test_what_is_free_is_read_as_a_state_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = admit(node(GPU), pod("q", "cpu=3 memory=1Gi"))[1]
+    prepare(state)
+    prepare(node(GPU, "unknown"))  # whose kubelet does not start
+    for part in ("pool_of", "_pages", "_space_of_devices"):
+        monkeypatch.setattr(fit, part, lambda *_: pytest.fail("read again"))
+    assert not Fit(ASKING).admits(state)
+
+
+@pytest.mark.parametrize(
+    ("state", "asking", "outcome"),
+    [
+        (node(GPU), ASKING, Standing(1, preferred=True, cpus=2)),
+        (node(GPU, "none", memory=False), ASKING, Standing(0, preferred=False, cpus=2)),
+        (node("cores:4 memory:8Gi"), pod("p", "cpu=2 memory=1Gi"), Standing(0, preferred=True, cpus=2)),
+        (node(GPU), pod("p", "cpu=2 memory=1Gi v.com/gpu=3"), Refusal(ERROR, ("v.com/gpu",))),
+        (node(GPU), pod("p", "cpu=5 memory=1Gi v.com/gpu=1"), Refusal(ERROR, ("cpu",))),
+        (
+            admit(node(GPU), pod("q", "cpu=3 memory=1Gi"))[1],
+            pod("p", "cpu=2 memory=1Gi v.com/gpu=1"),
+            Refusal(ERROR, ("v.com/gpu", "cpu")),
+        ),
+    ],
+    ids=["a place", "no alignment", "the only NUMA node", "too few devices", "too few CPUs", "no common NUMA node"],
+)
+def test_an_outcome_is_told_with_its_place_or_its_reason(
+    state: NodeState, asking: Pod, outcome: Standing | Refusal
+) -> None:
+    assert Fit(asking).outcome(state) == outcome
+    assert told(state, asking)
 
 
 KEPT = sorted((Path(__file__).parents[1] / "oracle" / "cases").glob("*.json"))
@@ -118,6 +194,7 @@ def test_it_is_admits_answer_to_every_container_of_a_kept_case(kept: Path) -> No
     for step in case["steps"]:
         for each in (*pods, *alone):
             assert quick(state, each) in {None, admit(state, each)[0].admitted}, each
+            told(state, each)
         if "admit" in step:
             state = admit(state, read_pod(step["admit"]))[1]
         elif "end" in step:

@@ -1,21 +1,24 @@
 """Every node's answer for one pod: what keeps the scheduler from it, or what replay of its kubelet says."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from topomend.decide.explanation import explain, lacking, places
-from topomend.decide.ranking import Rank, rank
+from topomend.decide.explanation import explain, lacking, numa
+from topomend.decide.ranking import Rank, rank, rank_of, touched
 from topomend.decide.scheduling import HOSTNAME_LABEL, why_not_schedulable
+from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.relaunch import NodeVerdict
-from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
+from topomend.replay.fit import Fit, Kind, Refusal, Standing, remember
+from topomend.replay.remembered import Remembered
 from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
+from topomend.wire.relaunch import MAX_VERDICTS
 
 MOST_DISAGREEMENTS = 3
 """A node whose kubelet so often in a row refused what replay admits is no candidate: nothing is known about it."""
@@ -28,17 +31,20 @@ NOTHING_FULL: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that admits the pod by replay. ``hostname`` is its label, by which it is named to the scheduler."""
+    """A node that admits the pod by replay. ``hostname`` is its label, by which it is named to the scheduler.
+
+    ``numa_nodes`` are those that the pod would stand on, none where it is not aligned.
+    """
 
     node: str
     hostname: str
-    verdict: Verdict
+    numa_nodes: NUMAMask
     rank: Rank
 
     @property
     def place(self) -> str:
         """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
-        return f"{self.node} {places(self.verdict)}".rstrip()
+        return f"{self.node} {numa(self.numa_nodes)}" if self.numa_nodes else self.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,13 @@ class Turned:
 
     node: str
     reason: str
-    explanation: str
     summary: str
+    _explain: Callable[[], str] = field(repr=False, compare=False)
+
+    @property
+    def explanation(self) -> str:
+        """Worked out when it is asked for: of thousands of nodes that refuse a pod few are explained."""
+        return self._explain()
 
 
 @dataclass(frozen=True)
@@ -62,11 +73,17 @@ class Survey:
     turned: tuple[Turned, ...]
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """The answers for a record, candidates first."""
+        """The answers for a record, candidates first; those that it has no room for are not explained."""
         yes = (NodeVerdict(each.node, admitted=True, explanation=f"on {each.place}") for each in self.candidates)
+        room = MAX_VERDICTS - len(self.candidates)
         no = (
-            NodeVerdict(each.node, admitted=False, reason=each.reason, explanation=each.explanation)
-            for each in self.turned
+            NodeVerdict(
+                each.node,
+                admitted=False,
+                reason=each.reason,
+                explanation=each.explanation if position < room else "",
+            )
+            for position, each in enumerate(self.turned)
         )
         return (*yes, *no)
 
@@ -106,8 +123,9 @@ def survey(
     The node that refused the pod is asked again only once it has published since: until then its state is the one
     that misled the scheduler. Where it is not known which came first it stands last.
     """
+    fit = Fit(pod)
     answers = [
-        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, pod, placement, refuser)
+        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, fit, placement, refuser)
         for node in view.nodes.values()
     ]
     candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=lambda each: each.rank)
@@ -118,34 +136,77 @@ def survey(
 
 
 def _answer(
-    view: ClusterView, node: Node, pod: Pod, placement: Placement, refuser: Refuser | None
+    view: ClusterView, node: Node, fit: Fit, placement: Placement, refuser: Refuser | None
 ) -> Candidate | Turned:
     publication = view.publications.get(node.name)
     if refuser and refuser.node == node.name and not _published_since(publication, refuser):
-        return Turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
-    kept_out = why_not_schedulable(node, placement, pod)
+        return _turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
+    kept_out = why_not_schedulable(node, placement, fit.pod)
     if kept_out:
-        return Turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
+        return _turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
     if publication is None or publication.problem:
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
-        return Turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+        return _turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
     doubt = view.doubts.get(node.name)
     if doubt and len(doubt.pods) >= MOST_DISAGREEMENTS:
         why = f"{node.name} refused {len(doubt.pods)} pods in a row that replay admits"
-        return Turned(node.name, DOUBTED, why, "not as replayed")
-    verdict, after = admit(publication.expected, pod)
-    if not verdict.admitted:
+        return _turned(node.name, DOUBTED, why, "not as replayed")
+    state = publication.expected
+    replayed = _replay(state, fit)
+    if isinstance(replayed, _Refused):
         policy = publication.state.kubelet.topology_manager_policy
-        return Turned(node.name, verdict.reason, explain(verdict, node.name, policy), lacking(verdict))
-    return _candidate(node, verdict, after)
+        return Turned(
+            node.name, replayed.reason, replayed.summary, lambda: explain(admit(state, fit.pod)[0], node.name, policy)
+        )
+    return Candidate(node.name, node.labels[HOSTNAME_LABEL], replayed.numa_nodes, replayed.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    numa_nodes: NUMAMask
+    rank: Rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    reason: str
+    summary: str
+
+
+_replayed: Remembered[dict[Kind, _Admitted | _Refused]] = Remembered(dict)
+
+
+def _replay(state: NodeState, fit: Fit) -> _Admitted | _Refused:
+    """What replay says in short, remembered with the state for all pods of the kind."""
+    known = _replayed.of(state)
+    answer = known.get(fit.kind)
+    if answer is not None and not fit.is_held_by(state):
+        return answer
+    outcome = fit.outcome(state)
+    if isinstance(outcome, Standing):
+        answer = _Admitted(outcome.numa_nodes, rank_of(state, outcome))
+    elif isinstance(outcome, Refusal):
+        answer = _Refused(outcome.reason, ",".join(outcome.lacking))
+    else:
+        answer = _replay_whole(state, fit.pod)
+    if not fit.is_held_by(state):
+        remember(known, fit.kind, answer)
+    return answer
+
+
+def _replay_whole(state: NodeState, pod: Pod) -> _Admitted | _Refused:
+    verdict, after = admit(state, pod)
+    if not verdict.admitted:
+        return _Refused(verdict.reason, lacking(verdict))
+    return _Admitted(touched(verdict), rank(after, verdict))
 
 
 def _full(name: str, resource: str) -> Turned:
-    return Turned(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+    return _turned(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
 
 
-def _candidate(node: Node, verdict: Verdict, after: NodeState) -> Candidate:
-    return Candidate(node.name, node.labels[HOSTNAME_LABEL], verdict, rank(after, verdict))
+def _turned(name: str, reason: str, explanation: str, summary: str) -> Turned:
+    return Turned(name, reason, summary, lambda: explanation)
 
 
 def _published_since(publication: Publication | None, refuser: Refuser) -> bool:

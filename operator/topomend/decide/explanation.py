@@ -74,7 +74,7 @@ def places(verdict: Verdict) -> str:
     mask = 0
     for container in verdict.containers:
         mask |= container.affinity or 0
-    return _numa(mask) if mask else ""
+    return numa(mask) if mask else ""
 
 
 def _places(verdict: Verdict) -> str:
@@ -94,7 +94,7 @@ def _why(merge: MergeTrace) -> str:
     everywhere = {node for each in aligned for node, _ in each.free}
     partly = [each for each in aligned if set(members(_fitting(each))) != everywhere]
     if partly:
-        return ", ".join(f"{each.resource} fits {_numa(_fitting(each))} only" for each in partly)
+        return ", ".join(f"{each.resource} fits {numa(_fitting(each))} only" for each in partly)
     return "no NUMA nodes suit all of " + ", ".join(each.resource for each in aligned)
 
 
@@ -143,5 +143,6 @@ def _amount(trace: ResourceTrace, number: int) -> str:
     return format_bytes(number) if in_bytes else str(number)
 
 
-def _numa(mask: NUMAMask) -> str:
+def numa(mask: NUMAMask) -> str:
+    """NUMA nodes in words: ``NUMA 0,1``."""
     return "NUMA " + ",".join(map(str, members(mask)))

@@ -9,6 +9,7 @@ from topomend.model.pod import Pod
 from topomend.model.quantity import MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
+from topomend.replay.fit import Fit
 from topomend.replay.qos import is_memory
 from topomend.watch.view import ClusterView, emptied
 
@@ -30,29 +31,28 @@ def why_never(view: ClusterView, pod: Pod, placement: Placement) -> str:
     Empty where a node could, where one might (nobody publishes its state), and where the pod selects no node at all.
     What passes by itself (a node that is not ready or cordoned, a taint) does not count.
     """
-    misses = []
-    for node in view.nodes.values():
-        if why_not_selected(node, placement):
-            continue
-        miss = _miss(view, node, pod)
-        if miss is None:
-            return ""
-        misses.append(miss)
-    return f"no node admits {pod.name} even when empty; closest: {min(misses).text}" if misses else ""
+    nodes = [node for node in view.nodes.values() if not why_not_selected(node, placement)]
+    fit = Fit(pod)
+    if not nodes or any(_could_admit(view, node, pod, fit) for node in nodes):
+        return ""
+    return f"no node admits {pod.name} even when empty; closest: {min(_miss(view, each, pod) for each in nodes).text}"
 
 
-def _miss(view: ClusterView, node: Node, pod: Pod) -> _Miss | None:
+def _could_admit(view: ClusterView, node: Node, pod: Pod, fit: Fit) -> bool:
+    if lacking_total(node, pod, ()):
+        return False
+    publication = view.publications.get(node.name)
+    return publication is None or bool(publication.problem) or fit.admits(emptied(publication.state))
+
+
+def _miss(view: ClusterView, node: Node, pod: Pod) -> _Miss:
+    """How far a node that cannot admit the pod is from it."""
     lacking = lacking_total(node, pod, ())
     if lacking:
         return _short_in_total(node, pod, lacking)
-    publication = view.publications.get(node.name)
-    if publication is None or publication.problem:
-        return None
-    verdict, _ = admit(emptied(publication.state), pod)
-    if verdict.admitted:
-        return None
-    text = explain(verdict, node.name, publication.state.kubelet.topology_manager_policy)
-    return _Miss(_distance(verdict), node.name, text)
+    state = view.publications[node.name].state
+    verdict, _ = admit(emptied(state), pod)
+    return _Miss(_distance(verdict), node.name, explain(verdict, node.name, state.kubelet.topology_manager_policy))
 
 
 def _short_in_total(node: Node, pod: Pod, resource: str) -> _Miss:

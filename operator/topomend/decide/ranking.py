@@ -5,8 +5,9 @@ from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState, allocations
+from topomend.model.node_state import NodeState, held_cpus
 from topomend.model.verdict import Verdict
+from topomend.replay.fit import Standing
 
 Rank = tuple[int, int, int, int, str]
 
@@ -17,11 +18,17 @@ def rank(after: NodeState, verdict: Verdict) -> Rank:
     Aligned placements first, then those on fewer NUMA nodes, then by the CPUs left free on the NUMA nodes that the
     pod took and by those left on the whole node.
     """
-    taken = touched(verdict)
-    free = free_cpus(after)
-    left_there = sum(free[node] for node in members(taken or after.machine.numa_mask) if node in free)
-    aligned = all(container.preferred for container in verdict.containers)
-    return (0 if aligned else 1, taken.bit_count(), left_there, sum(free.values()), after.name)
+    preferred = all(container.preferred for container in verdict.containers)
+    return rank_of(after, Standing(touched(verdict), preferred, 0))
+
+
+def rank_of(state: NodeState, standing: Standing) -> Rank:
+    """The same of a pod that is to stand there: the CPUs that it takes are still free in ``state``."""
+    taken, free = standing.numa_nodes, free_cpus(state)
+    left_there = sum([free[node] for node in members(taken or state.machine.numa_mask) if node in free])
+    aligned = 0 if standing.preferred else 1
+    cpus = standing.cpus
+    return aligned, taken.bit_count(), left_there - cpus, sum(free.values()) - cpus, state.name
 
 
 def touched(verdict: Verdict) -> NUMAMask:
@@ -31,6 +38,6 @@ def touched(verdict: Verdict) -> NUMAMask:
 
 def free_cpus(state: NodeState) -> dict[int, int]:
     """The CPUs of each NUMA node that nobody holds exclusively and that are not reserved."""
-    held = reduce(or_, (container.cpus for container in allocations(state.pods)), state.kubelet.reserved_cpus or 0)
+    free = ~held_cpus(state)
     machine: Machine = state.machine
-    return {node: (cpus & ~held).bit_count() for node, cpus in machine.cpus_of_numa_node.items()}
+    return {node: (cpus & free).bit_count() for node, cpus in machine.cpus_of_numa_node.items()}

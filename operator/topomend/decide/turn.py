@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.cluster import WatchedPod
-from topomend.replay.admission import admit
+from topomend.replay.fit import Fit
 from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
 
@@ -50,4 +50,4 @@ def _fits(view: ClusterView, pod: WatchedPod, name: str) -> bool:
     node, publication = view.nodes.get(name), view.publications.get(name)
     if node is None or publication is None or why_not_schedulable(node, pod.placement, pod.pod):
         return False
-    return admit(publication.expected, pod.pod)[0].admitted
+    return Fit(pod.pod).admits(publication.expected)

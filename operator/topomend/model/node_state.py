@@ -102,3 +102,12 @@ def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:
     """The container allocations of all ``pods``, in order."""
     for pod in pods:
         yield from pod.containers
+
+
+def held_cpus(state: NodeState) -> CPUSet:
+    """The CPUs that are reserved or that a container holds exclusively."""
+    held = state.kubelet.reserved_cpus or 0
+    for pod in state.pods:
+        for container in pod.containers:
+            held |= container.cpus
+    return held

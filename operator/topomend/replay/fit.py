@@ -1,18 +1,20 @@
 """Whether nodes admit a pod, for thousands of them at once: the yes or no of ``admission.admit``, sooner.
 
 Of a pod that asks for something in one container it can mostly be told from what is free on each NUMA node, which is
-read once from each state. Whatever depends on more than that is asked of ``admit``.
+read once from each state, at best when it arrives (``prepare``). Whatever depends on more than that is asked of
+``admit``.
 """
 
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.node_state import NodeState, held_cpus
+from topomend.model.pod import ContainerKind, Pod, Resources
 from topomend.model.quantity import MAX_INT64, value
 from topomend.replay import qos
 from topomend.replay.admission import admit, book_of, pool_of
@@ -21,42 +23,128 @@ from topomend.replay.devices.manager import numa_mask, universe_of
 from topomend.replay.gates import read_gates
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.replay.memory import static as memory_static
-from topomend.replay.topology.policies import BEST_EFFORT, NONE, SINGLE_NUMA_NODE
+from topomend.replay.rejection import TOPOLOGY_AFFINITY_ERROR
+from topomend.replay.remembered import Remembered
+from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
+
+MOST_ANSWERS = 16
+"""Of how many kinds of pods a state remembers its answer; the first is forgotten first."""
 
 _ANY_GATES = read_gates(KubeletSettings())
 """No gate changes the class of a pod without pod-level resources, and no others are asked about."""
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """An admitted pod's place: the NUMA nodes that its containers are aligned to, none where they are not.
+
+    ``preferred`` is whether every container's affinity is; ``cpus`` is how many CPUs the pod takes for itself, all on
+    these NUMA nodes where there are any.
+    """
+
+    numa_nodes: NUMAMask
+    preferred: bool
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The Topology Manager's refusal: its reason, and the resources that fit no NUMA node by themselves.
+
+    Where each of them fits some but no NUMA node suits all, all are named.
+    """
+
+    reason: str
+    lacking: tuple[str, ...]
+
+
+def prepare(node: NodeState) -> None:
+    """Read what is free on a node as its state arrives, so that the first question need not."""
+    kubelet = start(node.machine, node.kubelet)
+    if isinstance(kubelet, str):
+        return
+    free = _free.of(node)
+    if kubelet.cpu:
+        free.cpus(node, kubelet.cpu)
+    if kubelet.memory:
+        free.memory(node, kubelet.memory)
+    for resource in {device.resource for device in node.devices}:
+        free.devices(node, kubelet, resource)
+
+
 class Fit:
-    """One pod's answers, remembered by node name for as long as the node's state is the same object."""
+    """One pod's answers, remembered with the states of the nodes for all pods that ask for the same."""
 
     def __init__(self, pod: Pod) -> None:
-        self._pod = pod
+        self.pod = pod
         self._need = _need_of(pod)
-        self._answers: dict[str, tuple[NodeState, bool]] = {}
+        self.kind = _kind(_likeness(pod))
 
     def admits(self, node: NodeState) -> bool:
         """Whether the kubelet of ``node`` would admit the pod: ``admit(node, pod)[0].admitted``."""
-        remembered = self._answers.get(node.name)
-        if remembered is not None and remembered[0] is node:
-            return remembered[1]
-        answer = self._told_by_what_is_free(node)
+        if self.is_held_by(node):
+            return admit(node, self.pod)[0].admitted
+        answers = _answers.of(node)
+        answer = answers.get(self.kind)
         if answer is None:
-            answer = admit(node, self._pod)[0].admitted
-        self._answers[node.name] = node, answer
+            answer = self._told_by_what_is_free(node)
+            if answer is None:
+                answer = admit(node, self.pod)[0].admitted
+            remember(answers, self.kind, answer)
         return answer
 
+    def is_held_by(self, node: NodeState) -> bool:
+        """Whether the node holds a pod of this name already: its answer is then about this pod alone."""
+        return _free.of(node).holds(node, self.pod.namespace, self.pod.name)
+
+    def outcome(self, node: NodeState) -> Standing | Refusal | None:
+        """What ``admit`` would say, as far as rank and reason go; None where only ``admit`` can tell."""
+        question = self._question(node)
+        return question.outcome(self.pod) if isinstance(question, _Question) else None
+
     def _told_by_what_is_free(self, node: NodeState) -> bool | None:
+        question = self._question(node)
+        return question.admits() if isinstance(question, _Question) else question
+
+    def _question(self, node: NodeState) -> "_Question | bool | None":
+        """The need asked of the node, or the answer without it."""
         kubelet = start(node.machine, node.kubelet)
         if isinstance(kubelet, str):
             return False
-        if self._need is None:
+        if self._need is None or kubelet.numa.nodes >> 64 or self.is_held_by(node):
             return None
-        name = self._pod.name
-        for each in node.pods:
-            if each.name == name and each.namespace == self._pod.namespace:
-                return None
-        return _Question(node, kubelet, _free_of(node), self._need).admits()
+        return _Question(node, kubelet, _free.of(node), self._need)
+
+
+class Kind:
+    """All pods that ask for the same, whatever their names."""
+
+    __slots__ = ()
+
+
+_Answer = TypeVar("_Answer")
+
+
+def remember(answers: dict[Kind, _Answer], kind: Kind, answer: _Answer) -> None:
+    """Keep an answer to a kind of pods, the last MOST_ANSWERS of them."""
+    if len(answers) >= MOST_ANSWERS:
+        del answers[next(iter(answers))]
+    answers[kind] = answer
+
+
+@lru_cache(maxsize=256)
+def _kind(_: Hashable) -> Kind:
+    return Kind()
+
+
+def _likeness(pod: Pod) -> Hashable:
+    """Equal for pods that differ in nothing but who they are."""
+    containers = tuple((each.name, each.kind, _asked(each.resources)) for each in pod.containers)
+    return containers, pod.qos_class, pod.resources and _asked(pod.resources)
+
+
+def _asked(resources: Resources) -> Hashable:
+    return tuple(resources.requests.items()), tuple(resources.limits.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +157,14 @@ class _Need:
 
 
 def _need_of(pod: Pod) -> _Need | None:
-    """None where more than one container asks, or an init container, or the pod as a whole, or in odd numbers."""
+    """None where more than one container asks, or none that is an app, or the pod as a whole, or in odd numbers."""
     if pod.resources is not None:
         return None
     pinned = qos.is_guaranteed(pod, _ANY_GATES)
     asking = [each for each in pod.containers if pinned or any(map(_is_extended, each.resources.limits))]
     if not asking:
         return _Need()
-    if len(asking) > 1 or asking[0].kind is ContainerKind.INIT:
+    if len(asking) > 1 or asking[0].kind is not ContainerKind.APP:
         return None
     resources = asking[0].resources
     cpus = cpu_static.whole_cpus(resources.requests.get(qos.CPU, 0)) if pinned else 0
@@ -86,7 +174,7 @@ def _need_of(pod: Pod) -> _Need | None:
         return None
     if not all(0 <= amount <= MAX_INT64 for amount in (cpus, *memory.values(), *devices.values())):
         return None
-    return _Need(cpus, tuple(memory.items()), tuple(devices.items()))
+    return _Need(cpus, tuple(memory.items()), tuple(sorted(devices.items())))
 
 
 def _is_extended(resource: str) -> bool:
@@ -94,8 +182,7 @@ def _is_extended(resource: str) -> bool:
     return "/" in resource
 
 
-@dataclass(frozen=True, slots=True)
-class _Space:
+class _Space(NamedTuple):
     """What is free of something: on each NUMA node, here as its mask, and in total.
 
     ``widest`` is the most that one NUMA node has when nothing is taken. No NUMA nodes where nothing is aligned.
@@ -114,38 +201,54 @@ class _Told(Enum):
     NOT_ALIGNED = "not aligned"
 
 
+class _Page(NamedTuple):
+    """The memory of a NUMA node: its id, the free bytes of each resource, whether it is in a group with others, and
+    whether any block touches it."""
+
+    node: int
+    free: Mapping[str, int]
+    grouped: bool
+    touched: bool
+
+
 class _Free:
     """What is free on a node in one state, each part read when it is first asked for.
 
     The state itself is handed in anew each time: what is remembered of it must not keep it alive.
     """
 
-    __slots__ = ("_cpus", "_devices", "_memory")
+    __slots__ = ("_cpus", "_devices", "_memory", "_names")
 
     def __init__(self) -> None:
-        self._cpus: tuple[_Space, int] | None = None
-        self._memory: tuple[tuple[int, Mapping[str, int], bool], ...] | None = None
+        self._cpus: tuple[_Space, int, bool] | None = None
+        self._memory: tuple[_Page, ...] | None = None
         self._devices: dict[str, _Space | _Told] = {}
+        self._names: frozenset[str] | None = None
 
-    def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[_Space, int]:
-        """CPUs for exclusive use, and how many CPUs are free on cores without a reserved one."""
+    def holds(self, node: NodeState, namespace: str, name: str) -> bool:
+        """Whether a pod of this name holds something."""
+        if self._names is None:
+            self._names = frozenset([each.name for each in node.pods])
+        return name in self._names and any((each.namespace, each.name) == (namespace, name) for each in node.pods)
+
+    def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[_Space, int, bool]:
+        """CPUs for exclusive use, how many CPUs are free on cores without a reserved one, and whether only CPUs that
+        nobody holds will be taken: where cores or sockets are uneven the kubelet may take reserved ones, too."""
         if self._cpus is None:
             pool = pool_of(policy, node)
             available = pool & ~policy.reserved
             local = policy.topology.numa_nodes
-            nodes = tuple((1 << number, (cpus & available).bit_count()) for number, cpus in local.items())
-            widest = max((cpus.bit_count() for cpus in local.values()), default=0)
-            space = _Space(nodes, available.bit_count(), widest)
-            self._cpus = space, (pool & ~policy.reserved_physical).bit_count()
+            nodes = tuple([(1 << number, (cpus & available).bit_count()) for number, cpus in local.items()])
+            space = _Space(nodes, available.bit_count(), max([cpus.bit_count() for cpus in local.values()], default=0))
+            physical = (pool & ~policy.reserved_physical).bit_count()
+            certain = policy.topology.is_even and (node.cpu_pool is None or not available & held_cpus(node))
+            self._cpus = space, physical, certain
         return self._cpus
 
-    def memory(
-        self, node: NodeState, policy: memory_static.StaticPolicy
-    ) -> tuple[tuple[int, Mapping[str, int], bool], ...]:
-        """For each NUMA node its id, the free bytes of each resource, and whether it is in a group with others."""
+    def memory(self, node: NodeState, policy: memory_static.StaticPolicy) -> tuple[_Page, ...]:
+        """The memory of each NUMA node."""
         if self._memory is None:
-            pages = book_of(policy, node).nodes.values()
-            self._memory = tuple((page.node, page.free, page.cells.bit_count() > 1) for page in pages)
+            self._memory = _pages(node, policy)
         return self._memory
 
     def devices(self, node: NodeState, kubelet: StartedKubelet, resource: str) -> _Space | _Told:
@@ -155,33 +258,59 @@ class _Free:
         return self._devices[resource]
 
 
+def _pages(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[_Page, ...]:
+    """What the Memory Manager's book says, read without one where that is as good."""
+    numbers = [page.numa_node for page in node.memory or ()]
+    if node.memory is not None and sorted(numbers) == sorted(policy.allocatable):
+        return tuple(
+            [
+                _Page(
+                    page.numa_node,
+                    {
+                        resource: amount - page.reserved.get(resource, 0)
+                        for resource, amount in policy.allocatable[page.numa_node].items()
+                    },
+                    page.cells.bit_count() > 1,
+                    page.assignments > 0,
+                )
+                for page in node.memory
+            ]
+        )
+    pages = book_of(policy, node).nodes.values()
+    return tuple([_Page(page.node, page.free, page.cells.bit_count() > 1, page.assignments > 0) for page in pages])
+
+
 def _space_of_devices(node: NodeState, kubelet: StartedKubelet, resource: str) -> _Space | _Told:
     offered = {device.id: device for device in node.devices if device.resource == resource}
-    taken: set[str] = set()
-    for pod in node.pods:
-        for container in pod.containers:
-            for held in container.devices:
-                if held.resource == resource:
-                    taken.update(held.ids)
+    taken = {
+        name
+        for pod in node.pods
+        for container in pod.containers
+        for held in container.devices
+        if held.resource == resource
+        for name in held.ids
+    }
     total: dict[NUMAMask, int] = {}
     free: dict[NUMAMask, int] = {}
     healthy = aligned = False
     for name, device in offered.items():
-        mask = numa_mask(device.numa_nodes)
+        mask = 0
+        if device.numa_nodes:
+            aligned, mask = True, numa_mask(device.numa_nodes)
         total[mask] = total.get(mask, 0) + 1
-        healthy = healthy or device.healthy
-        aligned = aligned or bool(device.numa_nodes)
-        if device.healthy and name not in taken:
-            free[mask] = free.get(mask, 0) + 1
+        if device.healthy:
+            healthy = True
+            if name not in taken:
+                free[mask] = free.get(mask, 0) + 1
     if not healthy:
         return _Told.REFUSED if offered or taken else _Told.NOT_ALIGNED
     if not aligned:
         return _Space((), sum(free.values()), 0)
     bits = [1 << number for number in members(universe_of(total, kubelet.numa.nodes, kubelet.gates))]
     return _Space(
-        tuple((bit, _touching(free, bit)) for bit in bits),
+        tuple([(bit, _touching(free, bit)) for bit in bits]),
         sum(free.values()),
-        max(_touching(total, bit) for bit in bits),
+        max([_touching(total, bit) for bit in bits]),
     )
 
 
@@ -189,42 +318,21 @@ def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
     return sum([count for mask, count in counts.items() if mask & bit])
 
 
-class _Remembered(weakref.ref[NodeState]):
-    """What is free on a node, to be forgotten with its state."""
+_free = Remembered(_Free)
 
-    __slots__ = ("free", "key")
-
-    key: int
-    free: _Free
+_answers: Remembered[dict[Kind, bool]] = Remembered(dict)
 
 
-_remembered: dict[int, _Remembered] = {}
-
-
-def _forget(remembered: weakref.ref[NodeState]) -> None:
-    if isinstance(remembered, _Remembered):
-        del _remembered[remembered.key]
-
-
-def _free_of(node: NodeState) -> _Free:
-    """What is free on a node, remembered as long as its state lives."""
-    remembered = _remembered.get(id(node))
-    if remembered is None:
-        remembered = _remembered[id(node)] = _Remembered(node, _forget)
-        remembered.key, remembered.free = id(node), _Free()
-    return remembered.free
-
-
-@dataclass(frozen=True, slots=True)
-class _Singles:
+class _Singles(NamedTuple):
     """The NUMA nodes that hold a part of the need each on its own.
 
     ``preferred`` tells whether the Topology Manager prefers single NUMA nodes for it: where one would do if nothing
-    were taken.
+    were taken. ``impossible`` is whether no mask holds the part, however wide.
     """
 
     nodes: NUMAMask
     preferred: bool
+    impossible: bool = False
 
 
 @dataclass(slots=True)
@@ -244,11 +352,11 @@ class _Question:
         """
         policy = self.node.kubelet.topology_manager_policy
         common, aligned, preferred = self.kubelet.numa.nodes, False, True
-        for told in self._parts():
+        for _, told in self._parts():
             if isinstance(told, _Singles):
                 aligned = True
                 common &= told.nodes
-                if not common and policy == SINGLE_NUMA_NODE:
+                if told.impossible or (not common and policy == SINGLE_NUMA_NODE):
                     return False
                 preferred = preferred and told.preferred
             elif told is _Told.REFUSED:
@@ -265,17 +373,90 @@ class _Question:
             return None
         return True if common else None if policy == BEST_EFFORT else False
 
-    def _parts(self) -> Iterator[_Singles | _Told]:
-        if self.need.cpus and self.kubelet.cpu:
-            yield self._cpus(self.kubelet.cpu)
-        if self.need.memory and self.kubelet.memory:
-            yield self._memory(self.kubelet.memory)
+    def outcome(self, pod: Pod) -> Standing | Refusal | None:
+        """The answer with its place or its reason, where both follow from what is free."""
+        admitted = self.admits()
+        if admitted is None or not pod.containers:
+            return None
+        return self._standing(pod) if admitted else self._refusal()
+
+    def _standing(self, pod: Pod) -> Standing | None:
+        """Containers that ask for nothing are aligned to all NUMA nodes, under single-numa-node to none."""
+        kubelet, settings = self.kubelet, self.node.kubelet
+        policy, every = settings.topology_manager_policy, kubelet.numa.nodes
+        cpus = self.need.cpus if kubelet.cpu else 0
+        if cpus and kubelet.cpu and not self.free.cpus(self.node, kubelet.cpu)[2]:
+            return None
+        if policy == NONE:
+            return Standing(0, preferred=False, cpus=cpus)
+        common, aligned = every, False
+        for _, told in self._parts():
+            if isinstance(told, _Singles):
+                aligned = True
+                common &= told.nodes
+        lowest = common & -common
+        if policy == SINGLE_NUMA_NODE:
+            if aligned and kubelet.prefer_most_allocated:
+                return None
+            return Standing(lowest if aligned and lowest != every else 0, preferred=True, cpus=cpus)
+        if not aligned or (len(pod.containers) > 1 and settings.topology_manager_scope == "container"):
+            return Standing(every, preferred=True, cpus=cpus)
+        return Standing(lowest, preferred=True, cpus=cpus)
+
+    def _refusal(self) -> Refusal | None:
+        """A part without preference is not merged: the others then need to be refused by themselves."""
+        policy = self.node.kubelet.topology_manager_policy
+        if policy != SINGLE_NUMA_NODE and (policy != RESTRICTED or self.kubelet.numa.distances is not None):
+            return None
+        common, preferred, impossible = self.kubelet.numa.nodes, True, False
+        merged: dict[str, NUMAMask] = {}
+        for resource, told in self._parts():
+            if told is _Told.NOT_ALIGNED:
+                continue
+            if not isinstance(told, _Singles):
+                return None
+            named = {resource: told.nodes}
+            if resource == qos.MEMORY and self.kubelet.memory:
+                fitting = self._fitting_memory(told.nodes, self.free.memory(self.node, self.kubelet.memory))
+                if fitting is None:
+                    return None
+                named = fitting
+            if named:
+                merged |= named
+                common &= told.nodes
+                impossible = impossible or told.impossible
+                preferred = preferred and told.preferred
+        if common or not (preferred or impossible or policy == SINGLE_NUMA_NODE):
+            return None
+        return Refusal(TOPOLOGY_AFFINITY_ERROR, tuple([name for name, nodes in merged.items() if not nodes] or merged))
+
+    def _fitting_memory(self, together: NUMAMask, pages: tuple[_Page, ...]) -> dict[str, NUMAMask] | None:
+        """The NUMA nodes that hold each resource by itself, where ``together`` hold all of them; empty where the
+        Memory Manager has no preference, which it has not where no mask holds all; None where that is not known."""
+        if not together:
+            if any(page.grouped for page in pages):
+                return None
+            new_group = [page.free for page in pages if not page.touched]
+            if len(new_group) < 2 or any(
+                sum([free[name] for free in new_group]) < size for name, size in self.need.memory
+            ):
+                return {}
+        return {
+            name: sum([1 << page.node for page in pages if page.free[name] >= size]) for name, size in self.need.memory
+        }
+
+    def _parts(self) -> Iterator[tuple[str, _Singles | _Told]]:
+        """What each part of the need comes to, in the order in which the kubelet asks its managers."""
         for resource, count in self.need.devices:
-            yield self._devices(resource, count)
+            yield resource, self._devices(resource, count)
+        if self.need.cpus and self.kubelet.cpu:
+            yield qos.CPU, self._cpus(self.kubelet.cpu)
+        if self.need.memory and self.kubelet.memory:
+            yield qos.MEMORY, self._memory(self.kubelet.memory)
 
     def _cpus(self, policy: cpu_static.StaticPolicy) -> _Singles | _Told:
         count, options = self.need.cpus, policy.options
-        space, physical = self.free.cpus(self.node, policy)
+        space, physical, _ = self.free.cpus(self.node, policy)
         if options.full_pcpus_only and (count % policy.topology.cpus_per_core or count > physical):
             return _Told.REFUSED
         if options.distribute_across_numa or options.align_by_socket:
@@ -292,7 +473,7 @@ class _Question:
         """
         nodes, need = 0, self.need.memory
         preferred = False
-        for number, free, grouped in self.free.memory(self.node, policy):
+        for number, free, grouped, _ in self.free.memory(self.node, policy):
             enough, could = True, policy.allocatable[number]
             would_be_enough = True
             for resource, size in need:
@@ -311,7 +492,7 @@ class _Question:
         if isinstance(space, _Told):
             return space
         if space.total < count:
-            return _Told.REFUSED
+            return _Singles(0, preferred=False, impossible=True) if space.nodes else _Told.REFUSED
         return _Singles(_holding(space, count), space.widest >= count) if space.nodes else _Told.NOT_ALIGNED
 
 

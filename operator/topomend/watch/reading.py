@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from topomend.replay.fit import prepare
 from topomend.watch import events
 from topomend.wire.node_topology import read_conditions, read_node_topology
 
@@ -12,4 +13,6 @@ def published(content: dict[str, Any]) -> events.Published | events.Unreadable:
         return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
     not_ready = [each for each in read_conditions(content) if each.type == "Ready" and each.status != "True"]
     problem = f"its agent says {not_ready[0].reason}: {not_ready[0].message}" if not_ready else ""
-    return events.Published(read_node_topology(content), content["metadata"].get("resourceVersion", ""), problem)
+    state = read_node_topology(content)
+    prepare(state)
+    return events.Published(state, content["metadata"].get("resourceVersion", ""), problem)

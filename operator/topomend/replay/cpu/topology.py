@@ -5,6 +5,7 @@ Source: pkg/kubelet/cm/cpumanager/topology/topology.go:Discover.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from topomend.model.bitmask import CPUSet, NUMAMask, mask_of
 from topomend.model.machine import Core, Machine
@@ -31,6 +32,15 @@ class CPUTopology:
     def numa_first(self) -> bool:
         """Whether a NUMA node is taken before a socket (cpu_assignment.go:newCPUAccumulator)."""
         return len(self.sockets) >= len(self.numa_nodes)
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether every core, socket and cache has as many CPUs as the kubelet counts on."""
+        return (
+            all(cpus.bit_count() == self.cpus_per_core for cpus in self.cores.values())
+            and all(cpus.bit_count() == self.cpus_per_socket for cpus in self.sockets.values())
+            and all(cpus.bit_count() == self.cpus_per_uncore_cache for cpus in self.uncore_caches.values())
+        )
 
     def siblings(self, cpus: CPUSet) -> CPUSet:
         """The CPUs of every core that holds one of ``cpus``."""
