@@ -4,16 +4,14 @@ They are not part of the project; the test runs where they lie beside it.
 """
 
 import json
-import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.discover.lstopo import NAMES
 
 from topomend.discover import discover
 from topomend.wire.node_topology import read_node_topology
-
-RECORDED = Path(__file__).parents[3] / "shared" / "data" / "hwloc"
-ARCHIVES = sorted(RECORDED.glob("*.tar.bz2"))
 
 BROKEN = {
     "2ps3-2t": "core_id is missing",
@@ -21,20 +19,17 @@ BROKEN = {
     "fakeheterocpunuma": "claims CPUs 20-23, which an earlier node has",
 }
 
-pytestmark = pytest.mark.skipif(not ARCHIVES, reason="no recorded machines beside the project (../shared/data/hwloc)")
+pytestmark = pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")
 
 
-@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.bz2"))
-def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(archive: Path, tmp_path: Path) -> None:
-    with tarfile.open(archive) as recorded:
-        recorded.extractall(tmp_path, filter="data")
-    (folder,) = tmp_path.iterdir()
-    found = discover(folder, None, None, None, "recorded")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recorded: Callable[[str], Path]) -> None:
+    found = discover(recorded(name), None, None, None, "recorded")
     document = json.loads(json.dumps(found.node_topology()))
     assert read_node_topology(document).machine == found.state.machine
     assert found.state.machine.cores
     condition = next(each for each in found.conditions if each.type == "HostDiscovered")
-    expected = BROKEN.get(archive.name.removesuffix(".tar.bz2"))
+    expected = BROKEN.get(name)
     assert condition.status == ("False" if expected else "True"), condition.message
     assert (expected or "") in condition.message
     assert found.conditions[0].status == "False"
@@ -53,10 +48,7 @@ def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(archive: Path, t
     ],
 )
 def test_counts_agree_with_what_the_machine_is_known_for(
-    name: str, nodes: int, cpus: int, cores: int, tmp_path: Path
+    name: str, nodes: int, cpus: int, cores: int, recorded: Callable[[str], Path]
 ) -> None:
-    with tarfile.open(RECORDED / f"{name}.tar.bz2") as recorded:
-        recorded.extractall(tmp_path, filter="data")
-    (folder,) = tmp_path.iterdir()
-    machine = discover(folder, None, None, None, "recorded").state.machine
+    machine = discover(recorded(name), None, None, None, "recorded").state.machine
     assert (len(machine.numa_nodes), machine.cpus.bit_count(), len(machine.cores)) == (nodes, cpus, cores)

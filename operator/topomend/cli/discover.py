@@ -3,7 +3,7 @@
 import json
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,9 +14,14 @@ from topomend.cli.table import echo_table
 from topomend.discover import Discovery
 from topomend.discover import discover as look
 from topomend.model.bitmask import format_id_list
+from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
+from topomend.model.pci_distance import pci_distance
 from topomend.model.quantity import format_bytes
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+MOST_COLUMNS = 24
+"""Of the table of distances: beyond this nobody reads it on a screen."""
+
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -35,11 +40,14 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
 @click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.36.3.")
 @click.option("--node-name", metavar="NAME", help="The node's name; by default the host's or the folder's.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True
+)
 def discover(root: Path, node_name: str | None, output: str, **parts: Path | str | None) -> None:
     """Print this host, or a recorded one, as a NodeTopology.
 
-    What is not given, or cannot be read, is named in the conditions.
+    What is not given, or cannot be read, is named in the conditions. The table shows the devices that work is placed
+    by, wide every PCI function; topomend capture packs a host into a folder for --root.
     """
     found = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
     if not found.state.machine.cores:
@@ -64,23 +72,112 @@ def _print_yaml(found: Discovery) -> None:
 
 
 def _print_table(found: Discovery) -> None:
+    _echo_tables(found, [device for device in found.state.machine.pci_devices if device.kind not in ("", "bridge")])
+
+
+def _print_wide(found: Discovery) -> None:
+    _echo_tables(found, found.state.machine.pci_devices)
+
+
+def _echo_tables(found: Discovery, devices: Sequence[PCIDevice]) -> None:
     machine = found.state.machine
-    rows = [("NUMA", "CPUS", "MEMORY", "HUGEPAGES", "DEVICES", "PCI")]
-    for node in machine.numa_nodes:
-        here = [device for device in found.state.devices if device.numa_nodes and node.id in device.numa_nodes]
-        rows.append(
-            (
-                str(node.id),
-                format_id_list(machine.cpus_of_numa_node.get(node.id, 0)) or "-",
-                format_bytes(node.memory),
-                ",".join(f"{pool.count}x{format_bytes(pool.size)}" for pool in node.hugepages if pool.count) or "-",
-                str(len(here)),
-                str(sum(device.numa_node == node.id for device in machine.pci_devices)),
-            )
-        )
-    echo_table(rows)
+    echo_table([_NUMA_HEADING, *(_numa_row(found, node) for node in machine.numa_nodes)])
+    click.echo()
+    echo_table([_PROCESSOR_HEADING, _processor_row(machine)])
+    if devices:
+        click.echo()
+        echo_table([_PCI_HEADING, *map(_pci_row, devices)])
+    placed = [each for each in machine.pci_devices if each.kind in ("accelerator", "network")]
+    _echo_distances([each for each in placed if not each.physical_function])
     click.echo()
     echo_table([("CONDITION", "STATUS", "REASON", "MESSAGE"), *_condition_rows(found)])
+
+
+_NUMA_HEADING = ("NUMA", "CPUS", "MEMORY", "HUGEPAGES", "DEVICES", "PCI")
+
+
+def _numa_row(found: Discovery, node: NUMANode) -> tuple[str, ...]:
+    machine = found.state.machine
+    here = [device for device in found.state.devices if device.numa_nodes and node.id in device.numa_nodes]
+    memory = format_bytes(node.memory)
+    return (
+        str(node.id),
+        format_id_list(machine.cpus_of_numa_node.get(node.id, 0)) or "-",
+        f"{memory} of GPU {node.gpu}" if node.gpu else memory,
+        ",".join(_hugepages(pool) for pool in node.hugepages if pool.count) or "-",
+        str(len(here)),
+        str(sum(device.numa_node == node.id for device in machine.pci_devices)),
+    )
+
+
+def _hugepages(pool: HugePages) -> str:
+    text = f"{pool.count}x{format_bytes(pool.size)}"
+    return text if pool.free is None else f"{text} ({pool.free} free)"
+
+
+_PROCESSOR_HEADING = (
+    "SOCKETS", "DIES", "CLUSTERS", "L3-CACHES", "CORES", "THREADS", "KINDS", "OFFLINE", "ISOLATED", "NOHZ-FULL",
+)  # fmt: skip
+
+
+def _processor_row(machine: Machine) -> tuple[str, ...]:
+    hardware = machine.hardware
+    sockets = len(hardware.sockets or machine.cpus_of_socket)
+    kinds = (f"{kind.name or kind.capacity}:{format_id_list(kind.cpus)}" for kind in hardware.core_kinds)
+    return (
+        str(sockets),
+        str(len(hardware.dies) or sockets),
+        str(len(hardware.clusters) or "-"),
+        str(len(hardware.l3_caches) or "-"),
+        str(len(hardware.cores or machine.cores)),
+        str(machine.cpus.bit_count()),
+        " ".join(kinds) or "-",
+        format_id_list(machine.offline) or "-",
+        format_id_list(machine.isolated) or "-",
+        format_id_list(hardware.nohz_full) or "-",
+    )
+
+
+_PCI_HEADING = ("ADDRESS", "KIND", "NUMA", "KNOWN-BY", "LINK", "IOMMU", "DRIVER", "NAMES", "DEVICE", "BEHIND")
+
+
+def _pci_row(device: PCIDevice) -> tuple[str, ...]:
+    name = f"{device.vendor_name} {device.device_name}".strip()
+    return (
+        device.address,
+        device.kind or f"{device.pci_class:06x}",
+        "-" if device.numa_node is None else str(device.numa_node),
+        device.numa_source or "-",
+        _link(device.link),
+        "-" if device.iommu_group is None else str(device.iommu_group),
+        device.driver or "-",
+        ",".join(device.names) or "-",
+        name or f"{device.vendor_id:04x}:{device.device_id:04x}",
+        device.physical_function or " ".join(device.path) or device.root_complex,
+    )
+
+
+def _link(link: PCILink | None) -> str:
+    """Speed and width; where the link runs below what it could, ``8 of 16 GT/s x8 of x16``."""
+    if link is None or link.speed is None or link.width is None:
+        return "-"
+    speed = f"{link.speed:g}" if link.max_speed in (None, link.speed) else f"{link.speed:g} of {link.max_speed:g}"
+    width = f"x{link.width}" if link.max_width in (None, link.width) else f"x{link.width} of x{link.max_width}"
+    return f"{speed} GT/s {width}"
+
+
+def _echo_distances(devices: Sequence[PCIDevice]) -> None:
+    """What each accelerator and network adapter has in common with each other one."""
+    if len(devices) < 2:
+        return
+    click.echo()
+    shown = devices[:MOST_COLUMNS]
+    rows = [[each.address, *(pci_distance(each, other) for other in shown)] for each in shown]
+    for number, row in enumerate(rows, start=1):
+        row[number] = "-"
+    echo_table([["DISTANCE", *(each.address for each in shown)], *rows])
+    if len(devices) > MOST_COLUMNS:
+        click.echo(f"{len(devices) - MOST_COLUMNS} more are left out: -o json has the path of each")
 
 
 def _condition_rows(found: Discovery) -> list[tuple[str, str, str, str]]:
@@ -89,6 +186,7 @@ def _condition_rows(found: Discovery) -> list[tuple[str, str, str, str]]:
 
 _PRINTERS: Mapping[str, Callable[[Discovery], None]] = {
     "table": _print_table,
+    "wide": _print_wide,
     "json": _print_json,
     "yaml": _print_yaml,
 }

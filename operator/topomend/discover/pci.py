@@ -24,7 +24,7 @@ MAX_NAMES = 16
 MAX_PATH = 32
 """A bus has a number of 8 bits, and each bridge one of its own; real machines have paths of 2 to 7."""
 
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _RECORD = re.compile(r"E:(ID_(?:VENDOR|MODEL)_FROM_DATABASE)=(.*)", re.ASCII)
 
 _KEPT_CLASSES = (0x00, 0x01, 0x02, 0x03, 0x10, 0x12, 0xFF)
@@ -49,7 +49,7 @@ def read_pci_devices(root: Root, machine: Machine, *, whole: bool = False) -> tu
     """
     root = root.beside()
     most = MAX_DEVICES_WHOLE if whole else MAX_DEVICES
-    kept = [address for address in root.names(DEVICES, _ADDRESS) if _is_kept(root, address, whole=whole)]
+    kept = [address for address in root.names(DEVICES, ADDRESS) if _is_kept(root, address, whole=whole)]
     if len(kept) > most:
         root.remark(DEVICES, f"holds {len(kept)} devices; those after the first {most} are left out")
         kept = kept[:most]
@@ -91,7 +91,7 @@ def _device(
         numa_source=numa_source,
         path=path,
         iommu_group=int(group) if group.isdigit() and len(group) <= 9 else None,
-        physical_function=parent if _ADDRESS.fullmatch(parent) else "",
+        physical_function=parent if ADDRESS.fullmatch(parent) else "",
         virtual_functions=_count(root, f"{folder}/sriov_numvfs"),
         max_virtual_functions=_count(root, f"{folder}/sriov_totalvfs"),
         link=_link(root, folder),
@@ -121,7 +121,7 @@ def _count(root: Root, name: str) -> int:
 def path_of(root: Root, address: str) -> tuple[str, ...]:
     """The bridges above a device, root first, as its place in the tree of /sys/devices says."""
     parts = root.target(f"{DEVICES}/{address}").split("/")
-    return tuple(part for part in parts[:-1] if _ADDRESS.fullmatch(part))[:MAX_PATH]
+    return tuple(part for part in parts[:-1] if ADDRESS.fullmatch(part))[:MAX_PATH]
 
 
 class _Places:
@@ -173,7 +173,7 @@ class _Places:
         """What all devices of each root bus say in ``numa_node``; read once, and only where it is needed."""
         if self._roots is None:
             self._roots = {}
-            for address in self._root.names(DEVICES, _ADDRESS):
+            for address in self._root.names(DEVICES, ADDRESS):
                 said = self._node_said_of(address)
                 if said is not None:
                     first = (*path_of(self._root, address), address)[0]
@@ -242,7 +242,7 @@ def names_under_devices(root: Root) -> dict[str, tuple[str, ...]]:
             parts = class_device(root, kind, name).split("/")
             if kind == "block" and set(parts[:-1]) & set(names):  # a partition hangs under its disk
                 continue
-            addresses = [part for part in parts if _ADDRESS.fullmatch(part)]
+            addresses = [part for part in parts if ADDRESS.fullmatch(part)]
             if addresses:
                 found.setdefault(addresses[-1], []).append(name[:MAX_NAME])
     return {address: tuple(names) for address, names in found.items()}

@@ -160,12 +160,16 @@ class Root:
 
     def link(self, name: str) -> str:
         """The last name of what a symbolic link points at; empty where there is no link, or no name to print."""
-        try:
-            folder, _, last = name.rpartition("/")
-            found = Path(self.resolve(folder), last).readlink().name
-        except OSError:
-            return ""
+        folder, _, last = name.rpartition("/")
+        found = (self.read_link(f"{self.resolve(folder)}/{last}") or "").rpartition("/")[2]
         return found[:MAX_NAME] if _ANY.fullmatch(found) else ""
+
+    def read_link(self, path: str) -> str | None:
+        """What the link at a real path says; None where there is no link."""
+        try:
+            return str(Path(path).readlink())
+        except OSError:
+            return None
 
     def target(self, name: str) -> str:
         """Where a name leads once every link is followed, relative to the root."""
@@ -181,8 +185,10 @@ class Root:
 
     def resolve(self, name: str) -> str:
         """The real path of ``name``, links followed inside the root: an absolute one starts again at the root."""
-        if self.live:
-            return os.path.realpath(f"/{name}")
+        return os.path.realpath(f"/{name}") if self.live else self.walk(name)
+
+    def walk(self, name: str) -> str:
+        """As ``resolve``, one step at a time."""
         rest = [part for part in reversed(name.split("/")) if part]
         where: list[str] = []
         links = 0
@@ -192,9 +198,8 @@ class Root:
                 del where[-1:]
                 continue
             where.append(part)
-            try:
-                link = str(Path(self._join(where)).readlink())
-            except OSError:
+            link = self.read_link(self._join(where))
+            if link is None:
                 continue
             links += 1
             if links > MAX_LINKS:
@@ -204,4 +209,4 @@ class Root:
         return self._join(where)
 
     def _join(self, parts: list[str]) -> str:
-        return "/".join((str(self.path), *parts))
+        return "/".join((str(self.path).rstrip("/"), *parts))

@@ -141,9 +141,27 @@ class PCIDevice:
     max_virtual_functions: int = 0
 
     @property
+    def kind(self) -> str:
+        """What it is for: accelerator, network, storage, bridge, or empty for anything else (PCI Code and ID)."""
+        return _KINDS.get(self.pci_class >> 8) or _KINDS.get(self.pci_class >> 16, "")
+
+    @property
     def root_complex(self) -> str:
         """The root bus that it hangs under, as sysfs names the host bridge: ``pci0000:3a``."""
         return f"pci{(*self.path, self.address)[0].rpartition(':')[0]}"
+
+
+_KINDS = {
+    0x01: "storage",
+    0x02: "network",
+    0x03: "accelerator",
+    0x06: "bridge",
+    0x12: "accelerator",
+    0x0B40: "accelerator",
+    0x0C04: "storage",
+    0x0C06: "network",
+}
+"""By the class's first byte, or by its first two; a display controller counts as a GPU."""
 
 
 @dataclass(frozen=True)
