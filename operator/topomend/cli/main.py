@@ -9,6 +9,7 @@ _COMMANDS = {
     "agent": ("topomend.cli.agent", "agent", "Publish this node's NodeTopology, and keep it true."),
     "operator": ("topomend.cli.operator", "operator", "Explain refused pods and relaunch them where they fit."),
     "discover": ("topomend.cli.discover", "discover", "Print this host, or a recorded one, as a NodeTopology."),
+    "capture": ("topomend.cli.capture", "capture", "Pack what discover reads here, for a bug report."),
     "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
     "sandbox": ("topomend.cli.sandbox", "sandbox", "Run a real cluster on made-up NUMA machines."),
     "demo": ("topomend.cli.demo", "demo", "Watch a refused pod get relaunched, on a sandbox."),
