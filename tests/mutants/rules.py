@@ -32,23 +32,23 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "pod-level resources count where their gate is off",
-            "if gates.pod_level_resources and pod.resources is not None:",
-            "if pod.resources is not None:",
+            "whole = pod.resources if gates.pod_level_resources else None",
+            "whole = pod.resources",
         ),
         (
             "pod-level resources do not count for the class",
-            "if gates.pod_level_resources and pod.resources is not None:",
-            "if False:",
+            "whole = pod.resources if gates.pod_level_resources else None",
+            "whole = None",
         ),
         (
             "pod-level limits of CPUs alone make a pod Guaranteed",
-            "limited = not pod.resources.limits or _has_both(pod.resources)",
-            "limited = True",
+            "if whole is None else not whole.limits or _has_both(whole)",
+            "if whole is None else True",
         ),
         ("huge pages are not the Memory Manager's", " or resource.startswith(HUGEPAGES_PREFIX)", ""),
         (
             "a pod with pod-level resources is pinned by managers that cannot serve it",
-            "return not gates.pod_level_resource_managers and has_pod_level_resources(pod)",
+            "return gates.skips_pod_level_resources and has_pod_level_resources(pod)",
             "return False",
         ),
         (
@@ -72,14 +72,14 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("pod-level resources are off in v1.34", "minor >= 34)", "minor >= 35)"),
         (
             "pod-level managers need no pod-level resources",
-            "pod_level_resource_managers=pod_level and minor >= 36",
-            "pod_level_resource_managers=minor >= 36",
+            "managers = pod_level and minor >= 36",
+            "managers = minor >= 36",
         ),
         ("the gate of pod-level managers counts before v1.36", "pod_level and minor >= 36 and", "pod_level and"),
         ("v1.36 makes device hints of all NUMA nodes", "device_nodes_only=minor >= 36", "device_nodes_only=False"),
         ("v1.35 makes device hints of device nodes only", "device_nodes_only=minor >= 36", "device_nodes_only=True"),
-        ("alpha options need no gate", "gates.get(_ALPHA, False)", "gates.get(_ALPHA, True)"),
-        ("beta options need a gate", "gates.get(_BETA, True)", "gates.get(_BETA, False)"),
+        ("alpha options need no gate", 'CPUManagerPolicyAlphaOptions", False', 'CPUManagerPolicyAlphaOptions", True'),
+        ("beta options need a gate", 'CPUManagerPolicyBetaOptions", True', 'CPUManagerPolicyBetaOptions", False'),
         (
             "distribute-cpus-across-numa is stable",
             'DISTRIBUTE_ACROSS_NUMA: "beta" if minor >= 33 else "alpha"',
@@ -87,16 +87,104 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "strict-cpu-reservation is beta in v1.35",
-            'STRICT_RESERVATION: "stable" if minor >= 35',
-            'STRICT_RESERVATION: "stable" if minor >= 36',
+            'levels[STRICT_RESERVATION] = "stable" if minor >= 35',
+            'levels[STRICT_RESERVATION] = "stable" if minor >= 36',
         ),
         (
             "prefer-align-cpus-by-uncorecache is beta in v1.36",
             '"stable" if minor >= 36 else "beta" if minor >= 34 else "alpha"',
             '"beta" if minor >= 34 else "alpha"',
         ),
-        ("a version beyond the known ones passes for modelled", " <= NEWEST_MINOR:", ":"),
-        ("a version before the known ones passes for modelled", "OLDEST_MINOR <= minor <= ", "minor <= "),
+        ("a version that is not known passes for modelled", "if told != minor:", "if False:"),
+        ("a version beyond the known ones has rules of its own", "NEWEST_MINOR)\n", "99)\n"),
+        ("a version before the known ones has rules of its own", "max(told, OLDEST_MINOR)", "told"),
+        ("pod-level resources exist before v1.32", "pod_level = minor >= 32 and", "pod_level = True and"),
+        ("pod-level resources are skipped before v1.34", "else minor >= 34 and pod_level", "else pod_level"),
+        ("pod-level resources are not skipped in v1.34", "else minor >= 34 and pod_level", "else False"),
+        (
+            "pod-level resources are not skipped since v1.36 where their gate is off",
+            "skips_pod_level_resources=not managers if minor >= 36 else",
+            "skips_pod_level_resources=not managers and pod_level if minor >= 36 else",
+        ),
+        (
+            "blank pod-level resources count in v1.37",
+            "blank_pod_resources_count=minor < 37 or not",
+            "blank_pod_resources_count=True or not",
+        ),
+        (
+            "blank pod-level resources do not count before v1.37",
+            "blank_pod_resources_count=minor < 37 or not",
+            "blank_pod_resources_count=not",
+        ),
+        ("gate MemoryManager counts in v1.32", "memory_manager=minor >= 32 or", "memory_manager="),
+        ("gate MemoryManager never counts", "memory_manager=minor >= 32 or", "memory_manager=True or"),
+        (
+            "v1.31 knows of the Memory Manager's BestEffort",
+            "has_best_effort_memory=minor >= 32",
+            "has_best_effort_memory=True",
+        ),
+        ("v1.31 refuses mixed groups", "refuses_mixed_groups=minor >= 32", "refuses_mixed_groups=True"),
+        ("v1.32 mixes groups", "refuses_mixed_groups=minor >= 32", "refuses_mixed_groups=minor >= 33"),
+        ("v1.36 skips containers without memory", "skips_blank_memory=minor >= 37", "skips_blank_memory=True"),
+        ("v1.37 serves containers without memory", "skips_blank_memory=minor >= 37", "skips_blank_memory=False"),
+        ("v1.31 reads CPUs under policy none", "discovers_cpus_always=minor >= 32", "discovers_cpus_always=True"),
+        ("v1.31 tells that no core is free", "tells_no_free_cores=minor >= 32", "tells_no_free_cores=True"),
+        (
+            "v1.32 takes no free core for no multiple",
+            "tells_no_free_cores=minor >= 32",
+            "tells_no_free_cores=minor >= 33",
+        ),
+        ("v1.36 does not check whole cores again", "keeps_held_cpus=minor >= 37", "keeps_held_cpus=True"),
+        ("v1.37 checks whole cores again", "keeps_held_cpus=minor >= 37", "keeps_held_cpus=False"),
+        (
+            "v1.33 takes part of a cache's core",
+            "cache_takes_started_cores=minor >= 34",
+            "cache_takes_started_cores=True",
+        ),
+        (
+            "v1.34 takes whole cores of a cache alone",
+            "cache_takes_started_cores=minor >= 34",
+            "cache_takes_started_cores=minor >= 35",
+        ),
+        ("v1.36 bounds its distribution", "bounded_distribution=minor >= 37", "bounded_distribution=True"),
+        ("v1.37 does not bound its distribution", "bounded_distribution=minor >= 37", "bounded_distribution=False"),
+        ("v1.36 judges each container by itself", "qos_by_container=minor >= 37", "qos_by_container=True"),
+        ("v1.37 judges containers together", "qos_by_container=minor >= 37", "qos_by_container=False"),
+        (
+            "the Topology Manager's beta options need a gate",
+            'TopologyManagerPolicyBetaOptions", True',
+            'TopologyManagerPolicyBetaOptions", False',
+        ),
+        ("gate CPUManagerPolicyOptions counts in v1.33", "cpu_options=minor >= 33 or", "cpu_options="),
+        ("gate CPUManagerPolicyOptions never counts", "cpu_options=minor >= 33 or", "cpu_options=True or"),
+        (
+            "gate TopologyManagerPolicyOptions never counts",
+            "topology_options=gates.get(TOPOLOGY_POLICY_OPTIONS, True)",
+            "topology_options=True",
+        ),
+        ("v1.32 words levels as v1.33 does", "lower_case_levels=minor >= 33", "lower_case_levels=True"),
+        (
+            "max-allowable-numa-nodes exists in v1.30",
+            "    if minor >= 31:\n        levels[MAX_NUMA_NODES]",
+            "    if True:\n        levels[MAX_NUMA_NODES]",
+        ),
+        (
+            "distribute-cpus-across-cores exists in v1.30",
+            "    if minor >= 31:\n        levels[DISTRIBUTE_ACROSS_CORES]",
+            "    if True:\n        levels[DISTRIBUTE_ACROSS_CORES]",
+        ),
+        (
+            "strict-cpu-reservation exists in v1.31",
+            "    if minor >= 32:\n        levels[STRICT_RESERVATION]",
+            "    if True:\n        levels[STRICT_RESERVATION]",
+        ),
+        (
+            "max-allowable-numa-nodes is beta in v1.35",
+            '"stable" if minor >= 35 else "beta"\n    return levels',
+            '"beta"\n    return levels',
+        ),
+        ("prefer-closest-numa-nodes is stable in v1.31", '"stable" if minor >= 32 else "beta"', '"stable"'),
+        ("sidecars that are off pass for modelled", " or name == _SIDECARS", ""),
     ],
     "options.py": [
         ("a switch cannot be written as t", '{"1", "t", "T",', '{"1", "T",'),
@@ -105,6 +193,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
     ],
     "rejection.py": [
         ("the message lacks the kubelet's prefix", '"Pod was rejected: "', '"Pod rejected: "'),
+        ("a NUMA id beyond 63 is not noticed", "    if beyond:\n", "    if False:\n"),
         ("a refusal for topology has another reason", '"TopologyAffinityError"', '"TopologyError"'),
         ("a refusal for whole cores has no reason of its own", '"SMTAlignmentError"', '"UnexpectedAdmissionError"'),
         (
@@ -144,7 +233,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "for node in machine.numa_nodes} if False else None",
         ),
         ("CPU policy none accepts options", "if options:", "if False:"),
-        ("an unknown CPU policy is none", 'if policy != "static":\n        raise', "if not policy:\n        raise"),
+        ("an unknown CPU policy is none", '    if policy != "static" or', "    if not policy or"),
         (
             "more memory reserved than there is passes for modelled",
             "if memory is None or not memory.over_reserved:",
@@ -155,7 +244,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if not wide.has_gaps(numa.distances):",
             "if True:",
         ),
-        ("a NUMA id beyond 63 passes for modelled", "if beyond else ()", "if False else ()"),
+        ("options need no gate of the CPU Manager", "if options and not gates.cpu_options:", "if False:"),
+        ("options need no gate of the Topology Manager", "if options and not gates.topology_options:", "if False:"),
     ],
     "admission.py": [
         ("a pod of the same name and another uid passes for the same pod", "(pod.uid == uid or not pod.uid", "(True"),
@@ -326,7 +416,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         (
             "unknown options of the Topology Manager are accepted",
             'raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")',
-            "continue",
+            "return",
         ),
         ("prefer-most-allocated-numa-node needs no gate", " and gates.topology_alpha_options:", ":"),
         ("9 NUMA nodes are allowed without the option", "DEFAULT_MAX_NUMA_NODES = 8", "DEFAULT_MAX_NUMA_NODES = 9"),
@@ -753,7 +843,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "reserved CPUs are the highest, not those that a request would get",
-            "reserved = settings.reserved_cpus or _take_reserved(topology, count, options)",
+            "reserved = settings.reserved_cpus or _take_reserved(topology, count, options, gates)",
             "reserved = settings.reserved_cpus or (1 << count) - 1",
         ),
         ("full-pcpus-only gives half a core", "        if count % per_core:\n", "        if False:\n"),
@@ -775,10 +865,10 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "distribute-cpus-across-cores is without effect",
-            "Strategy(options.distribute_across_cores, ",
-            "Strategy(False, ",
+            "        options.distribute_across_cores,\n",
+            "        False,\n",
         ),
-        ("prefer-align-cpus-by-uncorecache is without effect", "options.prefer_uncore_cache, group)", "False, group)"),
+        ("prefer-align-cpus-by-uncorecache is without effect", "options.prefer_uncore_cache,\n", "False,\n"),
         (
             "hints of a container that has its CPUs look elsewhere",
             "return [self._impossible(count)]\n        return [self._offer(assigned, 0, count)]",
@@ -958,7 +1048,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if self.needed >= self.topology.cpus_per_uncore_cache:",
             "if True:",
         ),
-        ("no part of a cache is taken", "            self._take_part_of(cache)\n", ""),
+        ("no part of a cache is taken", "            self._take_part_of(cache, started_cores=started_cores)\n", ""),
         (
             "an odd number of CPUs takes a whole last core of a cache",
             "            cpus ^= 1 << (cpus.bit_length() - 1)",
@@ -993,13 +1083,13 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "the last of equally balanced combinations wins",
-            "(best is None or choice.balance < best.balance)",
-            "(best is None or choice.balance <= best.balance)",
+            "choice.balance) < (not best.on_one_socket",
+            "choice.balance) <= (not best.on_one_socket",
         ),
         (
             "the least balanced combination wins",
-            "(best is None or choice.balance < best.balance)",
-            "(best is None or choice.balance > best.balance)",
+            "choice.balance) < (not best.on_one_socket",
+            "choice.balance) > (not best.on_one_socket",
         ),
         ("a NUMA node need not hold its even share", "if any(self.free[node] < even for node in nodes):", "if False:"),
         (
@@ -1024,8 +1114,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "the even share is not a number of whole groups",
-            "return count // nodes // group * group",
-            "return count // nodes",
+            "even = self.count // combination.length // self.group * self.group",
+            "even = self.count // combination.length",
         ),
         (
             "the deviation is not rounded",
@@ -1140,7 +1230,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "an affinity may violate a group",
-            "        if not self.book.suits(mask, single=False):\n",
+            "        if self._policy.gates.refuses_mixed_groups and not self.book.suits(mask, single=False):\n",
             "        if False:\n",
         ),
         (
@@ -1226,7 +1316,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "                return None\n            raise KubeletBreaks(",
             "                return None\n            return None\n            raise KubeletBreaks(",
         ),
-        ("policy BestEffort starts on Linux", 'if name == "BestEffort":', 'if name == "BestEfforts":'),
+        ("policy BestEffort starts on Linux", 'if name == "BestEffort" and', 'if name == "BestEfforts" and'),
         (
             "pods that are not Guaranteed get memory of their own",
             "return qos.is_guaranteed(pod, self._policy.gates) and not",

@@ -588,7 +588,7 @@ def test_a_failed_allocation_is_told_with_its_manager() -> None:
 def test_an_unknown_version_is_replayed_and_said_to_be_unknown() -> None:
     verdict, _ = admit(node(TWO, version="v1.99.0"), pod("p", of(3)))
     assert told(verdict) == "[0] cpus 1-3"
-    assert verdict.unmodelled == ("kubelet version v1.99.0: the rules of v1.36.3 were replayed",)
+    assert verdict.unmodelled == ("kubelet version v1.99.0: the rules of v1.37 were replayed",)
 
 
 def test_an_option_that_an_unknown_version_may_know_is_no_certain_refusal() -> None:

@@ -1,51 +1,143 @@
-"""What a version and its gates bring."""
+"""What a version and its gates bring. Where versions differ in what they do with a pod is in test_versions."""
 
 import pytest
 
 from topomend.model.kubelet import KubeletSettings
-from topomend.replay.gates import read_gates
-
-SAID = "kubelet version {}: the rules of v1.36.3 were replayed"
+from topomend.replay.gates import Gates, read_gates
 
 
-@pytest.mark.parametrize("version", ["v1.36.3", "1.36.0", "v1.32.1", "v1.34.0+k3s1", "v1.35.2-gke.100"])
+def gates(version: str = "v1.36.3", /, **named: bool) -> Gates:
+    return read_gates(KubeletSettings(version=version, feature_gates=named))
+
+
+@pytest.mark.parametrize("version", ["v1.30.0", "v1.36.3", "1.36.0", "v1.32.1", "v1.34.0+k3s1", "v1.37.2-gke.100"])
 def test_known_versions_are_modelled(version: str) -> None:
-    assert read_gates(KubeletSettings(version=version)).unmodelled == ()
+    assert gates(version).unmodelled == ()
 
 
-@pytest.mark.parametrize("version", ["v1.31.9", "v1.37.0", "v2.0.0", "nonsense", "v1.360"])
-def test_others_are_said_not_to_be(version: str) -> None:
-    assert read_gates(KubeletSettings(version=version)).unmodelled == (SAID.format(version),)
+@pytest.mark.parametrize(
+    ("version", "replayed"),
+    [("v1.29.15", "v1.30"), ("v1.38.0", "v1.37"), ("v1.360", "v1.37"), ("v2.0.0", "v1.36"), ("nonsense", "v1.36")],
+)
+def test_others_are_said_not_to_be_and_get_the_rules_of_the_nearest(version: str, replayed: str) -> None:
+    said = f"kubelet version {version}: the rules of {replayed} were replayed"
+    nearest = gates(f"{replayed}.0")
+    assert gates(version).unmodelled == (said,)
+    for field in Gates.__dataclass_fields__:
+        assert field == "unmodelled" or getattr(gates(version), field) == getattr(nearest, field)
 
 
 def test_no_version_is_unknown() -> None:
-    assert read_gates(KubeletSettings(version="")).unmodelled == (SAID.format("unknown"),)
+    assert gates("").unmodelled == ("kubelet version unknown: the rules of v1.36 were replayed",)
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "said"),
+    [
+        ("v1.32.0", "SidecarContainers", True),
+        ("v1.36.0", "SidecarContainers", True),
+        ("v1.31.0", "MemoryManager", False),
+        ("v1.32.0", "MemoryManager", True),
+        ("v1.32.0", "CPUManagerPolicyOptions", False),
+        ("v1.33.0", "CPUManagerPolicyOptions", True),
+    ],
+)
+def test_a_gate_that_is_off_and_not_modelled_is_said(version: str, gate: str, said: bool) -> None:
+    expected = (f"feature gate {gate}=false with kubelet {version[:5]}",) if said else ()
+    assert gates(version, **{gate: False}).unmodelled == expected
+    assert gates(version, **{gate: True}).unmodelled == ()
+
+
+SINCE = {
+    "device_nodes_only": 36,
+    "lower_case_levels": 33,
+    "has_best_effort_memory": 32,
+    "refuses_mixed_groups": 32,
+    "skips_blank_memory": 37,
+    "discovers_cpus_always": 32,
+    "tells_no_free_cores": 32,
+    "keeps_held_cpus": 37,
+    "cache_takes_started_cores": 34,
+    "bounded_distribution": 37,
+    "qos_by_container": 37,
+}
+"""The first version of each rule that no gate switches; Gates names the source of each."""
+
+
+@pytest.mark.parametrize(("rule", "first"), SINCE.items())
+def test_a_rule_holds_from_its_first_version_on(rule: str, first: int) -> None:
+    for minor in range(30, 38):
+        assert getattr(gates(f"v1.{minor}.0"), rule) == (minor >= first), minor
 
 
 def test_pod_level_managers_need_pod_level_resources_and_their_version() -> None:
-    both = {"PodLevelResourceManagers": True}
-    assert read_gates(KubeletSettings(feature_gates=both)).pod_level_resource_managers
-    assert not read_gates(KubeletSettings()).pod_level_resource_managers
-    assert not read_gates(KubeletSettings(version="v1.35.0", feature_gates=both)).pod_level_resource_managers
-    assert not read_gates(
-        KubeletSettings(feature_gates={**both, "PodLevelResources": False})
-    ).pod_level_resource_managers
+    assert gates(PodLevelResourceManagers=True).pod_level_resource_managers
+    assert gates("v1.37.0", PodLevelResourceManagers=True).pod_level_resource_managers
+    assert not gates("v1.37.0").pod_level_resource_managers
+    assert not gates("v1.35.0", PodLevelResourceManagers=True).pod_level_resource_managers
+    assert not gates(PodLevelResourceManagers=True, PodLevelResources=False).pod_level_resource_managers
 
 
-@pytest.mark.parametrize(("version", "default"), [("v1.32.0", False), ("v1.33.9", False), ("v1.34.0", True)])
-def test_pod_level_resources_are_on_by_default_since_1_34(version: str, default: bool) -> None:
-    assert read_gates(KubeletSettings(version=version)).pod_level_resources == default
-    for gate in (False, True):
-        settings = KubeletSettings(version=version, feature_gates={"PodLevelResources": gate})
-        assert read_gates(settings).pod_level_resources == gate
+@pytest.mark.parametrize(
+    ("version", "default", "forced"),
+    [("v1.31.0", False, False), ("v1.32.0", False, True), ("v1.33.9", False, True), ("v1.34.0", True, True)],
+)
+def test_pod_level_resources_exist_since_1_32_and_are_on_since_1_34(version: str, default: bool, forced: bool) -> None:
+    assert gates(version).pod_level_resources == default
+    assert not gates(version, PodLevelResources=False).pod_level_resources
+    assert gates(version, PodLevelResources=True).pod_level_resources == forced
 
 
-@pytest.mark.parametrize(("version", "narrow"), [("v1.35.4", False), ("v1.36.0", True)])
-def test_device_hints_name_device_nodes_only_since_1_36(version: str, narrow: bool) -> None:
-    assert read_gates(KubeletSettings(version=version)).device_nodes_only == narrow
+@pytest.mark.parametrize(
+    ("version", "off", "on", "managers"),
+    [
+        ("v1.33.0", False, False, False),
+        ("v1.34.0", False, True, True),
+        ("v1.35.0", False, True, True),
+        ("v1.36.0", True, True, False),
+        ("v1.37.0", True, True, False),
+    ],
+)
+def test_who_skips_pods_with_pod_level_resources(version: str, off: bool, on: bool, managers: bool) -> None:
+    assert gates(version, PodLevelResources=False).skips_pod_level_resources == off
+    assert gates(version, PodLevelResources=True).skips_pod_level_resources == on
+    both = gates(version, PodLevelResources=True, PodLevelResourceManagers=True)
+    assert both.skips_pod_level_resources == managers
 
 
-OPTIONS = (
+def test_blank_pod_level_resources_count_before_1_37_or_without_its_gate() -> None:
+    fix = "PodLevelResourcesFixKubeletQOSClass"
+    assert gates("v1.36.0").blank_pod_resources_count
+    assert not gates("v1.37.0").blank_pod_resources_count
+    assert gates("v1.37.0", **{fix: False}).blank_pod_resources_count
+
+
+def test_gates_of_the_managers_count_until_they_are_locked() -> None:
+    assert gates("v1.31.0").memory_manager
+    assert not gates("v1.31.0", MemoryManager=False).memory_manager
+    assert gates("v1.32.0", MemoryManager=False).memory_manager
+    assert gates("v1.32.0").cpu_options
+    assert not gates("v1.32.0", CPUManagerPolicyOptions=False).cpu_options
+    assert gates("v1.33.0", CPUManagerPolicyOptions=False).cpu_options
+    assert gates("v1.37.0").topology_options
+    assert not gates("v1.37.0", TopologyManagerPolicyOptions=False).topology_options
+
+
+def test_levels_of_options_have_gates() -> None:
+    usual = gates()
+    assert (usual.alpha_options, usual.beta_options) == (False, True)
+    assert (usual.topology_alpha_options, usual.topology_beta_options) == (False, True)
+    turned = gates(
+        CPUManagerPolicyAlphaOptions=True,
+        CPUManagerPolicyBetaOptions=False,
+        TopologyManagerPolicyAlphaOptions=True,
+        TopologyManagerPolicyBetaOptions=False,
+    )
+    assert (turned.alpha_options, turned.beta_options) == (True, False)
+    assert (turned.topology_alpha_options, turned.topology_beta_options) == (True, False)
+
+
+CPU_OPTIONS = (
     "full-pcpus-only",
     "distribute-cpus-across-numa",
     "align-by-socket",
@@ -58,12 +150,31 @@ OPTIONS = (
 @pytest.mark.parametrize(
     ("version", "levels"),
     [
+        ("v1.30.14", ("beta", "alpha", "alpha")),
+        ("v1.31.14", ("beta", "alpha", "alpha", "alpha")),
         ("v1.32.0", ("beta", "alpha", "alpha", "alpha", "alpha", "alpha")),
         ("v1.33.0", ("stable", "beta", "alpha", "alpha", "beta", "alpha")),
         ("v1.34.0", ("stable", "beta", "alpha", "alpha", "beta", "beta")),
         ("v1.35.0", ("stable", "beta", "alpha", "alpha", "stable", "beta")),
         ("v1.36.3", ("stable", "beta", "alpha", "alpha", "stable", "stable")),
+        ("v1.37.1", ("stable", "beta", "alpha", "alpha", "stable", "stable")),
     ],
 )
 def test_options_of_the_cpu_manager_grow_up(version: str, levels: tuple[str, ...]) -> None:
-    assert read_gates(KubeletSettings(version=version)).cpu_option_levels == dict(zip(OPTIONS, levels, strict=True))
+    assert gates(version).cpu_option_levels == dict(zip(CPU_OPTIONS, levels, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("version", "levels"),
+    [
+        ("v1.30.14", ("beta",)),
+        ("v1.31.14", ("beta", "beta")),
+        ("v1.32.0", ("stable", "beta")),
+        ("v1.34.0", ("stable", "beta")),
+        ("v1.35.0", ("stable", "stable")),
+        ("v1.37.1", ("stable", "stable")),
+    ],
+)
+def test_options_of_the_topology_manager_grow_up(version: str, levels: tuple[str, ...]) -> None:
+    names = ("prefer-closest-numa-nodes", "max-allowable-numa-nodes")
+    assert gates(version).topology_option_levels == dict(zip(names, levels, strict=False))

@@ -63,12 +63,6 @@ def test_numa_ids_with_gaps_beside_distances_are_said() -> None:
     assert started(machine(0, 1), settings).unmodelled == ()
 
 
-def test_numa_ids_beyond_the_masks_are_said() -> None:
-    said = ("NUMA nodes 64 do not fit the kubelet's masks",)
-    assert started(machine(63, 64), KubeletSettings()).unmodelled == said
-    assert started(machine(62, 63), KubeletSettings()).unmodelled == ()
-
-
 def test_a_machine_without_cpus_ends_the_start_of_the_cpu_manager() -> None:
     settings = KubeletSettings()
     assert start(replace(machine(0), cores=()), settings) == "could not detect number of cpus"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from topomend.model.bitmask import format_id_list
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
+from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
@@ -57,6 +58,7 @@ _started: dict[tuple[int, int], StartedKubelet | str] = {}
 def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
     gates = read_gates(settings)
     try:
+        _check_option_gates(settings, gates)
         options = _topology_options(settings, gates)
         numa = _topology_manager(machine, settings, options)
         cpu = _cpu_manager(machine, settings, gates)
@@ -65,12 +67,27 @@ def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
         return str(error)
     unmodelled = (
         *gates.unmodelled,
-        *_beyond_masks(machine),
         *_over_reserved(memory),
         *_unread_distances(numa, settings),
         *((prefer_most_allocated_numa_node.REMARK,) if options.prefer_most_allocated is not None else ()),
     )
     return StartedKubelet(gates, numa, cpu, memory, bool(options.prefer_most_allocated), unmodelled)
+
+
+def _check_option_gates(settings: KubeletSettings, gates: Gates) -> None:
+    """Source: cmd/kubelet/app/server.go:run, before any manager is built."""
+    options = settings.cpu_manager_policy_options
+    if options and not gates.cpu_options:
+        raise InvalidOption(
+            f"CPU Manager policy options {go_map(options)} require feature gates "
+            f'"CPUManager", "{gate.CPU_POLICY_OPTIONS}" enabled'
+        )
+    options = settings.topology_manager_policy_options
+    if options and not gates.topology_options:
+        raise InvalidOption(
+            f"topology manager policy options {go_map(options)} require feature gates "
+            f'"{gate.TOPOLOGY_POLICY_OPTIONS}" enabled'
+        )
 
 
 def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOptions:
@@ -100,27 +117,21 @@ def _topology_manager(machine: Machine, settings: KubeletSettings, options: Topo
 def _cpu_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> cpu_static.StaticPolicy | None:
     policy, options = settings.cpu_manager_policy, settings.cpu_manager_policy_options
     topology = discover(machine)
-    if isinstance(topology, str):
+    if isinstance(topology, str) and (policy == "static" or gates.discovers_cpus_always):
         raise InvalidOption(topology)
     if policy == "none":
         if options:
             raise InvalidOption(f"new none policy error: None policy: received unsupported options={go_map(options)}")
         return None
-    if policy != "static":
+    if policy != "static" or isinstance(topology, str):
         raise InvalidOption(f'unknown policy: "{policy}"')
     return cpu_static.start(settings, topology, settings.topology_manager_policy, gates)
 
 
 def _memory_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> memory_static.StaticPolicy | None:
-    if not memory_static.check_policy(settings.memory_manager_policy):
+    if not gates.memory_manager or not memory_static.check_policy(settings.memory_manager_policy, gates):
         return None
     return memory_static.start(settings, machine, gates)
-
-
-def _beyond_masks(machine: Machine) -> tuple[str, ...]:
-    """Source: topologymanager/bitmask/bitmask.go, whose masks have 64 bits."""
-    beyond = machine.numa_mask >> 64 << 64
-    return (f"NUMA nodes {format_id_list(beyond)} do not fit the kubelet's masks",) if beyond else ()
 
 
 def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]:

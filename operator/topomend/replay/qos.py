@@ -29,12 +29,14 @@ def computed_qos_class(pod: Pod, gates: Gates) -> str:
     With pod-level resources only those count; requests alone then still leave the pod a candidate, and fail on their
     number.
     """
-    if gates.pod_level_resources and pod.resources is not None:
-        units = [pod.resources]
-        limited = not pod.resources.limits or _has_both(pod.resources)
-    else:
-        units = [container.resources for container in pod.containers]
-        limited = all(_has_both(each) for each in units)
+    whole = pod.resources if gates.pod_level_resources else None
+    if whole is not None and not gates.blank_pod_resources_count and not has_pod_level_resources(pod):
+        whole = None
+    units = [container.resources for container in pod.containers] if whole is None else [whole]
+    if gates.qos_by_container:
+        classes = {_class_of(each) for each in units} or {BEST_EFFORT}
+        return classes.pop() if len(classes) == 1 else BURSTABLE
+    limited = all(_has_both(each) for each in units) if whole is None else not whole.limits or _has_both(whole)
     requests = _totals(each.requests.items() for each in units)
     limits = _totals(each.limits.items() for each in units)
     if not requests and not limits:
@@ -61,13 +63,21 @@ def uses_pod_level_managers(pod: Pod, gates: Gates) -> bool:
 
 def is_left_alone(pod: Pod, gates: Gates) -> bool:
     """Whether the CPU and Memory Managers skip the pod because it has pod-level resources and they cannot serve it."""
-    return not gates.pod_level_resource_managers and has_pod_level_resources(pod)
+    return gates.skips_pod_level_resources and has_pod_level_resources(pod)
 
 
 def is_container_guaranteed(container: Container) -> bool:
     """Whether the container alone would be Guaranteed (qos/helpers.go:IsContainerEquivalentQOSGuaranteed)."""
     requests, limits = container.resources.requests, container.resources.limits
     return all(requests.get(name, 0) and requests[name] == limits.get(name, 0) for name in (CPU, MEMORY))
+
+
+def _class_of(resources: Resources) -> str:
+    """The class of one container (or pod) by itself (qos.go:requirementsQOS, resourceQOS)."""
+    pairs = [(resources.requests.get(name, 0), resources.limits.get(name, 0)) for name in (CPU, MEMORY)]
+    if any(request != limit for request, limit in pairs) or (pairs[0][0] == 0) != (pairs[1][0] == 0):
+        return BURSTABLE
+    return GUARANTEED if pairs[0][0] else BEST_EFFORT
 
 
 def _has_both(resources: Resources) -> bool:

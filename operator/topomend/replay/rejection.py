@@ -6,6 +6,8 @@ cpumanager/policy_static.go.
 
 from dataclasses import dataclass
 
+from topomend.model.bitmask import NUMAMask, format_id_list
+
 MESSAGE_PREFIX = "Pod was rejected: "
 """What kubelet.go:rejectPod puts before the message in the pod's status."""
 
@@ -46,6 +48,19 @@ class KubeletBreaks(Exception):
         super().__init__(why)
         self.reason = reason
         self.why = why
+
+
+def check_masks(nodes: NUMAMask) -> None:
+    """Raises KubeletBreaks where a NUMA node does not fit the 64 bits of the kubelet's masks.
+
+    It makes a mask of them for every merge and every hint, gets none, and uses it (topologymanager/bitmask/bitmask.go:
+    NewBitMask, IterateBitMasks).
+    """
+    beyond = nodes >> 64 << 64
+    if beyond:
+        raise KubeletBreaks(
+            KUBELET_WOULD_CRASH, f"NUMA nodes {format_id_list(beyond)} do not fit the kubelet's masks, which end at 63"
+        )
 
 
 def affinity_error() -> Rejection:

@@ -7,7 +7,7 @@ overwritten in memory.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, members
 from topomend.replay.cpu.topology import CPUTopology
@@ -21,12 +21,17 @@ MOST_COMBINATIONS = 200_000
 class Strategy:
     """How to choose: the policy options that steer it.
 
-    ``group`` is the number of CPUs handed out together by the distributed search, None for packed.
+    ``group`` is the number of CPUs handed out together by the distributed search, None for packed. ``by_socket`` has
+    that search prefer to stay on one socket, ``bounded`` has it give no NUMA node more than it has. ``started_cores``
+    lets an odd request take one thread of a cache's core. The latter three hang on the kubelet's version (``gates``).
     """
 
     spread: bool = False
     uncore_cache: bool = False
     group: int | None = None
+    started_cores: bool = True
+    bounded: bool = False
+    by_socket: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class _Accumulator:
         cores, size = self.topology.cores, self.topology.cpus_per_core
         self.take_whole(cores, self.cores(), lambda core: (cores[core] & self.free).bit_count() == size)
 
-    def take_uncore_caches(self) -> None:
+    def take_uncore_caches(self, *, started_cores: bool) -> None:
         """Whole caches first, then the first cache that holds exactly what is left (takeUncoreCache)."""
         caches = self.topology.uncore_caches
         for cache in self.uncore_caches():
@@ -150,18 +155,18 @@ class _Accumulator:
                 self.take_whole(caches, self.uncore_caches(), lambda each: not caches[each] & ~self.free)
             if self.satisfied:
                 return
-            self._take_part_of(cache)
+            self._take_part_of(cache, started_cores=started_cores)
             if self.satisfied:
                 return
 
-    def _take_part_of(self, cache: int) -> None:
+    def _take_part_of(self, cache: int, *, started_cores: bool) -> None:
         topology, per_core = self.topology, self.topology.cpus_per_core
         local = topology.uncore_caches[cache]
         cores = [core for core in topology.cores_of_uncore_cache[cache] if topology.cores[core] & local & self.free]
         cpus = 0
-        for core in cores[: -(-self.needed // per_core)]:
+        for core in cores[: -(-self.needed // per_core) if started_cores else self.needed // per_core]:
             cpus |= topology.cores[core] & self.free
-        if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
+        if started_cores and self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
             cpus ^= 1 << (cpus.bit_length() - 1)
         if cpus.bit_count() == self.needed:
             self.take(cpus)
@@ -190,7 +195,7 @@ def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Stra
     if not topology.numa_first:
         steps.reverse()
     if strategy.uncore_cache:
-        steps.append(acc.take_uncore_caches)
+        steps.append(lambda: acc.take_uncore_caches(started_cores=strategy.started_cores))
     if not strategy.spread:
         steps.append(acc.take_full_cores)
     steps.append(lambda: acc.take_single_cpus(spread=strategy.spread))
@@ -247,11 +252,11 @@ def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy:
         return 0
     if acc.failed:
         return _not_enough(count, free)
-    search = _DistributedSearch(acc, strategy.group or 1, count)
+    search = _DistributedSearch(acc, strategy.group or 1, count, by_socket=strategy.by_socket)
     for size in search.sizes():
         best = search.best(size)
         if best is not None:
-            return _hand_out(acc, count, search.group, best, packed)
+            return _hand_out(acc, search.even_share(best.combination, bounded=strategy.bounded), search, best, packed)
     return _take_packed(topology, free, count, packed)
 
 
@@ -260,13 +265,15 @@ class _Choice:
     balance: float
     combination: _Combination
     remainder: _Combination | None
+    on_one_socket: bool = False
 
 
 class _DistributedSearch:
-    def __init__(self, acc: _Accumulator, group: int, count: int) -> None:
+    def __init__(self, acc: _Accumulator, group: int, count: int, *, by_socket: bool) -> None:
         self.acc = acc
         self.group = group
         self.count = count
+        self.by_socket = by_socket
         self.numa_nodes = acc.numa_nodes()
         self.free = {node: (acc.free & acc.topology.numa_nodes[node]).bit_count() for node in self.numa_nodes}
         self.looked_at = 0
@@ -280,30 +287,50 @@ class _DistributedSearch:
         return range((wanted - 1) // per_node + 1, min(wanted, len(set(self.numa_nodes))) + 1)
 
     def best(self, size: int) -> _Choice | None:
-        """The combination with the lowest score; the first one among equals, and a score of 0 ends the search."""
+        """The combination with the lowest score; the first one among equals, and a score of 0 ends the search.
+
+        ``by_socket`` puts those of one socket before all others.
+        """
         best: _Choice | None = None
         for combination in _combinations(self.numa_nodes, size):
             self._count_step()
-            if best is not None and best.balance == 0:
+            if best is not None and best.balance == 0 and (best.on_one_socket or not self.by_socket):
                 break
-            choice = self._score(combination, size)
-            if choice is not None and (best is None or choice.balance < best.balance):
+            choice = self._score(combination)
+            if choice is None:
+                continue
+            if self.by_socket:
+                choice = replace(choice, on_one_socket=self._is_on_one_socket(combination))
+            if best is None or (not choice.on_one_socket, choice.balance) < (not best.on_one_socket, best.balance):
                 best = choice
         return best
 
-    def _score(self, combination: _Combination, size: int) -> _Choice | None:
+    def _is_on_one_socket(self, combination: _Combination) -> bool:
+        topology, cpus = self.acc.topology, 0
+        for node in combination:
+            cpus |= topology.numa_nodes[node]
+        return sum(1 for socket in topology.sockets.values() if socket & cpus) <= 1
+
+    def even_share(self, combination: _Combination, *, bounded: bool) -> int:
+        """What each member gives before the remainder; where ``bounded``, no more than the fullest of them has."""
+        even = self.count // combination.length // self.group * self.group
+        if not bounded:
+            return even
+        return min([even, *(self.free[node] // self.group * self.group for node in combination)])
+
+    def _score(self, combination: _Combination) -> _Choice | None:
         nodes, group = list(combination), self.group
         if sum(self.free[node] for node in nodes) < self.count:
             return None
         if sum(self.free[node] // group for node in nodes) * group < self.count:
             return None
-        even = _even_share(self.count, size, group)
+        even = self.even_share(combination, bounded=self.by_socket)
         if any(self.free[node] < even for node in nodes):
             return None
         left = dict(self.free)
         for node in nodes:
             left[node] -= even
-        remainder = self.count - even * size
+        remainder = self.count - even * combination.length
         if remainder == 0:
             return _Choice(_standard_deviation(left.values()), combination, None)
         return self._best_remainder(combination, left, remainder)
@@ -349,19 +376,14 @@ def _endless() -> KubeletBreaks:
     return KubeletBreaks(KUBELET_WOULD_HANG, "distribute-cpus-across-numa hands out a remainder for ever")
 
 
-def _even_share(count: int, nodes: int, group: int) -> int:
-    return count // nodes // group * group
-
-
 def _hand_out(
-    acc: _Accumulator, count: int, group: int, choice: _Choice, strategy: Strategy
+    acc: _Accumulator, even: int, search: _DistributedSearch, choice: _Choice, strategy: Strategy
 ) -> CPUSet | AssignmentError:
     """Take the even share from each member of the combination, as it stands now, then the remainder in turns."""
-    topology = acc.topology
-    even = _even_share(count, choice.combination.length, group)
+    topology, group = acc.topology, search.group
     for node in choice.combination:
         _take_from(acc, topology.numa_nodes[node], even, strategy)
-    remainder = count - even * choice.combination.length
+    remainder = search.count - even * choice.combination.length
     while remainder > 0:
         before = remainder
         for node in choice.remainder or ():

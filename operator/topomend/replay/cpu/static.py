@@ -47,7 +47,7 @@ class StaticPolicy:
     @property
     def strategy(self) -> Strategy:
         """How CPUs are chosen (policy_static.go:takeByTopology)."""
-        return _strategy(self.options, self.topology)
+        return _strategy(self.options, self.topology, self.gates)
 
     @property
     def pool(self) -> CPUSet:
@@ -66,7 +66,7 @@ def start(settings: KubeletSettings, topology: CPUTopology, topology_manager_pol
     try:
         options = read_options(settings.cpu_manager_policy_options, gates)
         check_machine(options, topology, topology_manager_policy)
-        reserved = settings.reserved_cpus or _take_reserved(topology, count, options)
+        reserved = settings.reserved_cpus or _take_reserved(topology, count, options, gates)
         _check_known(reserved, topology)
     except InvalidOption as error:
         raise InvalidOption(f"new static policy error: {error}") from error
@@ -82,13 +82,20 @@ def _check_known(reserved: CPUSet, topology: CPUTopology) -> None:
         )
 
 
-def _strategy(options: StaticOptions, topology: CPUTopology) -> Strategy:
+def _strategy(options: StaticOptions, topology: CPUTopology, gates: Gates) -> Strategy:
     group = (topology.cpus_per_core if options.full_pcpus_only else 1) if options.distribute_across_numa else None
-    return Strategy(options.distribute_across_cores, options.prefer_uncore_cache, group)
+    return Strategy(
+        options.distribute_across_cores,
+        options.prefer_uncore_cache,
+        group,
+        started_cores=gates.cache_takes_started_cores,
+        bounded=gates.bounded_distribution,
+        by_socket=gates.bounded_distribution and options.align_by_socket,
+    )
 
 
-def _take_reserved(topology: CPUTopology, count: int, options: StaticOptions) -> CPUSet:
-    taken = take(topology, topology.cpus, count, _strategy(options, topology))
+def _take_reserved(topology: CPUTopology, count: int, options: StaticOptions, gates: Gates) -> CPUSet:
+    taken = take(topology, topology.cpus, count, _strategy(options, topology, gates))
     cpus = 0 if isinstance(taken, AssignmentError) else taken
     if cpus.bit_count() != count:
         raise InvalidOption(
@@ -183,7 +190,8 @@ class CPUManager:
         count = self.requested(pod, container)
         if count == 0 or qos.is_left_alone(pod, self._policy.gates):
             return None
-        misaligned = self._smt_misalignment(count)
+        held = container.name in self.assigned and self._policy.gates.keeps_held_cpus
+        misaligned = None if held else self._smt_misalignment(count)
         if misaligned is not None:
             return misaligned
         if container.name not in self.assigned:
@@ -256,14 +264,20 @@ class CPUManager:
         if not self._policy.options.full_pcpus_only:
             return None
         if count % per_core:
-            return smt_alignment(f"SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}")
+            return self._no_multiple(count)
         available = (self.pool & ~self._policy.reserved_physical).bit_count()
+        if count > available and not available and not self._policy.gates.tells_no_free_cores:
+            return self._no_multiple(count)
         if count > available:
             return smt_alignment(
                 "SMT Alignment Error: not enough free physical CPUs: "
                 f"available physical CPUs = {available}, requested CPUs = {count}, CPUs per core = {per_core}"
             )
         return None
+
+    def _no_multiple(self, count: int) -> Rejection:
+        per_core = self._policy.topology.cpus_per_core
+        return smt_alignment(f"SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}")
 
     def _allocate_cpus(self, count: int, affinity: NUMAMask | None, reusable: CPUSet) -> CPUSet | AssignmentError:
         """Take what the affinity holds first, then the rest from anywhere (allocateCPUs)."""

@@ -15,7 +15,14 @@ from topomend.model.quantity import as_int64
 from topomend.replay import qos
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption, quoted
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks, Rejection, empty_pod_shared_pool, unexpected
+from topomend.replay.rejection import (
+    KUBELET_WOULD_CRASH,
+    KubeletBreaks,
+    Rejection,
+    check_masks,
+    empty_pod_shared_pool,
+    unexpected,
+)
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
 from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
@@ -243,7 +250,7 @@ class MemoryManager:
         if not self._is_served(pod):
             return []
         requests = self._requested(pod, container)
-        if requests is None:
+        if requests is None or (self._policy.gates.skips_blank_memory and not requests):
             return []
         if container.name in self.blocks:
             return self._regenerated(self.blocks[container.name], requests)
@@ -267,10 +274,12 @@ class MemoryManager:
         """Give the container its memory (Allocate)."""
         if not self._is_served(pod):
             return None
+        requests = self._requested(pod, container)
+        if self._policy.gates.skips_blank_memory and requests is not None and not requests:
+            return None
         if container.name in self.blocks:
             self._update_reusable(container, self.blocks[container.name])
             return None
-        requests = self._requested(pod, container)
         if requests is None:
             return unexpected(_NOT_INT64)
         mask = self._final_mask(requests, affinity)
@@ -393,6 +402,7 @@ class MemoryManager:
         """
         nodes = self.book.nodes
         everything = sum(1 << number for number in nodes)
+        check_masks(everything)
         free = [per_node(self.book.free(resource), size) for resource, size in requests.items()]
         could = [per_node(self.book.allocatable(resource), size) for resource, size in requests.items()]
         width = least_width(Family(everything, tuple(could)))
@@ -432,7 +442,7 @@ class MemoryManager:
             if hint.preferred and not found.preferred:
                 return "[memorymanager] failed to find the extended preferred hint"
             mask = found.mask or 0
-        if not self.book.suits(mask, single=False):
+        if self._policy.gates.refuses_mixed_groups and not self.book.suits(mask, single=False):
             return "[memorymanager] preferred hint violates NUMA node allocation"
         return mask
 
@@ -479,9 +489,9 @@ class MemoryManager:
                     self.blocks[earlier.name] = tuple(shrunk)
 
 
-def check_policy(name: str) -> bool:
+def check_policy(name: str, gates: Gates) -> bool:
     """Whether the policy pins memory. Raises InvalidOption for one that a Linux kubelet does not have."""
-    if name == "BestEffort":
+    if name == "BestEffort" and gates.has_best_effort_memory:
         raise InvalidOption('policy "BestEffort" is not available for platform "linux"')
     if name not in ("None", "Static"):
         raise InvalidOption(f"unknown policy: {quoted(name)}")

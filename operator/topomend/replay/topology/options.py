@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from topomend.replay import gates as gate
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption, parse_bool, quoted
 from topomend.replay.topology import prefer_most_allocated_numa_node
@@ -29,15 +30,26 @@ def read_options(options: Mapping[str, str], gates: Gates) -> TopologyOptions:
     """The options of the configuration. Raises InvalidOption where the kubelet would refuse to start."""
     closest, most, most_allocated = False, DEFAULT_MAX_NUMA_NODES, None
     for name in sorted(options):
-        if name == "prefer-closest-numa-nodes":
-            closest = parse_bool(name, options[name])
-        elif name == "max-allowable-numa-nodes":
-            most = _max_numa_nodes(name, options[name])
-        elif name == prefer_most_allocated_numa_node.OPTION and gates.topology_alpha_options:
+        if name == prefer_most_allocated_numa_node.OPTION and gates.topology_alpha_options:
             most_allocated = parse_bool(name, options[name])
+            continue
+        _check_available(name, gates)
+        if name == gate.PREFER_CLOSEST:
+            closest = parse_bool(name, options[name])
         else:
-            raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")
+            most = _max_numa_nodes(name, options[name])
     return TopologyOptions(closest, most, most_allocated)
+
+
+def _check_available(name: str, gates: Gates) -> None:
+    """Source: policy_options.go:CheckPolicyOptionAvailable; no option of today is alpha."""
+    level = gates.topology_option_levels.get(name)
+    if level is None:
+        raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")
+    if level == "beta" and not gates.topology_beta_options:
+        told = "Topology Manager Policy Beta-level Options"
+        told = told.lower() if gates.lower_case_levels else told
+        raise InvalidOption(f"{told} not enabled, but option {quoted(name)} provided")
 
 
 def _max_numa_nodes(name: str, text: str) -> int:

@@ -15,7 +15,7 @@ from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices import manager as device_manager
 from topomend.replay.gates import Gates
 from topomend.replay.memory import static as memory_static
-from topomend.replay.rejection import Rejection, affinity_error, pod_level_affinity_error
+from topomend.replay.rejection import Rejection, affinity_error, check_masks, pod_level_affinity_error
 from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
 from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks
 from topomend.replay.topology.policies import NONE, decide
@@ -129,6 +129,7 @@ class Scope:
             self._allocate_each(pod, admission)
 
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
+        check_masks(self.numa.nodes)
         hint, admitted = decide(self.policy, self.numa, [each.offer for each in offers], self._tie_break)
         if admitted:
             admission.affinities[container] = hint
