@@ -159,13 +159,15 @@ class Cluster:
 
 
 class Operator:
-    """The real operator process. Its log is kept for the test to read."""
+    """The real operator process, or one started by ``module``. Its log is kept for the test to read."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "") -> None:
         self.log = log
         self._file = log.open("ab")
+        program = [sys.executable, "-m", module] if module else [str(Path(sys.executable).with_name("topomend"))]
         self.process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("topomend")), "operator", *flags],
+            [*program, "operator", *flags],
+            cwd=ROOT,
             env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
             stdout=self._file,
             stderr=subprocess.STDOUT,
@@ -231,14 +233,15 @@ def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[...,
 @pytest.fixture
 def agents(two_nodes: Cluster) -> Iterator[None]:
     """An agent beside each kubelet, as the administrator."""
-    running = [_agent(two_nodes, name) for name in (NODE_A, NODE_B)]
+    running = [start_agent(two_nodes, name) for name in (NODE_A, NODE_B)]
     yield
     for each in running:
         each.terminate()
         each.wait(10)
 
 
-def _agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+def start_agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+    """The real agent of a node."""
     node = cluster.sandbox.node(name)
     return subprocess.Popen(
         [

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
-from tests.faults.proxy import Moment, Proxy, Write, audited
+from tests.faults.judge import audited
+from tests.faults.proxy import Moment, Proxy, Write
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
-from tests.faults.proxy import Proxy, audited
+from tests.faults.judge import audited
+from tests.faults.proxy import Proxy
 
 from topomend.kube.client import LEASES, NAMESPACES
 from topomend.kube.errors import AlreadyExists, NotFound

@@ -64,6 +64,32 @@ def test_a_key_that_fails_again_waits_longer() -> None:
     assert waits == [0.01, 0.01, 0.02, 0.04]
 
 
+def test_a_key_that_fails_is_left_alone_for_as_long_as_was_asked_and_within_bounds() -> None:
+    clock = Clock()
+    for asked, expected in ((3.0, 3.0), (86400.0, 60.0)):
+        queue: WorkQueue[str] = WorkQueue(clock)
+        queue.add("a")
+        assert queue.get() == "a"
+        queue.add("a")  # an event that comes meanwhile is no reason to ask sooner
+        begun = clock.now
+        queue.done("a", failed=True, at_least=asked)
+        while queue.overdue() == 0:
+            clock.now += 0.25
+        assert clock.now - begun == expected + 0.25
+
+
+def test_an_event_that_comes_while_a_key_fails_has_it_tried_at_once() -> None:
+    clock = Clock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    for _ in range(12):
+        queue.add("a")
+        assert queue.get() == "a"
+        queue.add("a")
+        queue.done("a", failed=True)
+    assert queue.get() == "a"
+    assert clock.now == 0
+
+
 def test_a_waiting_worker_is_woken_by_a_key_and_by_the_end() -> None:
     queue: WorkQueue[str] = WorkQueue()
     got: list[str | None] = []

@@ -100,10 +100,17 @@ class Observer:
 
     def _fold_all(self) -> None:
         while (item := self._inbox.get()) is not None:
-            event = self.read(item) if isinstance(item, Sighting) else item
-            if event is not None:
-                before, after = self._store.fold(event)
-                self._tell(event, before, after)
+            try:
+                self._take(item)
+            except Exception as error:  # noqa: BLE001  one object must not hide all that come after it
+                _log.error("%s is left aside: unexpected: %r", _name(item), error)
+                _log.debug("where it happened", exc_info=True)
+
+    def _take(self, item: Sighting | events.Event) -> None:
+        event = self.read(item) if isinstance(item, Sighting) else item
+        if event is not None:
+            before, after = self._store.fold(event)
+            self._tell(event, before, after)
 
     def _event(self, sighting: Sighting) -> events.Event:
         content = sighting.content
@@ -185,3 +192,10 @@ class Observer:
     def _tell_of_record(self, relaunch: Relaunch) -> None:
         if not relaunch.step.ended:
             self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
+
+
+def _name(item: Sighting | events.Event) -> str:
+    if not isinstance(item, Sighting):
+        return type(item).__name__
+    metadata = item.content.get("metadata")
+    return f"{item.plural} {metadata.get('name') if isinstance(metadata, dict) else '(no name)'}"

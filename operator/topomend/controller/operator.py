@@ -27,6 +27,12 @@ from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
 SWEEP_RETRY_SECONDS = 2.0
+LONGEST_PATIENCE_SECONDS = 60.0
+"""However long the API server asks to be left alone, and however often something of ours fails, this is waited."""
+
+GATHER_SECONDS = 0.5
+"""The streams list their kinds one after another: one sweep is enough for all that do within this."""
+
 STUCK_SECONDS = 120.0
 """A key that waited this long for a worker means that the workers hang."""
 
@@ -59,6 +65,7 @@ class Operator:
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
         self._listed = threading.Event()
         self._swept = time.monotonic()
+        self._streams: Streams | None = None
 
     def stop(self) -> None:
         """Have ``run`` return. May be called from a signal handler."""
@@ -66,14 +73,11 @@ class Operator:
 
     def run(self) -> None:
         """Watch, sweep and reconcile until stopped."""
-        from topomend.controller.streams import Streams  # noqa: PLC0415  kopf takes long to import: sweep meanwhile
-
         self._observer.start()
         workers = self._start_workers()
         sweeper = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
         sweeper.start()
-        streams = Streams(self._observer.put, self._sweep_now.set)
-        threading.Thread(target=self._watch_once_listed, args=(streams,), name="streams-start", daemon=True).start()
+        threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
         health = Health(self._settings.health_address, self._problem) if self._settings.health_address else None
         if health:
             health.start()
@@ -96,7 +100,8 @@ class Operator:
             health.stop()
         if stop_metrics:
             stop_metrics()
-        streams.stop()
+        if self._streams:
+            self._streams.stop()
         self._observer.stop()
 
     def _lead(self, leads: bool) -> None:
@@ -131,78 +136,114 @@ class Operator:
 
     def _work(self) -> None:
         while (pod := self._queue.get()) is not None:
-            self._queue.done(pod, failed=self._leads.is_set() and not self._reconcile(pod))
+            patience = self._reconcile(pod) if self._leads.is_set() else None
+            self._queue.done(pod, failed=patience is not None, at_least=patience or 0.0)
 
-    def _reconcile(self, pod: PodID) -> bool:
-        """Whether the pod was dealt with; whatever goes wrong with one pod, the others go on."""
+    def _reconcile(self, pod: PodID) -> float | None:
+        """None where the pod was dealt with, else for how many seconds at least it is to be left alone.
+
+        Whatever goes wrong with one pod, the others go on.
+        """
         self._observer.stop_waiting(pod)
         try:
             again = self._reconciler.reconcile(pod)
         except NotPermitted:
-            return True  # whoever leads now looks at everything there is to do
+            return None  # whoever leads now looks at everything there is to do
         except (APIError, NoProgress) as error:
             _log.warning("%s/%s: %s; tried again", pod.namespace, pod.name, error)
-            return False
+            return _patience(error)
         except MalformedObject as error:
             _log.warning("%s/%s is left aside: %s", pod.namespace, pod.name, error)
-            return True
+            return None
         except Exception as error:  # noqa: BLE001  a fault of ours with one pod must not take the others along
             _log.error("%s/%s: unexpected: %r; tried again", pod.namespace, pod.name, error)
             _log.debug("where it happened", exc_info=True)
-            return False
+            return 0.0
         if again.on_node_change:
             self._observer.wait_for_nodes(pod)
         if again.on_machine_change:
             self._observer.wait_for_machines(pod)
         if again.after is not None:
             self._queue.add(pod, again.after)
-        return True
+        return None
 
-    def _watch_once_listed(self, streams: "Streams") -> None:
+    def _watch_once_listed(self) -> None:
         """Start the streams once every kind could be listed: kopf watches only those that are there at its start."""
+        from topomend.controller.streams import Streams  # noqa: PLC0415  kopf takes long to import: sweep meanwhile
+
         while not self._stopped.is_set():
             if self._listed.wait(TICK_SECONDS):
-                streams.start()
+                self._streams = Streams(self._observer.put, self._sweep_now.set)
+                self._streams.start()
                 return
 
     def _free_places(self) -> None:
         """Free the places of pods that will not come, or that ended before their node was published with them."""
-        while not self._stopped.wait(TICK_SECONDS):
+        wait = TICK_SECONDS
+        while not self._stopped.wait(wait):
+            wait = TICK_SECONDS
             try:
                 if self._leads.is_set():
                     self._reconciler.look_for_departed()
                     self._reconciler.ease_brake()
             except APIError as error:
                 _log.debug("pods on their way could not be looked for, or the brake not eased: %s", error)
+                wait = max(TICK_SECONDS, _patience(error))
+            except Exception as error:  # noqa: BLE001  it is looked for again, and the places are freed by time
+                _log.error("pods on their way could not be looked for: unexpected: %r; tried again", error)
             self._observer.put(TimePassed(time.monotonic()))
 
     def _sweep_on(self) -> None:
         while not self._stopped.is_set():
             self._sweep_now.clear()
-            wait = self._settings.sweep_seconds if self._sweep() else SWEEP_RETRY_SECONDS
-            self._sweep_now.wait(wait)
+            if self._sweep_now.wait(self._sweep()):
+                self._stopped.wait(GATHER_SECONDS)
 
-    def _sweep(self) -> bool:
+    def _sweep(self) -> float:
+        """Sweep, and say after how many seconds to sweep again."""
         try:
             self._sweeper.sweep(time.monotonic(), tidy=self._leads.is_set())
         except NotFound as error:
             _log.error("%s; install the kinds: kubectl apply --server-side -f crds/", error)
-            return False
+            return SWEEP_RETRY_SECONDS
         except APIError as error:
             _log.warning("the cluster could not be listed: %s; tried again", error)
-            return False
+            return max(SWEEP_RETRY_SECONDS, _patience(error))
+        except Exception as error:  # noqa: BLE001  without the sweep, what the streams miss is lost
+            _log.error("the cluster could not be listed: unexpected: %r; tried again", error)
+            _log.debug("where it happened", exc_info=True)
+            return LONGEST_PATIENCE_SECONDS
         if not self._listed.is_set():
             _log.info("the cluster is listed")
             self._listed.set()
         self._swept = time.monotonic()
-        return True
+        return self._settings.sweep_seconds
 
     def _problem(self) -> str:
         late = time.monotonic() - self._swept
         if late > 2 * self._settings.sweep_seconds + STUCK_SECONDS:
             return f"nothing could be listed for {late:.0f} s"
         overdue = self._queue.overdue()
-        return f"a pod has waited {overdue:.0f} s for a worker" if overdue > STUCK_SECONDS else ""
+        if overdue > STUCK_SECONDS:
+            return f"a pod has waited {overdue:.0f} s for a worker"
+        return self._unwatched()
+
+    def _unwatched(self) -> str:
+        """Which kind is not watched although it could be: while the API server is away, this process is not at fault.
+
+        A list that was answered since tells the two apart.
+        """
+        for plural, due in self._streams.overdue() if self._streams else ():
+            if self._swept > due:
+                return f"{plural} can be listed but are not watched"
+            self._sweep_now.set()
+        return ""
+
+
+def _patience(error: Exception) -> float:
+    """For how many seconds the API server asks to be left alone, within bounds."""
+    asked = error.retry_after if isinstance(error, APIError) and error.retry_after else 0.0
+    return min(asked, LONGEST_PATIENCE_SECONDS)
 
 
 def _identity() -> str:

@@ -4,15 +4,24 @@ kopf runs in a thread and an event loop of its own, and its handlers hand object
 an error in one would lose its event. It writes nothing: no annotations, no finalizers, no Events. Where one of its
 watchers dies (kopf then ends the whole operator: an unexpected ERROR event, a broken line, an unlistable kind), it is
 started anew after a growing pause, which lists everything again.
+
+kopf tells of neither a list nor a watch that it begins, so its HTTP session is ours, with traces. A list means that
+events were missed, those of deleted objects for good: the sweep finds these. A kind that is not watched for long means
+that the streams do not work.
 """
 
 import asyncio
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import kopf
 
 from topomend.controller.observer import Sighting
@@ -21,15 +30,42 @@ from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resou
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 
+LASTING_SECONDS = 20.0
+"""Streams that lasted this long have recovered: the pause after their end is the first again."""
+
+END_SECONDS, END_ROUNDS = 0.5, 20
+"""How long kopf may take to end by itself, and how often its tasks are then cancelled, so long apart."""
+
+LIST_SECONDS = 30.0
+"""How long one request of a list may take; kopf's own five minutes would be a gap of five minutes."""
+
+WATCH_SECONDS = 300
+"""How long one watch goes on before it is asked for anew, from where it was: that it is tells that the streams work.
+
+A whole number: the API server takes no other."""
+
+LATE_SECONDS = 120.0
+"""How long a kind may go unwatched before it is a fault: far more than the longest pause, or an unanswered watch."""
+
+KINDS = (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES)
+
 _log = logging.getLogger(__name__)
 
 
 class Streams:
-    """The streams. ``on_sighting`` gets every object; ``on_restart`` is told that events may have been missed."""
+    """The streams. ``on_sighting`` gets every object; ``on_list`` is told that events may have been missed."""
 
-    def __init__(self, on_sighting: Callable[[Sighting], None], on_restart: Callable[[], None]) -> None:
-        self._on_sighting, self._on_restart = on_sighting, on_restart
+    def __init__(
+        self,
+        on_sighting: Callable[[Sighting], None],
+        on_list: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._on_sighting, self._on_list, self._clock = on_sighting, on_list, clock
+        self._watched_by: dict[str, float] = {}
+        self._refused: list[kopf.ConnectionInfo] = []
         self._stopped = threading.Event()
+        self._end_kopf: Callable[[], object] = _no_kopf
         self._thread = threading.Thread(target=self._keep_up, name="streams", daemon=True)
 
     def start(self) -> None:
@@ -39,34 +75,98 @@ class Streams:
     def stop(self) -> None:
         """End the streams, for five seconds at most."""
         self._stopped.set()
+        with suppress(RuntimeError):  # its loop is closed: it has ended by itself
+            self._end_kopf()
         # What it says of requests that it cut off itself is no error of anybody's.
         logging.getLogger("kopf").setLevel(logging.CRITICAL)
         if self._thread.is_alive():
             self._thread.join(5.0)
 
+    def overdue(self) -> tuple[tuple[str, float], ...]:
+        """The kinds that should be watched and are not, and since when by the clock."""
+        now = self._clock()
+        return tuple((plural, due) for plural, due in self._watched_by.copy().items() if now > due)
+
     def _keep_up(self) -> None:
         pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
         while not self._stopped.is_set():
+            begun = self._clock()
+            self._expect_watches()
             try:
                 asyncio.run(self._watch())
             except Exception as error:  # noqa: BLE001  whatever ended kopf, the streams must come back
                 _log.warning("the watch streams ended (%s); they are started again", _in_one_line(error))
+            if self._clock() - begun > LASTING_SECONDS:
+                pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
             if self._stopped.wait(next(pauses)):
                 return
-            self._on_restart()
+
+    def _expect_watches(self) -> None:
+        late = self._clock() + LATE_SECONDS
+        for kind in KINDS:
+            self._watched_by[kind.plural] = min(late, self._watched_by.get(kind.plural, late))
 
     async def _watch(self) -> None:
+        self._refused = []
         registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(_login)
-        for resource in (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES):
+        kopf.on.login(registry=registry)(self._login)
+        for resource in KINDS:
             self._register(registry, resource)
-        await kopf.operator(
-            registry=registry,
-            settings=_settings(),
-            standalone=True,
-            clusterwide=True,
-            stop_flag=self._stopped,
+        ending = asyncio.Event()
+
+        async def note_the_end(**_: Any) -> None:
+            ending.set()
+
+        kopf.on.cleanup(registry=registry, id="ending")(note_the_end)
+        # Not a flag of threads: kopf would wait for one in a thread of the loop's, which would outlive kopf's own end
+        # and be waited for by the loop's.
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._end_kopf = partial(loop.call_soon_threadsafe, stop.set)
+        if self._stopped.is_set():
+            return
+        noted = asyncio.create_task(ending.wait())
+        running = asyncio.create_task(
+            kopf.operator(registry=registry, settings=_settings(), standalone=True, clusterwide=True, stop_flag=stop)
         )
+        await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
+        await _end(running, besides=noted)
+        await running
+
+    async def _login(self, **kwargs: Any) -> kopf.AiohttpSession | None:
+        """kopf's own session (``kopf._cogs.clients.auth.APIContext``) with traces; asked again after a 401."""
+        info = kopf.login_via_client(**kwargs)
+        if info is None or info in self._refused:
+            return None  # kopf ends, and is started again after a pause
+        self._refused.append(info)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(self._asked)
+        trace.on_request_end.append(self._answered)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers=info.as_http_headers(),
+            trace_configs=[trace],
+        )
+        return kopf.AiohttpSession(
+            server=info.server, default_namespace=info.default_namespace, aiohttp_session=session
+        )
+
+    async def _asked(
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestStartParams
+    ) -> None:
+        plural = asked.url.name
+        if plural in self._watched_by:
+            self._watched_by[plural] = min(self._watched_by[plural], self._clock() + LATE_SECONDS)
+
+    async def _answered(
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, answered: aiohttp.TraceRequestEndParams
+    ) -> None:
+        plural = answered.url.name
+        if plural not in self._watched_by or answered.response.status != 200:
+            return
+        if "watch" in answered.url.query:
+            self._watched_by[plural] = self._clock() + WATCH_SECONDS + LATE_SECONDS
+        else:
+            self._on_list()
 
     def _register(self, registry: kopf.OperatorRegistry, resource: Resource) -> None:
         group, _, version = resource.api_version.rpartition("/")
@@ -78,8 +178,26 @@ class Streams:
         kopf.on.event(group, version, resource.plural, id=f"{resource.plural}-seen", registry=registry)(hand_over)
 
 
-async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_via_client(**kwargs)
+async def _end(running: asyncio.Task[None], besides: asyncio.Task[Any]) -> None:
+    """Have kopf, which has begun to end, come to an end.
+
+    It waits for each of its tasks without limit, and cancels each but once. A request that is waiting for credentials
+    takes that for the pause of the operator if the task that tells of pauses is cancelled with it
+    (``kopf._cogs.clients.api.stream``), and waits on for ever.
+    """
+    await asyncio.wait({running}, timeout=END_SECONDS)
+    for _ in range(END_ROUNDS):
+        if running.done():
+            break
+        for task in asyncio.all_tasks() - {running, besides, asyncio.current_task()}:
+            if not task.get_name().startswith("pause-waiter"):
+                task.cancel()
+        await asyncio.wait({running}, timeout=END_SECONDS)
+    besides.cancel()
+
+
+def _no_kopf() -> None:
+    """There is none to be ended yet."""
 
 
 def _settings() -> kopf.OperatorSettings:
@@ -89,7 +207,9 @@ def _settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.watching.field_selectors["pods"] = UNFINISHED
     settings.watching.connect_timeout = 5.0
+    settings.watching.server_timeout = WATCH_SECONDS
     settings.networking.connect_timeout = 5.0
+    settings.networking.request_timeout = LIST_SECONDS
     settings.networking.error_backoffs = _Backoffs()
     return settings
 

@@ -48,14 +48,16 @@ class WorkQueue(Generic[Key]):
                 self._changed.wait(self._heap[0][0] - now if self._heap else None)
             return None
 
-    def done(self, key: Key, *, failed: bool = False) -> None:
-        """``key`` has been worked on; a failed one comes again after its back-off."""
+    def done(self, key: Key, *, failed: bool = False, at_least: float = 0.0) -> None:
+        """``key`` has been worked on; a failed one comes again after its back-off, of ``at_least`` so many seconds."""
         with self._changed:
             self._in_work.discard(key)
             again = self._again.pop(key, None)
             if failed:
                 times = self._failures[key] = self._failures.get(key, 0) + 1
-                again = self._clock() + min(FIRST_BACK_OFF * 2 ** min(times - 1, 20), LONGEST_BACK_OFF)
+                back_off = min(max(FIRST_BACK_OFF * 2 ** min(times - 1, 20), at_least), LONGEST_BACK_OFF)
+                tried = self._clock() + back_off
+                again = tried if again is None or at_least else min(again, tried)
             else:
                 self._failures.pop(key, None)
             if again is not None:

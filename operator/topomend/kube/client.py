@@ -63,6 +63,7 @@ NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
 CONFIG_MAPS = Resource("v1", "configmaps")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
+SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
 
@@ -100,9 +101,11 @@ class Client:
                 return Listing(tuple(found), metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
 
-    def create(self, resource: Resource, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
-        """Create an object. Raises AlreadyExists where the name is taken, and APIError."""
-        return self._ask("POST", resource.path(namespace), content)
+    def create(
+        self, resource: Resource, content: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Create an object, or see whether it could be. Raises AlreadyExists where the name is taken, and APIError."""
+        return self._ask("POST", resource.path(namespace), content, query={"dryRun": "All"} if dry_run else None)
 
     def merge(
         self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str = "", subresource: str = ""
@@ -147,8 +150,7 @@ class Client:
             raise Unanswered(f"{method} {path}: {_in_one_line(error)}") from error
         if response.status >= 400:
             raise refused(response.status, content, response.headers.get("Retry-After"))
-        answer = json.loads(content)
-        return answer if isinstance(answer, dict) else {}
+        return _object(content, f"{method} {path}")
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
@@ -179,6 +181,17 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
         return "default"
     chosen = next((each for each in contexts if each["name"] == context), current)
     return str(chosen.get("context", {}).get("namespace") or "default")
+
+
+def _object(content: bytes, request: str) -> dict[str, Any]:
+    """What a successful answer holds. One that is cut short is no answer: something before the server mangles them."""
+    try:
+        answer = json.loads(content)
+    except ValueError as error:
+        raise Unanswered(f"{request}: the answer is not JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise Unanswered(f"{request}: the answer is no JSON object")
+    return answer
 
 
 def _in_one_line(error: Exception) -> str:

@@ -22,7 +22,12 @@ MAX_MESSAGE = 300
 
 
 class APIError(Exception):
-    """A request to the Kubernetes API that did not succeed."""
+    """A request to the Kubernetes API that did not succeed.
+
+    ``retry_after`` is how many seconds the server asks to be left alone, where it does.
+    """
+
+    retry_after: float | None = None
 
 
 class NotPermitted(APIError):

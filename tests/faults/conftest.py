@@ -1,0 +1,188 @@
+"""One sandbox for all faults, and operators side by side: each behind a proxy of its own, in a namespace of its own."""
+
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, start_agent, wait_for
+from tests.faults import judge
+from tests.faults.proxy import Proxy
+
+from topomend.kube.client import NAMESPACES, NODES, PODS, RELAUNCHES, connect
+from topomend.kube.errors import NotFound
+from topomend.model.node_state import NodeState
+from topomend.sandbox import NodeSpec, Sandbox
+
+ASKED = 3
+"""CPUs that a pod asks for: more than either NUMA node of numa-a has, and fewer than it has together."""
+
+
+class Scene:
+    """One operator behind a proxy, which sees the pods of one namespace alone."""
+
+    def __init__(self, cluster: Cluster, folder: Path, name: str) -> None:
+        self.cluster, self.namespace, self._folder = cluster, name, folder
+        folder.mkdir()
+        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.proxy = Proxy(cluster.sandbox.kubeconfig, folder, ("events", "configmaps"), namespace=name)
+        self.operators: list[Operator] = []
+        self._address = self._metrics = ""
+
+    def start(self, *flags: str, module: str = "", kubeconfig: Path | None = None) -> Operator:
+        """Start an operator, and wait until it watches."""
+        self._address, self._metrics = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
+        log = self._folder / f"operator-{len(self.operators)}.log"
+        served = (f"--health-address={self._address}", f"--metrics-address={self._metrics}")
+        operator = Operator(kubeconfig or self.proxy.kubeconfig, log, *served, *flags, module=module)
+        self.operators.append(operator)
+        wait_for("the operator to watch", lambda: len(self.proxy.streams()) >= 4 or kubeconfig)
+        return operator
+
+    @property
+    def operator(self) -> Operator:
+        return self.operators[-1]
+
+    def refuse(self, name: str, **metadata: Any) -> dict[str, Any]:
+        """A pod that numa-a's kubelet has refused; returned as it was made."""
+        content = pod(name, ASKED, node=NODE_A, **metadata)
+        made: dict[str, Any] = wait_for("the pod to be accepted", lambda: self.cluster.create(content, self.namespace))
+        wait_for(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made), 20)
+        return made
+
+    def get(self, name: str) -> dict[str, Any]:
+        return self.cluster.get(name, self.namespace)
+
+    def phase(self, name: str) -> str:
+        return str(self.get(name)["status"].get("phase"))
+
+    def uid(self, name: str) -> str:
+        return uid_of(self.get(name))
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.get(name)
+        except NotFound:
+            return False
+        return True
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """The records by the name of their pod."""
+        listing = self.cluster.client.list(RELAUNCHES, namespace=self.namespace)
+        return {each["spec"]["pod"]["name"]: each for each in listing.items}
+
+    def step(self, name: str) -> str:
+        record = self.records().get(name, {})
+        return str(record.get("status", {}).get("step", ""))
+
+    def told(self, content: dict[str, Any], reason: str) -> list[str]:
+        """The notes of the events of this reason on an object."""
+        return [each["note"] for each in events_of(self.cluster, content, reason)]
+
+    def runs_anew(self, old: dict[str, Any], seconds: float) -> float:
+        """Wait until a refused pod runs on numa-b, and say how long that took."""
+        begun = time.monotonic()
+        name = old["metadata"]["name"]
+
+        def is_new() -> dict[str, Any] | None:
+            found = self.get(name)
+            return found if uid_of(found) != uid_of(old) and found["status"].get("phase") == "Running" else None
+
+        found = wait_for(f"{name} to run anew", is_new, seconds)
+        took = time.monotonic() - begun
+        assert found["spec"]["nodeName"] == NODE_B
+        wait_for("the record to end", lambda: self.step(name) == "Launched", 15)
+        assert "finalizers" not in self.get(name)["metadata"]
+        self.nothing_doubled(name)
+        return took
+
+    def nothing_doubled(self, name: str) -> None:
+        """By the audit log: one pod of this name ever came to a node by a scheduler."""
+        assert self.cluster.sandbox.audit_log
+        history = judge.histories(self.cluster.sandbox.audit_log)[(self.namespace, name)]
+        assert len(history.bound) == 1, history
+
+    def healthz(self) -> tuple[int, str]:
+        """What the operator's liveness endpoint says."""
+        try:
+            with urllib.request.urlopen(f"http://{self._address}/healthz", timeout=5) as answer:
+                return answer.status, answer.read().decode().strip()
+        except HTTPError as error:
+            return error.code, error.read().decode().strip()
+
+    def metric(self, name: str) -> float:
+        """A gauge of the operator's."""
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(each.split()[1]) for each in lines if each.startswith(f"{name} "))
+
+    def remove(self, name: str) -> None:
+        """Delete a pod for good."""
+        self.cluster.remove(self.get(name))
+
+    def is_well(self) -> None:
+        """The operator lives, its liveness endpoint says so, and it has logged no traceback."""
+        assert self.operator.process.poll() is None
+        assert self.healthz() == (200, "ok")
+        assert "Traceback" not in self.operator.text()
+
+    def end(self) -> None:
+        for operator in self.operators:
+            if operator.process.poll() is None:
+                operator.kill()
+        self.proxy.close()
+        for each in self.cluster.client.list(PODS, namespace=self.namespace).items:
+            if each["metadata"].get("finalizers"):
+                patch = {"metadata": {"finalizers": None}}
+                self.cluster.client.merge(PODS, each["metadata"]["name"], patch, self.namespace)
+            self.cluster.remove(each)
+
+
+def uid_of(content: dict[str, Any]) -> str:
+    return str(content["metadata"]["uid"])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture(scope="package")
+def lopsided() -> Iterator[Cluster]:
+    """numa-a has three CPUs, two of them on one NUMA node at most; numa-b has room for eight of our pods."""
+    settings = {"topology_manager_policy": "single-numa-node"}
+    specs = [
+        NodeSpec.of_shape(NODE_A, "numa:2 cores:2 memory:4Gi", **settings),
+        NodeSpec.of_shape(NODE_B, "numa:4 cores:8 memory:4Gi", **settings),
+    ]
+    with Sandbox.up(specs, audit=True) as sandbox:
+        client = connect(str(sandbox.kubeconfig))
+        states = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in specs}
+        made = Cluster(sandbox, client, states)
+        made.install_kind("nodetopologies")
+        made.install_kind("relaunches")
+        assert {node["metadata"]["name"] for node in client.list(NODES).items} == {NODE_A, NODE_B}
+        agents = [start_agent(made, name) for name in (NODE_A, NODE_B)]
+        yield made
+        for agent in agents:
+            agent.terminate()
+            agent.wait(10)
+        client.close()
+
+
+@pytest.fixture
+def scene_of(lopsided: Cluster, tmp_path: Path) -> Iterator[Callable[[str], Scene]]:
+    """Make a scene by its name; ended with the test."""
+    made: list[Scene] = []
+
+    def make(name: str) -> Scene:
+        made.append(Scene(lopsided, tmp_path / name, name))
+        return made[-1]
+
+    yield make
+    for scene in made:
+        scene.end()

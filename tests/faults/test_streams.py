@@ -1,0 +1,391 @@
+"""Faults between the real operator and a real API server: no pod lost, none doubled, and the operator lives on.
+
+K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit. The slow ones wait for kopf's inactivity
+timeout (70 s) and for the liveness endpoint's patience (120 s); they run beside each other and beside the others.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controller.conftest import Cluster, pod, wait_for
+from tests.faults.conftest import Scene, uid_of
+from tests.faults.proxy import Answer, HangUp, Request, failure, status_of
+
+from topomend.kube.client import LEASES, NODE_TOPOLOGIES, NODES
+from topomend.model.node_state import NodeState
+from topomend.sandbox import NodeSpec
+
+pytestmark = pytest.mark.cluster
+
+SOON = 5.0
+"""Within how many seconds of a cut a pod that is refused then is to run."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slow(lopsided: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "Future[None]"]]:
+    """The slow faults, begun before all others and waited for after them."""
+    scenes = {name: Scene(lopsided, tmp_path_factory.mktemp("slow") / name, name) for name in SLOW}
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(SLOW[name], scene) for name, scene in scenes.items()}
+    for scene in scenes.values():
+        scene.end()
+
+
+# Cuts
+
+
+def test_a_stream_that_is_cut_is_up_again_within_seconds(scene_of: Callable[[str], Scene]) -> None:
+    scene = scene_of("cut")
+    scene.start()
+    for number in range(3):
+        assert scene.proxy.cut() >= 4
+        refused = scene.refuse(f"train-{number}")
+        assert scene.runs_anew(refused, 15) < SOON
+    scene.is_well()
+
+
+def test_what_was_deleted_during_a_gap_that_ended_in_a_410_holds_no_place(
+    scene_of: Callable[[str], Scene], lopsided: Cluster
+) -> None:
+    """K1: kopf tells nobody of what was deleted before it lists anew."""
+    scene = scene_of("k1")
+    spec = NodeSpec.of_shape("numa-c", "cores:40 memory:4Gi", topology_manager_policy="single-numa-node")
+    lopsided.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "numa-c"}})
+    try:
+        lopsided.publish(NodeState(spec.name, spec.machine, spec.kubelet, ()))
+        scene.start()
+        wait_for("numa-c to be known", lambda: _largest_hole(scene) == 39)
+        lopsided.create(pod("ghost", 30, node="numa-c"), scene.namespace)
+        wait_for("its place to be taken", lambda: _largest_hole(scene) < 39)
+        assert scene.proxy.stall("pods") == 1
+        scene.remove("ghost")
+        assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
+        wait_for("its place to be free", lambda: _largest_hole(scene) == 39, SOON)
+    finally:
+        for resource in (NODES, NODE_TOPOLOGIES):
+            found = lopsided.client.get(resource, "numa-c")
+            lopsided.client.delete(resource, "numa-c", uid=uid_of(found))
+        lopsided.states.pop("numa-c", None)
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 15)
+    scene.is_well()
+
+
+def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothing(
+    scene_of: Callable[[str], Scene],
+) -> None:
+    """K2: objects that were not yet streamed when a stream broke off would be skipped."""
+    scene = scene_of("k2")
+    scene.start()
+    answered: list[bytes] = []
+
+    def break_off(request: Request) -> Answer | None:
+        if not request.lists("pods") or "limit" in request.query or len(answered) == 2:
+            return None
+        answered.append(_listed(scene)[:-40])
+        return Answer(body=answered[-1], complete=len(answered) == 2)
+
+    scene.proxy.rules.append(break_off)
+    assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 15)
+    wait_for("both lists to be broken off, and another to be asked for", lambda: _plain_lists(scene) > 3)
+    again = scene.refuse("after")
+    scene.runs_anew(again, 15)
+    assert not [each for each in scene.proxy.asked if "sendInitialEvents" in each.query]
+    scene.is_well()
+
+
+@pytest.mark.parametrize("page", ["of kopf's", "of the sweep's"])
+def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of: Callable[[str], Scene]) -> None:
+    """K3: to kopf it is an error that it does not expect."""
+    scene = scene_of("k3" if "kopf" in page else "k3-sweep")
+    scene.start("--sweep-seconds=2")
+    refusals: list[Request] = []
+
+    def expire(request: Request) -> Answer | None:
+        if request.lists("pods") and ("limit" in request.query) == ("sweep" in page) and len(refusals) < 2:
+            refusals.append(request)
+            return failure(410, "Expired")
+        return None
+
+    scene.proxy.rules.append(expire)
+    scene.proxy.end("pods", _line(_error(410, "Expired")))
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 15)
+    wait_for("the fault to have happened", lambda: len(refusals) == 2)
+    again = scene.refuse("after")
+    scene.runs_anew(again, 15)
+    scene.is_well()
+
+
+def test_an_error_event_of_any_kind_is_survived(scene_of: Callable[[str], Scene]) -> None:
+    """K4: kopf ends on any but 410."""
+    scene = scene_of("k4")
+    scene.start()
+    for code, reason in ((500, "InternalError"), (504, "Timeout"), (429, "TooManyRequests")):
+        wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+        assert scene.proxy.end("pods", _line(_error(code, reason))) == 1
+        refused = scene.refuse(f"train-{code}")
+        scene.runs_anew(refused, 15)
+    assert scene.operator.text().count("they are started again") == 3
+    scene.is_well()
+
+
+def test_half_a_line_and_then_the_end_is_survived(scene_of: Callable[[str], Scene]) -> None:
+    """K6: to kopf it is no JSON, and no error that it expects."""
+    scene = scene_of("k6")
+    scene.start()
+    assert scene.proxy.end("pods", _line(_error(410, "Expired"))[:30]) == 1
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 15)
+    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+    assert scene.operator.text().count("they are started again") == 1
+    scene.is_well()
+
+
+def test_an_event_that_cannot_be_handled_hides_no_other_and_is_made_up_for(scene_of: Callable[[str], Scene]) -> None:
+    """K7: kopf calls a handler that raised never again."""
+    scene = scene_of("k7")
+    garbled: list[str] = []
+
+    def garble(request: Request, event: dict[str, Any]) -> dict[str, Any]:
+        content = event["object"]
+        if request.plural != "pods" or content["metadata"].get("name") != "garbled":
+            return event
+        garbled.append(event["type"])
+        return event | {"object": content | {"spec": "nonsense", "status": 7}}
+
+    scene.proxy.rewrite = garble
+    scene.start("--sweep-seconds=8")
+    hidden = scene.refuse("garbled")
+    seen = scene.refuse("train")
+    assert scene.runs_anew(seen, 15) < SOON
+    scene.runs_anew(hidden, 20)
+    assert garbled
+    scene.is_well()
+
+
+# Refusals, stale and broken answers
+
+
+def test_a_server_that_asks_for_patience_is_left_alone_for_as_long(scene_of: Callable[[str], Scene]) -> None:
+    scene = scene_of("patience")
+    scene.start()
+    refusals: list[tuple[float, str]] = []
+
+    def busy(request: Request) -> Answer | None:
+        if len(refusals) < 3 and (request.path.endswith("/pods/train") or request.lists("pods")):
+            refusals.append((time.monotonic(), request.path))
+            return failure(429, "TooManyRequests", **{"Retry-After": "3"})
+        return None
+
+    scene.proxy.rules.append(busy)
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 20)
+    for path in {path for _, path in refusals}:
+        times = [when for when, each in refusals if each == path]
+        assert all(later - sooner > 2.9 for sooner, later in pairwise(times)), refusals
+    assert len(refusals) == 3
+    scene.is_well()
+
+
+@pytest.mark.parametrize("status", [500, 503, 504, 403])
+def test_requests_that_fail_for_a_while_are_made_again(status: int, scene_of: Callable[[str], Scene]) -> None:
+    scene = scene_of(f"failing-{status}")
+    scene.start()
+    until = time.monotonic() + 4
+
+    def fail(request: Request) -> Answer | None:
+        return failure(status, "Fault") if time.monotonic() < until and not request.watches else None
+
+    scene.proxy.rules.append(fail)
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, until - time.monotonic() + 15)
+    scene.is_well()
+
+
+def test_answers_that_are_cut_short_are_no_answers(scene_of: Callable[[str], Scene]) -> None:
+    scene = scene_of("short")
+    scene.start("--sweep-seconds=2")
+    spoilt: list[str] = []
+
+    def spoil(request: Request) -> Answer | None:
+        if request.method != "GET" or request.watches or len(spoilt) > 12:
+            return None
+        spoilt.append(request.path)
+        return Answer(body=b'{"kind": "Pod", "metada' if len(spoilt) % 2 else b"[]")
+
+    scene.proxy.rules.append(spoil)
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 20)
+    wait_for("the fault to be over", lambda: len(spoilt) > 12)
+    again = scene.refuse("after")
+    scene.runs_anew(again, 20)
+    scene.is_well()
+
+
+def test_stale_answers_lead_to_nothing_wrong(scene_of: Callable[[str], Scene]) -> None:
+    """Whatever was answered once is answered again for seconds, as by an API server that lags behind."""
+    scene = scene_of("stale")
+    scene.start("--sweep-seconds=1")
+    served: list[str] = []
+    until = [float("inf")]
+
+    def lag(request: Request) -> Answer | None:
+        known = scene.proxy.answers.get(request.url)
+        if request.method != "GET" or request.watches or known is None or time.monotonic() > until[0]:
+            return None
+        served.append(request.url)
+        return Answer(body=known)
+
+    scene.proxy.rules.append(lag)
+    refused = scene.refuse("train")
+    time.sleep(5)
+    until[0] = time.monotonic()
+    scene.runs_anew(refused, 15)
+    assert [each for each in served if "/pods/train" in each or "/relaunches/" in each]
+    scene.is_well()
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    scene_of: Callable[[str], Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offset = tmp_path / "offset"
+    offset.write_text("0")
+    monkeypatch.setenv("CLOCK_OFFSET_FILE", str(offset))
+    scene = scene_of("clock")
+    elects = ("--leader-elect", f"--namespace={scene.namespace}")
+    scene.start("--sweep-seconds=1", *elects, module="tests.faults.jumping_clock")
+    for number, seconds in enumerate((-40 * 86400, 23 * 3600, -3600, 0)):
+        offset.write_text(str(seconds))
+        refused = scene.refuse(f"train-{number}")
+        assert scene.runs_anew(refused, 20) < 10
+        lease = scene.cluster.client.get(LEASES, "topomend-operator", scene.namespace)
+        print(f"off by {seconds} s: the Lease says {lease['spec']['renewTime']}")
+    assert scene.operator.text().count("this operator leads") == 1
+    assert "no longer leads" not in scene.operator.text()
+    scene.is_well()
+
+
+# The slow ones
+
+
+def _stall(scene: Scene) -> None:
+    scene.start()
+    time.sleep(3)  # the sweep that follows the streams' first lists is over
+    assert scene.proxy.stall() >= 4
+    stalled = time.monotonic()
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 90)
+    took = time.monotonic() - stalled
+    print(f"stalled to run, s: {took:.1f}")
+    assert 60 < took < 75
+    scene.is_well()
+
+
+def _lists_fail(scene: Scene) -> None:
+    """K5: kopf gives up after 54 s of failures."""
+    scene.start("--sweep-seconds=5")
+    begun = time.monotonic()
+    refusals: list[int] = []
+
+    def fail(request: Request) -> Answer | None:
+        after = time.monotonic() - begun
+        if after > 64 or not (request.lists("pods") or request.watches):
+            return None
+        refusals.append(503 if after < 32 else 403)
+        return failure(refusals[-1], "Fault")
+
+    scene.proxy.rules.append(fail)
+    scene.proxy.end("pods", _line(_error(410, "Expired")))
+    scene.proxy.cut()
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 64 + 15)
+    assert time.monotonic() - begun > 64
+    assert {503, 403} <= set(refusals)
+    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4, 25)
+    assert "they are started again" not in scene.operator.text()
+    scene.is_well()
+
+
+def _unwatched(scene: Scene) -> None:
+    """Lists are answered and watches are not: the streams do not work, and the endpoint says so."""
+    scene.start("--sweep-seconds=5")
+    failing = [True]
+    scene.proxy.rules.append(lambda each: failure(503, "Fault") if each.watches and failing[0] else None)
+    scene.proxy.cut()
+    cut = time.monotonic()
+    refused = scene.refuse("train")
+    scene.runs_anew(refused, 30)  # by the sweep
+    time.sleep(max(0.0, cut + 100 - time.monotonic()))
+    assert scene.healthz()[0] == 200
+    said = wait_for("it to say so", lambda: scene.healthz()[0] == 500 and scene.healthz()[1], 60)
+    assert said.endswith("can be listed but are not watched")
+    failing[0] = False
+    wait_for("it to be well", lambda: scene.healthz() == (200, "ok"), 40)
+    scene.is_well()
+
+
+def _away(scene: Scene) -> None:
+    """The API server is away: no fault of this process for as long as two sweeps and two minutes."""
+    scene.start("--sweep-seconds=1")
+    away = [True]
+
+    def hang_up(_: Request) -> Answer | None:
+        if away[0]:
+            raise HangUp("away")
+        return None
+
+    scene.proxy.rules.append(hang_up)
+    scene.proxy.cut()
+    cut = time.monotonic()
+    refused = scene.refuse("train")
+    time.sleep(max(0.0, cut + 110 - time.monotonic()))
+    assert scene.healthz()[0] == 200
+    said = wait_for("it to say so", lambda: scene.healthz()[0] == 500 and scene.healthz()[1], 40)
+    assert said.startswith("nothing could be listed for")
+    away[0] = False
+    scene.runs_anew(refused, 15)
+    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4, 25)
+    scene.is_well()
+
+
+SLOW = {"stall": _stall, "lists-fail": _lists_fail, "unwatched": _unwatched, "away": _away}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_lasts_for_minutes_is_survived_and_told_by_the_liveness_endpoint(
+    name: str, slow: dict[str, "Future[None]"]
+) -> None:
+    slow[name].result()
+
+
+# Helpers
+
+
+def _error(code: int, reason: str) -> dict[str, Any]:
+    return {"type": "ERROR", "object": status_of(code, reason)}
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return json.dumps(event).encode() + b"\n"
+
+
+def _largest_hole(scene: Scene) -> float:
+    return scene.metric("topomend_operator_largest_admissible_cpus")
+
+
+def _plain_lists(scene: Scene) -> int:
+    return len([each for each in scene.proxy.asked if each.lists("pods") and "limit" not in each.query])
+
+
+def _listed(scene: Scene) -> bytes:
+    """A list of pods as kopf got it."""
+    return next(body for url, body in scene.proxy.answers.items() if "/pods?" in url and "limit=" not in url)
