@@ -7,7 +7,7 @@ CASES ?= 30000
 PODS ?= 2000
 MINUTES ?= 10
 
-.PHONY: demo test check format bench agent-cost oracle live mutants generate lock clean help
+.PHONY: demo test check format bench agent-cost oracle live vm-test mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -40,6 +40,9 @@ oracle: .venv/ready ## Compare CASES random cases with the kubelet's own manager
 
 live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
+
+vm-test: .venv/ready ## Run agent and kubelet in a machine that QEMU emulates, and change its devices
+	@$(BIN)/pytest -s --timeout 3600 tests/vm/on_qemu.py
 
 mutants: .venv/ready ## Break each rule of the replay in turn: the tests must notice
 	@$(BIN)/python -m tests.mutants

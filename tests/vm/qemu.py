@@ -1,0 +1,126 @@
+"""One QEMU process: started, spoken to from outside (QMP) and inside (its second serial line), and ended by its id."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from tests.vm.image import Unavailable
+
+PROGRAM = "qemu-system-x86_64"
+
+BOOT_SECONDS = 600.0
+"""Software emulation on a machine that has other work takes minutes."""
+
+ANSWER_SECONDS = 300.0
+
+
+class GuestFailed(AssertionError):
+    """The machine did not do what it was asked; the text ends with what its kernel wrote last."""
+
+
+class VirtualMachine:
+    """A machine that runs; a context manager that ends it. ``folder`` takes its sockets and its console."""
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        self.console = folder / "console.log"
+        self._errors = folder / "qemu.log"
+        line, monitor = folder / "line", folder / "monitor"
+        argv = [self.program(), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *flags]
+        argv += ["-serial", f"file:{self.console}", "-serial", f"unix:{line},server=on,wait=off"]
+        argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
+        with self._errors.open("wb") as log:
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._open = ExitStack()
+        try:
+            self._line = self._connect(line)
+            self._monitor = self._connect(monitor)
+        except BaseException:
+            self.end()
+            raise
+
+    @staticmethod
+    def program() -> str:
+        """Where QEMU is. Raises Unavailable."""
+        program = shutil.which(PROGRAM)
+        if program is None:
+            raise Unavailable(f"{PROGRAM} is missing: apt-get install --no-install-recommends qemu-system-x86")
+        return program
+
+    def wait_for_boot(self) -> None:
+        """Wait until the machine takes requests, and the monitor too."""
+        self._read(self._line, BOOT_SECONDS)
+        self._read(self._monitor, ANSWER_SECONDS)
+        self.monitor("qmp_capabilities")
+
+    def run(self, *argv: str) -> str:
+        """Run a command in the machine; what it printed. Raises GuestFailed where it fails."""
+        answer = self._ask(self._line, {"run": argv})
+        if answer["status"]:
+            raise GuestFailed(f"{' '.join(argv)} ended with {answer['status']}: {answer['errors']}{answer['output']}")
+        return str(answer["output"])
+
+    def write(self, path: str, text: str) -> None:
+        """Write to a file of the machine, such as one of sysfs."""
+        self.run("sh", "-c", 'printf %s "$1" > "$2"', "sh", text, path)
+
+    def start(self, argv: Sequence[str], log: str) -> None:
+        """Start a program in the machine that goes on until the machine ends."""
+        self._ask(self._line, {"start": argv, "log": log})
+
+    def monitor(self, command: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """A command of QEMU's monitor, such as ``device_add``."""
+        answer = self._ask(self._monitor, {"execute": command, **({"arguments": arguments} if arguments else {})})
+        while "return" not in answer and "error" not in answer:  # events come in between
+            answer = self._read(self._monitor, ANSWER_SECONDS)
+        if "error" in answer:
+            raise GuestFailed(f"QEMU refuses {command}: {answer['error']['desc']}")
+        return answer["return"]
+
+    def end(self) -> None:
+        """End the process, and wait until it has ended."""
+        self._process.terminate()
+        self._process.wait()
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _connect(self, path: Path) -> tuple[socket.socket, Any]:
+        deadline = time.monotonic() + 30
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(str(path))
+            except OSError as error:
+                connection.close()
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise GuestFailed(f"{PROGRAM} did not start: {self._errors.read_text()}") from error
+                time.sleep(0.1)
+            else:
+                self._open.enter_context(connection)
+                return connection, self._open.enter_context(connection.makefile("rb"))
+
+    def _ask(self, to: tuple[socket.socket, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+        to[0].sendall(json.dumps(request).encode() + b"\n")
+        return self._read(to, ANSWER_SECONDS)
+
+    def _read(self, source: tuple[socket.socket, Any], seconds: float) -> dict[str, Any]:
+        source[0].settimeout(seconds)
+        try:
+            text = source[1].readline()
+        except TimeoutError:
+            text = b""
+        if not text:
+            end = self.console.read_text(errors="replace")[-6000:] if self.console.exists() else ""
+            raise GuestFailed(f"no answer from the machine. {self._errors.read_text()}\nIts console ends:\n{end}")
+        answer: dict[str, Any] = json.loads(text)
+        return answer
