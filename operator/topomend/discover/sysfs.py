@@ -27,6 +27,9 @@ _CPUINFO_BYTES = 1 << 24
 """An entry is about 1.5 KiB a CPU."""
 _MEMORY = re.compile(r"(?:Node \d+ )?MemTotal:\s*(\d{1,12}) kB\s*", re.ASCII)
 
+MAX_DISTANCES = 256
+"""As many as are published; Linux is built for at most 1024 NUMA nodes, the kubelet decides for at most 64."""
+
 GPUS = "proc/driver/nvidia/gpus"
 _GPU = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _GPU_NODE = re.compile(r"Node:\s*(\d{1,5})\s*", re.ASCII)
@@ -69,6 +72,15 @@ def _ids(root: Root, folder: str, pattern: re.Pattern[str]) -> list[int]:
             root.problem(f"{folder}/{name}", f"has an id of {MAX_ID} or above and was left out")
             continue
         found.append(int(digits))
+    return found
+
+
+def _id(root: Root, name: str) -> int | None:
+    """The id of a socket or cache; -1 is how firmware that names none reads, and the kubelet takes it for an id."""
+    found = root.integer(name)
+    if found is not None and found < -1:
+        root.problem(name, f"holds {found} where an id belongs")
+        return None
     return found
 
 
@@ -135,11 +147,11 @@ def _mem_total(root: Root, name: str) -> int | None:
     return None
 
 
-def _hugepages(root: Root, folder: str, count_file: str = "nr_hugepages", *, whole: bool) -> tuple[HugePages, ...]:
+def _hugepages(root: Root, folder: str, *, whole: bool) -> tuple[HugePages, ...]:
     pools = []
     for name in root.names(folder):
         matched = _HUGEPAGES.fullmatch(name)
-        count = root.integer(f"{folder}/{name}/{count_file}")
+        count = root.integer(f"{folder}/{name}/nr_hugepages")
         if matched is None or int(matched[1]) == 0 or count is None or count < 0:
             root.problem(f"{folder}/{name}", "is no pool of huge pages that can be read and was left out")
             continue
@@ -150,13 +162,15 @@ def _hugepages(root: Root, folder: str, count_file: str = "nr_hugepages", *, who
 
 def _reserved_hugepages(root: Root) -> tuple[HugePages, ...]:
     """Pages promised to processes and not yet taken; the kernel counts them for the whole machine alone."""
-    pools = _hugepages(root, "sys/kernel/mm/hugepages", "resv_hugepages", whole=False)
-    return tuple(pool for pool in pools if pool.count)
+    folder, root = "sys/kernel/mm/hugepages", root.beside()
+    sizes = (matched for matched in map(_HUGEPAGES.fullmatch, root.names(folder, _HUGEPAGES)) if matched)
+    counts = {int(size[1]) * 1024: root.integer(f"{folder}/{size[0]}/resv_hugepages") or 0 for size in sizes}
+    return tuple(HugePages(size, count) for size, count in sorted(counts.items()) if size and count > 0)
 
 
 def _gpu_memory(root: Root) -> Mapping[int, str]:
     """The GPUs whose memory is a NUMA node, as NVIDIA's driver tells for those that are coherent with the CPU."""
-    gpus = {}
+    gpus, root = {}, root.beside()
     for address in root.names(GPUS, _GPU):
         for line in root.lines(f"{GPUS}/{address}/numa_status", _GPU_NODE) or ():
             matched = _GPU_NODE.fullmatch(line)
@@ -175,6 +189,9 @@ def _distances(root: Root, node_id: int) -> tuple[int, ...]:
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 and int(word) <= 255 for word in words):
         root.problem(name, f"holds {text[:40]!r} where distances from 0 to 255 belong; they were left out")
         return ()
+    if len(words) > MAX_DISTANCES:
+        root.problem(name, f"holds more than {MAX_DISTANCES} distances; they were left out")
+        return ()
     return tuple(int(word) for word in words)
 
 
@@ -186,8 +203,6 @@ def _sockets_as_nodes(root: Root, online: CPUSet) -> tuple[tuple[NUMANode, ...],
         if online >> cpu & 1:
             socket = root.integer(f"{CPUS}/cpu{cpu}/topology/physical_package_id")
             by_socket.setdefault(max(0, socket or 0), []).append(cpu)
-    if not by_socket:
-        root.problem(CPUS, "has no CPU that is online: there is no machine to describe; is this folder a host's root?")
     cores = [core for socket, cpus in by_socket.items() for core in _cores(root, socket, cpus)]
     return tuple(NUMANode(socket, 0) for socket in sorted(by_socket)), cores
 
@@ -206,7 +221,7 @@ class _Place:
 def _place(root: Root, cpu: int) -> _Place:
     """Core and socket of a CPU as cadvisor reads them; where a file is missing, by its siblings, and a problem."""
     folder = f"{CPUS}/cpu{cpu}/topology"
-    core, socket = root.integer(f"{folder}/core_id"), root.integer(f"{folder}/physical_package_id")
+    core, socket = root.integer(f"{folder}/core_id"), _id(root, f"{folder}/physical_package_id")
     if core is not None and socket is not None:
         return _Place(core, socket)
     missing = "core_id" if core is None else "physical_package_id"
@@ -264,7 +279,7 @@ def _caches(root: Root, cpu: int) -> list[_Cache] | None:
 
 
 def _cache(root: Root, folder: str) -> _Cache | None:
-    cache_id, level = root.integer(f"{folder}/id"), root.integer(f"{folder}/level")
+    cache_id, level = _id(root, f"{folder}/id"), root.integer(f"{folder}/level")
     shared = root.id_map(f"{folder}/shared_cpu_map")
     if cache_id is None or level is None or shared is None:
         return None
@@ -277,6 +292,8 @@ def _cache(root: Root, folder: str) -> _Cache | None:
 
 
 def _cross_check(root: Root, machine: Machine, online: CPUSet) -> None:
+    if not machine.cores:
+        root.problem(CPUS, "has no CPU that is online: there is no machine to describe; is this folder a host's root?")
     lost = online & ~machine.cpus
     if lost:
         root.problem(f"{CPUS}/online", f"lists CPUs {format_id_list(lost)}, which no NUMA node has: they are left out")

@@ -299,7 +299,7 @@ def _owners(groups: Document) -> dict[int, int]:
         for cpu in members(group["cpus"].id_list()):
             if cpu in owners:
                 raise group["cpus"].wrong(f"a list without CPU {cpu}, which another entry has,")
-            owners[cpu] = group["id"].integer(most=MAX_INT64)
+            owners[cpu] = group["id"].integer(least=-1, most=MAX_INT64)
     return owners
 
 
