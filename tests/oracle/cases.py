@@ -3,7 +3,7 @@
 from tests.oracle.kubelet_oracle import Case
 
 from topomend.model.bitmask import parse_id_list
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
 from topomend.model.node_state import Device, NodeState
 from topomend.model.quantity import parse_quantity, value
@@ -34,6 +34,7 @@ def _machine(machine: Case) -> Machine:
 def _settings(kubelet: Case) -> KubeletSettings:
     reserved = kubelet.get("reservedSystemCPUs", "")
     return KubeletSettings(
+        version=kubelet.get("version", DEFAULT_VERSION),
         topology_manager_policy=kubelet["topologyManagerPolicy"],
         topology_manager_scope=kubelet["topologyManagerScope"],
         topology_manager_policy_options=kubelet.get("topologyManagerPolicyOptions", {}),

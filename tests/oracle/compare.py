@@ -23,9 +23,13 @@ from tests.oracle.agreement import Disagreement, play
 from tests.oracle.build import OracleNotBuilt, oracle_binary
 from tests.oracle.generate import random_case
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
+from tests.oracle.recorded import RECORDED, recorded_machine
 from tests.oracle.shrink import shrink
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox.failures import SandboxUnavailable
+
+REPORT = Path("build/oracle-report.txt")
 
 BATCH = 500
 """Cases a batch: small enough that all cores end together."""
@@ -64,14 +68,22 @@ class Report:
         )
 
 
-def compare(seeds: Iterable[int], oracle: KubeletOracle, shrunk: int = MOST_SHRUNK) -> Report:
+def compare(
+    seeds: Iterable[int],
+    oracle: KubeletOracle,
+    shrunk: int = MOST_SHRUNK,
+    *,
+    version: str = DEFAULT_VERSION,
+    machine: Case | None = None,
+) -> Report:
     """Play the cases of ``seeds``, every other one with the merge for wide machines.
 
-    The first ``shrunk`` disagreements are made small.
+    The first ``shrunk`` disagreements are made small. ``machine`` is the machine of all cases in place of random ones.
     """
     report = Report()
     for seed in seeds:
-        case = random_case(Random(seed))
+        case = random_case(Random(seed), machine)
+        case["kubelet"]["version"] = version
         wide = seed % 2 == 1
         played = play(case, oracle, wide=wide)
         report.cases += 1
@@ -129,10 +141,14 @@ def _nameless(text: str) -> str:
     return re.sub(r"\d+(,\d+|-\d+)*", "N", re.sub(r"\b[a-z]+\.(com|org|io)/[a-z]+", "RESOURCE", text))[:160]
 
 
-def compare_batch(seeds: range) -> Report:
-    """One batch in a process of its own."""
-    with KubeletOracle(oracle_binary()) as oracle:
-        return compare(seeds, oracle)
+def compare_batch(seeds: range, version: str = DEFAULT_VERSION, recorded: str = "") -> Report:
+    """One batch in a process of its own, on random machines or on a recorded one."""
+    machine = recorded_machine(recorded) if recorded else None
+    with KubeletOracle(oracle_binary(version)) as oracle:
+        report = compare(seeds, oracle, version=version, machine=machine)
+    if recorded:
+        report.seen[f"machine: recorded {recorded}"] = len(seeds)
+    return report
 
 
 def main() -> int:
@@ -141,17 +157,23 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=30_000)
     parser.add_argument("--seed", type=int, default=None, help="the first case's number (default: a random one)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--version", default=DEFAULT_VERSION, help="the kubelet's version (default: %(default)s)")
+    parser.add_argument("--recorded", type=int, default=100, help="cases on each recorded machine, where there are any")
+    parser.add_argument("--report", type=Path, default=REPORT, help="a file for the report (default: %(default)s)")
     parser.add_argument("--write", type=Path, help="a folder for the disagreements, one file each")
     options = parser.parse_args()
     try:
-        oracle_binary()
+        oracle_binary(options.version)
     except (OracleNotBuilt, SandboxUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return 3
     seed = secrets.randbelow(1 << 40) if options.seed is None else options.seed
-    sys.stdout.write(f"seed {seed}: repeat with --seed {seed} --cases {options.cases}\n")
-    report = compare_all(seed, options.cases, options.processes)
+    first = f"kubelet {options.version}, seed {seed}: repeat with --seed {seed} --cases {options.cases}"
+    sys.stdout.write(f"{first}\n")
+    report = compare_all(seed, options.cases, options.processes, version=options.version, recorded=options.recorded)
     sys.stdout.write("\n".join(report.lines()) + "\n")
+    options.report.parent.mkdir(parents=True, exist_ok=True)
+    options.report.write_text("\n".join([first, *report.lines()]) + "\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         for number, case, _ in report.disagreements:
@@ -159,12 +181,14 @@ def main() -> int:
     return 1 if report.disagreements else 0
 
 
-def compare_all(seed: int, cases: int, processes: int) -> Report:
-    """Play ``cases`` cases from ``seed`` on in so many processes."""
-    batches = [range(first, min(first + BATCH, seed + cases)) for first in range(seed, seed + cases, BATCH)]
+def compare_all(seed: int, cases: int, processes: int, *, version: str = DEFAULT_VERSION, recorded: int = 0) -> Report:
+    """Play ``cases`` cases from ``seed`` on, and ``recorded`` ones on each recorded machine, in so many processes."""
+    batches = [(range(first, min(first + BATCH, seed + cases)), "") for first in range(seed, seed + cases, BATCH)]
+    batches += [(range(seed, seed + recorded), name) for name in RECORDED if recorded]
+    cases = sum(len(seeds) for seeds, _ in batches)
     report, begin = Report(), time.monotonic()
     with ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver")) as pool:
-        played = [pool.submit(compare_batch, batch) for batch in batches]
+        played = [pool.submit(compare_batch, seeds, version, name) for seeds, name in batches]
         for done, each in enumerate(as_completed(played), start=1):
             report.add(each.result())
             if sys.stderr.isatty() or done % 20 == 0 or done == len(batches):

@@ -14,12 +14,15 @@ from topomend.model.quantity import parse_quantity, value
 MIB, GIB = 1 << 20, 1 << 30
 MOST_PERMUTATIONS = 60_000
 DEFAULT_MOST_NUMA_NODES = 8
+MOST_MASKED_NODES = 16
+"""On more NUMA nodes the kubelet takes hours to list their masks."""
+
 RESOURCES = ("vendor.com/gpu", "vendor.com/nic", "other.org/fpga")
 
 
-def random_case(random: Random) -> Case:
-    """One case; equal states of ``random`` give equal cases."""
-    machine = _machine(random)
+def random_case(random: Random, machine: Case | None = None) -> Case:
+    """One case, on a random machine unless one is given; equal states of ``random`` give equal cases."""
+    machine = machine or _machine(random)
     devices = _devices(random, machine)
     kubelet = _kubelet(random, machine)
     return {
@@ -185,7 +188,15 @@ def _kubelet(random: Random, machine: Case) -> Case:
     if kubelet["memoryManagerPolicy"] == "Static" or _one_in(random, 4):
         kubelet["reservedMemory"] = _reserved_memory(random, machine)
     _options(random, kubelet, len(machine["numaNodes"]))
+    if len(machine["numaNodes"]) > MOST_MASKED_NODES and not _one_in(random, 100):
+        _leave_masks_out(kubelet)
     return kubelet
+
+
+def _leave_masks_out(kubelet: Case) -> None:
+    """Settings under which the kubelet goes through no subsets of NUMA nodes, of which a wide machine has too many."""
+    kubelet |= {"topologyManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    kubelet.get("cpuManagerPolicyOptions", {}).pop("distribute-cpus-across-numa", None)
 
 
 def _reserved_memory(random: Random, machine: Case) -> list[Case]:
@@ -193,9 +204,10 @@ def _reserved_memory(random: Random, machine: Case) -> list[Case]:
     chosen = nodes if _one_in(random, 3) else [nodes[0]]
     if _one_in(random, 60):
         return []
-    return [
-        {"numaNode": node["id"], "limits": {"memory": random.choice(("100Mi", "256Mi", "512Mi"))}} for node in chosen
-    ]
+    sizes = [random.choice((100, 256, 512)) * MIB for _ in chosen]
+    if not _one_in(random, 60):  # more than there is: replay says that it does not model that
+        sizes = [min(size, max(MIB, node["memory"] // 2)) for size, node in zip(sizes, chosen, strict=True)]
+    return [{"numaNode": node["id"], "limits": {"memory": str(size)}} for size, node in zip(sizes, chosen, strict=True)]
 
 
 def _options(random: Random, kubelet: Case, numa_nodes: int) -> None:
@@ -284,7 +296,8 @@ class _Life:
         self.resources = sorted({device["resource"] for device in self.devices})
 
     def steps(self) -> list[Case]:
-        count = self.random.choice((1, 2, 3, 4, 6, 8, 10, 12))
+        wide = len(self.machine["numaNodes"]) > MOST_MASKED_NODES // 2 + 3
+        count = self.random.choice((1, 2) if wide else (1, 2, 3, 4, 6, 8, 10, 12))
         restart_after = self.random.randrange(count) if _one_in(self.random, 8) else None
         steps: list[Case] = []
         for number in range(count):

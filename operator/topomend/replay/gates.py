@@ -62,7 +62,8 @@ class Gates:
     - ``has_best_effort_memory``: Windows' policy is known, if only to be refused, since 1.32
       (memory_manager.go:NewManager).
     - ``refuses_mixed_groups``: a group of NUMA nodes takes none that has blocks of its own, since 1.32
-      (memorymanager/policy_static.go:isAffinityViolatingNUMAAllocations).
+      (memorymanager/policy_static.go:isAffinityViolatingNUMAAllocations). Before, what is left of such a pod's memory
+      once it is released hangs on the order of Go's maps; replay takes the order of the containers.
     - ``skips_blank_memory``: a container that asks for no memory is left alone, since 1.37
       (memorymanager/policy_static.go:Allocate).
     - ``discovers_cpus_always``: the CPU Manager reads the machine's CPUs under policy none too, since

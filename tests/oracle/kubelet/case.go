@@ -46,7 +46,9 @@ type Core struct {
 
 // Settings of the kubelet. KubeReserved holds the CPU that is reserved where ReservedSystemCPUs is empty.
 // The reservation of memory follows from ReservedMemory: the kubelet refuses to start where they differ.
+// Version is the one whose rules are meant; it is for who asks to see to it that this oracle is of that version.
 type Settings struct {
+	Version                      string              `json:"version,omitempty"`
 	TopologyManagerPolicy        string              `json:"topologyManagerPolicy"`
 	TopologyManagerScope         string              `json:"topologyManagerScope"`
 	TopologyManagerPolicyOptions map[string]string   `json:"topologyManagerPolicyOptions,omitempty"`
@@ -128,13 +130,12 @@ type Block struct {
 	Size      uint64 `json:"size"`
 }
 
-// State of the node: the shared pool, what the static policy reserves, the Memory Manager's book, and the ids of the devices that are held.
+// State of the node: the shared pool, the Memory Manager's book, and the ids of the devices that are held.
 type State struct {
-	DefaultCPUs  string                 `json:"defaultCPUs"`
-	ReservedCPUs string                 `json:"reservedCPUs"`
-	Memory       []NUMANodeMemory       `json:"memory"`
-	Devices      map[string][]string    `json:"devices"`
-	Pods         map[string][]Container `json:"pods"`
+	DefaultCPUs string                 `json:"defaultCPUs"`
+	Memory      []NUMANodeMemory       `json:"memory"`
+	Devices     map[string][]string    `json:"devices"`
+	Pods        map[string][]Container `json:"pods"`
 }
 
 type NUMANodeMemory struct {

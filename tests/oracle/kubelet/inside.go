@@ -4,18 +4,9 @@ import (
 	"reflect"
 	"unsafe"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
-	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
-
-// newDeviceManager is devicemanager.NewManagerImpl with the socket's path as an argument: the exported one creates
-// a directory under /var/lib/kubelet, which needs root and would be shared by all oracles of the machine.
-//
-//go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
-func newDeviceManager(logger klog.Logger, socketPath string, topology []cadvisorapi.Node, store topologymanager.Store) (*devicemanager.ManagerImpl, error)
 
 // set writes an unexported field of a manager, in place of the manager's Start: that one opens sockets and files
 // and starts goroutines that never end, once for each of many thousand cases. Panics where the field is no more or

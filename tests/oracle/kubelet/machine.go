@@ -3,19 +3,18 @@ package main
 import (
 	"fmt"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	"k8s.io/utils/cpuset"
 )
 
 // machineInfo is the machine as cadvisor would report it to the managers. NumCores counts logical CPUs, as there.
-func machineInfo(machine *Machine) (*cadvisorapi.MachineInfo, error) {
-	info := &cadvisorapi.MachineInfo{}
+func machineInfo(machine *Machine) (*cadvisorMachine, error) {
+	info := &cadvisorMachine{}
 	place := map[int]int{}
 	for index, node := range machine.NUMANodes {
 		place[node.ID] = index
-		reported := cadvisorapi.Node{Id: node.ID, Memory: node.Memory, Distances: node.Distances}
+		reported := cadvisorNode{Id: node.ID, Memory: node.Memory, Distances: node.Distances}
 		for _, pages := range node.HugePages {
-			reported.HugePages = append(reported.HugePages, cadvisorapi.HugePagesInfo{PageSize: pages.Size / 1024, NumPages: pages.Count})
+			reported.HugePages = append(reported.HugePages, cadvisorHugePages{PageSize: pages.Size / 1024, NumPages: pages.Count})
 		}
 		info.Topology = append(info.Topology, reported)
 	}
@@ -29,9 +28,9 @@ func machineInfo(machine *Machine) (*cadvisorapi.MachineInfo, error) {
 		if !found {
 			return nil, fmt.Errorf("core %s stands on NUMA node %d, which is not there", core.Threads, core.NUMANode)
 		}
-		reported := cadvisorapi.Core{Threads: threads.List(), SocketID: core.Socket}
+		reported := cadvisorCore{Threads: threads.List(), SocketID: core.Socket}
 		if core.L3Cache != nil {
-			reported.UncoreCaches = []cadvisorapi.Cache{{Id: *core.L3Cache}}
+			reported.UncoreCaches = []cadvisorCache{{Id: *core.L3Cache}}
 		}
 		info.Topology[index].Cores = append(info.Topology[index].Cores, reported)
 		info.NumCores += threads.Size()

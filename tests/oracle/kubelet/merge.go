@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 )
@@ -53,8 +51,9 @@ func merge(given *Merge) (*Merged, error) {
 		}
 		providers = append(providers, hints)
 	}
-	best, admit := policy.Merge(klog.TODO(), providers)
-	return &Merged{Hint: Hint{maskIDs(best.NUMANodeAffinity), best.Preferred}, Admit: admit}, nil
+	results := call(policy.Merge, providers)
+	best := results[0].Interface().(topologymanager.TopologyHint)
+	return &Merged{Hint: Hint{maskIDs(best.NUMANodeAffinity), best.Preferred}, Admit: results[1].Bool()}, nil
 }
 
 func topologyHints(list []Hint) ([]topologymanager.TopologyHint, error) {
@@ -77,13 +76,13 @@ func topologyHints(list []Hint) ([]topologymanager.TopologyHint, error) {
 }
 
 func newPolicy(name string, nodes []NUMANode, options map[string]string) (topologymanager.Policy, error) {
-	parsed, err := topologymanager.NewPolicyOptions(klog.TODO(), options)
+	parsed, err := made[topologymanager.PolicyOptions](topologymanager.NewPolicyOptions, options)
 	if err != nil {
 		return nil, err
 	}
-	var topology []cadvisorapi.Node
+	var topology []cadvisorNode
 	for _, node := range nodes {
-		topology = append(topology, cadvisorapi.Node{Id: node.ID, Distances: node.Distances})
+		topology = append(topology, cadvisorNode{Id: node.ID, Distances: node.Distances})
 	}
 	info, err := topologymanager.NewNUMAInfo(topology, parsed)
 	if err != nil {
@@ -140,7 +139,7 @@ func bench(arguments []string) error {
 		for index := range *resources {
 			provider[fmt.Sprintf("example.com/resource-%d", index)] = hints
 		}
-		policy.Merge(klog.TODO(), []map[string][]topologymanager.TopologyHint{provider})
+		call(policy.Merge, []map[string][]topologymanager.TopologyHint{provider})
 		finished <- time.Since(begin).Seconds()
 	}()
 	answer := map[string]any{"numaNodes": *count, "resources": *resources, "policy": *policyName}

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/klog/v2"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
@@ -51,7 +50,9 @@ func startNode(given *Case) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := node.start(cpustate.NewMemoryState(logr.Discard()), memorystate.NewMemoryState(klog.TODO())); err != nil {
+	cpus, _ := made[cpustate.State](cpustate.NewMemoryState)
+	memory, _ := made[memorystate.State](memorystate.NewMemoryState)
+	if err := node.start(cpus, memory); err != nil {
 		return nil, err
 	}
 	return node, connectPlugins(node.devices, given.Devices)
@@ -81,34 +82,34 @@ func newNode(given *Case) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, logger, node := &given.Kubelet, logr.Discard(), &Node{}
+	settings, node := &given.Kubelet, &Node{}
 	specificCPUs, err := cpuset.Parse(settings.ReservedSystemCPUs)
 	if err != nil {
 		return nil, err
 	}
 	reservation := nodeAllocatableReservation(settings, specificCPUs)
-	node.topology, err = topologymanager.NewManager(
+	node.topology, err = made[topologymanager.Manager](topologymanager.NewManager,
 		machine.Topology, settings.TopologyManagerPolicy, settings.TopologyManagerScope, settings.TopologyManagerPolicyOptions)
 	if err != nil {
 		return nil, err
 	}
-	node.devices, err = newDeviceManager(logger, filepath.Join(deviceFolder(), "kubelet.sock"), machine.Topology, node.topology)
+	node.devices, err = made[*devicemanager.ManagerImpl](newDeviceManager, filepath.Join(deviceFolder(), "kubelet.sock"), machine.Topology, node.topology)
 	if err != nil {
 		return nil, err
 	}
-	node.topology.AddHintProvider(logger, listedOrder{node.devices, listedRank(given.Devices)})
-	node.cpus, err = cpumanager.NewManager(logger, settings.CPUManagerPolicy, settings.CPUManagerPolicyOptions,
-		0, machine, specificCPUs, reservation, "", node.topology)
+	call(node.topology.AddHintProvider, listedOrder{node.devices, listedRank(given.Devices)})
+	node.cpus, err = made[cpumanager.Manager](cpumanager.NewManager, settings.CPUManagerPolicy, settings.CPUManagerPolicyOptions,
+		time.Duration(0), machine, specificCPUs, reservation, "", node.topology)
 	if err != nil {
 		return nil, err
 	}
-	node.topology.AddHintProvider(logger, node.cpus)
-	node.memory, err = memorymanager.NewManager(logger, settings.MemoryManagerPolicy, machine, reservation,
+	call(node.topology.AddHintProvider, node.cpus)
+	node.memory, err = made[memorymanager.Manager](memorymanager.NewManager, settings.MemoryManagerPolicy, machine, reservation,
 		memoryReservations(settings), "", node.topology)
 	if err != nil {
 		return nil, err
 	}
-	node.topology.AddHintProvider(logger, node.memory)
+	call(node.topology.AddHintProvider, node.memory)
 	return node, nil
 }
 
@@ -118,14 +119,14 @@ func (n *Node) start(cpus cpustate.State, memory memorystate.State) error {
 	set(n.cpus, "activePods", cpumanager.ActivePodsFunc(n.activePods))
 	set[config.SourcesReady](n.cpus, "sourcesReady", sourcesReady{})
 	set(n.cpus, "containerMap", containermap.NewContainerMap())
-	if err := get[cpumanager.Policy](n.cpus, "policy").Start(logr.Discard(), cpus); err != nil {
+	if err := failure(call(get[cpumanager.Policy](n.cpus, "policy").Start, cpus)); err != nil {
 		return err
 	}
 	set[memorystate.State](n.memory, "state", memory)
 	set(n.memory, "activePods", memorymanager.ActivePodsFunc(n.activePods))
 	set[config.SourcesReady](n.memory, "sourcesReady", sourcesReady{})
 	set(n.memory, "containerMap", containermap.NewContainerMap())
-	if err := get[memorymanager.Policy](n.memory, "policy").Start(klog.TODO(), memory); err != nil {
+	if err := failure(call(get[memorymanager.Policy](n.memory, "policy").Start, memory)); err != nil {
 		return err
 	}
 	set(n.devices, "activePods", devicemanager.ActivePodsFunc(n.activePods))
@@ -157,7 +158,8 @@ func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
 		panic(fmt.Sprintf("not a pod: %v", err))
 	}
 	n.pods = append(slices.DeleteFunc(n.pods, func(active *v1.Pod) bool { return active.UID == pod.UID }), pod)
-	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1], Operation: lifecycle.AddOperation})
+	asked := adding(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1]})
+	result := call(n.topology.Admit, asked)[0].Interface().(lifecycle.PodAdmitResult)
 	answer.Admitted, answer.Reason, answer.Containers = result.Admit, result.Reason, n.containers(pod)
 	if !result.Admit {
 		answer.Message = "Pod was rejected: " + result.Message
@@ -198,9 +200,9 @@ func (n *Node) startContainers(start *Start) {
 				continue
 			}
 			id := string(pod.UID) + "/" + container.Name
-			n.cpus.AddContainer(logr.Discard(), pod, container, id)
-			n.memory.AddContainer(klog.TODO(), pod, container, id)
-			n.topology.AddContainer(pod, container, id)
+			call(n.cpus.AddContainer, pod, container, id)
+			call(n.memory.AddContainer, pod, container, id)
+			call(n.topology.AddContainer, pod, container, id)
 		}
 	}
 }
@@ -208,15 +210,15 @@ func (n *Node) startContainers(start *Start) {
 // purge has each manager drop what pods hold that are no more: they do so whenever they are asked for hints.
 func (n *Node) purge() {
 	nobody := &v1.Pod{}
-	n.devices.UpdateAllocatedDevices()
-	n.cpus.GetPodTopologyHints(nobody)
-	n.memory.GetPodTopologyHints(nobody)
+	call(n.devices.GetPodTopologyHints, nobody)
+	call(n.cpus.GetPodTopologyHints, nobody)
+	call(n.memory.GetPodTopologyHints, nobody)
 }
 
 func (n *Node) containers(pod *v1.Pod) []Container {
 	var answer []Container
 	for _, container := range allContainers(pod) {
-		hint := n.topology.GetAffinity(string(pod.UID), container.Name)
+		hint := call(n.topology.GetAffinity, string(pod.UID), container.Name)[0].Interface().(topologymanager.TopologyHint)
 		held := n.held(string(pod.UID), container.Name)
 		held.Affinity, held.Preferred = maskIDs(hint.NUMANodeAffinity), hint.Preferred
 		answer = append(answer, held)
@@ -226,7 +228,7 @@ func (n *Node) containers(pod *v1.Pod) []Container {
 
 func (n *Node) held(podUID, name string) Container {
 	held := Container{Name: name, CPUs: n.cpus.GetExclusiveCPUs(podUID, name).String(), Devices: map[string][]string{}}
-	blocks := n.memory.GetMemory(podUID, name)
+	blocks := call(n.memory.GetMemory, podUID, name)[0].Interface().([]memorystate.Block)
 	if blocks != nil {
 		held.Memory = []Block{} // served with nothing, which is not the same as not served
 	}
@@ -241,12 +243,10 @@ func (n *Node) held(podUID, name string) Container {
 
 func (n *Node) state() *State {
 	cpus := get[cpustate.State](n.cpus, "state")
-	allocatable := get[cpumanager.Policy](n.cpus, "policy").GetAllocatableCPUs(cpus)
 	state := &State{
-		DefaultCPUs:  cpus.GetDefaultCPUSet().String(),
-		ReservedCPUs: n.cpus.GetAllCPUs().Difference(allocatable).String(),
-		Devices:      map[string][]string{},
-		Pods:         map[string][]Container{},
+		DefaultCPUs: cpus.GetDefaultCPUSet().String(),
+		Devices:     map[string][]string{},
+		Pods:        map[string][]Container{},
 	}
 	books := n.memory.State().GetMachineState()
 	for _, id := range slices.Sorted(maps.Keys(books)) {
@@ -330,21 +330,18 @@ func listedRank(devices []Device) map[string]int {
 
 var gatesInForce = map[string]bool{}
 
-// setFeatureGates gives the gates of the case their values and those of the case before their defaults again.
+// setFeatureGates gives the gates of the case their values and those of the case before their defaults again. A gate
+// that this version of the kubelet does not know is left out.
 func setFeatureGates(wanted map[string]bool) error {
 	if maps.Equal(wanted, gatesInForce) {
 		return nil
 	}
-	values := maps.Clone(wanted)
-	if values == nil {
-		values = map[string]bool{}
-	}
-	known := utilfeature.DefaultMutableFeatureGate.GetAll()
-	for name := range gatesInForce {
-		for feature, spec := range known {
-			if _, again := wanted[name]; !again && string(feature) == name {
-				values[name] = spec.Default
-			}
+	values := map[string]bool{}
+	for feature, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+		if value, asked := wanted[string(feature)]; asked {
+			values[string(feature)] = value
+		} else if _, before := gatesInForce[string(feature)]; before {
+			values[string(feature)] = spec.Default
 		}
 	}
 	gatesInForce = maps.Clone(wanted)

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager"
 	"k8s.io/kubernetes/pkg/kubelet/checkpointmanager/errors"
@@ -36,10 +35,10 @@ func connectPlugins(manager *devicemanager.ManagerImpl, devices []Device) error 
 		for index, device := range announced[resource] {
 			ranked.rank[device.ID] = index
 		}
-		if err := manager.PluginConnected(context.Background(), resource, ranked); err != nil {
+		if err := failure(call(manager.PluginConnected, resource, ranked)); err != nil {
 			return err
 		}
-		manager.PluginListAndWatchReceiver(klog.TODO(), resource, &pluginapi.ListAndWatchResponse{Devices: announced[resource]})
+		call(manager.PluginListAndWatchReceiver, resource, &pluginapi.ListAndWatchResponse{Devices: announced[resource]})
 	}
 	return nil
 }
@@ -66,7 +65,7 @@ func (p *plugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty, ...gr
 	return &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}, nil
 }
 
-func (p *plugin) ListAndWatch(context.Context, *pluginapi.Empty, ...grpc.CallOption) (grpc.ServerStreamingClient[pluginapi.ListAndWatchResponse], error) {
+func (p *plugin) ListAndWatch(context.Context, *pluginapi.Empty, ...grpc.CallOption) (pluginapi.DevicePlugin_ListAndWatchClient, error) {
 	return nil, fmt.Errorf("the oracle announces devices by itself")
 }
 
@@ -102,7 +101,7 @@ type listedOrder struct {
 	rank map[string]int
 }
 
-func (l listedOrder) Allocate(pod *v1.Pod, container *v1.Container) error {
+func (l listedOrder) inOrder(pod *v1.Pod, container *v1.Container, allocate func() error) error {
 	reusable := get[devicemanager.PodReusableDevices](l.ManagerImpl, "devicesToReuse")[string(pod.UID)]
 	withheld := map[string][]string{}
 	for resource, ids := range reusable {
@@ -115,7 +114,7 @@ func (l listedOrder) Allocate(pod *v1.Pod, container *v1.Container) error {
 		withheld[resource] = listed[needed:]
 		ids.Delete(listed[needed:]...)
 	}
-	err := l.ManagerImpl.Allocate(pod, container)
+	err := allocate()
 	for resource, ids := range withheld {
 		reusable[resource].Insert(ids...)
 	}
