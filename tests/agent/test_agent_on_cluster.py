@@ -55,7 +55,9 @@ class Kubernetes:
         return next(each for each in read_conditions(self.topology(node)) if each.type == kind)
 
     def ready(self, node: str) -> str:
-        return self.condition(node, "Ready").status
+        """Its status; empty between an object's creation and the first write of its status."""
+        conditions = read_conditions(self.topology(node))
+        return next((each.status for each in conditions if each.type == "Ready"), "")
 
     def delete_topology(self, node: str) -> None:
         self._client.delete(NODE_TOPOLOGIES, node, uid=self.topology(node)["metadata"]["uid"])
@@ -116,11 +118,11 @@ def agent(sandbox: Sandbox, node: str, *flags: str) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """The agent of a node, which has published for the first time."""
     with suppress(NotFound):
         kubernetes.delete_topology(node)
-    process = agent(sandbox, node)
+    process = agent(sandbox, node, *flags)
     try:
         until(lambda: kubernetes.ready(node) == "True")
         yield process
@@ -129,8 +131,8 @@ def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str) -> Iterator[sub
         assert process.wait(timeout=10) == 0
 
 
-def publish_once(sandbox: Sandbox, node: str) -> int:
-    return agent(sandbox, node, "--once").wait(timeout=30)
+def publish_once(sandbox: Sandbox, node: str, *flags: str) -> int:
+    return agent(sandbox, node, "--once", *flags).wait(timeout=30)
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:

@@ -6,17 +6,21 @@ from collections.abc import Iterator
 import pytest
 
 from topomend.agent.metrics import Metrics
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import ContainerAllocation, DeviceAllocation, NodeState, PodAllocation
+from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
 from topomend.model.shape import parse_shape
 
 
 def node() -> NodeState:
     shape = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1,1=1")
     gpu = shape.offered_devices()[0]
-    holds = ContainerAllocation("c", cpus=0b0110, devices=(DeviceAllocation(gpu.resource, (gpu.id,)),))
+    memory = (MemoryBlock("memory", 0b01, 1 << 30),)
+    holds = ContainerAllocation("c", cpus=0b0110, memory=memory, devices=(DeviceAllocation(gpu.resource, (gpu.id,)),))
     pod = PodAllocation("default", "secret-name", containers=(holds,))
-    return NodeState("n1", shape.machine(), KubeletSettings(), shape.offered_devices(), (pod,))
+    settings = KubeletSettings(
+        memory_manager_policy="Static", reserved_memory=(MemoryReservation(0, "memory", 100 << 20),)
+    )
+    return NodeState("n1", shape.machine(), settings, shape.offered_devices(), (pod,))
 
 
 def get(metrics: Metrics, path: str) -> tuple[int, str]:
@@ -37,9 +41,9 @@ def metrics() -> Iterator[Metrics]:
 
 def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) -> None:
     state = node()
-    metrics.published(state, 0.02, wrote=True)
-    metrics.published(state, 0.02, wrote=False)
-    metrics.failed()
+    metrics.published(state, 0.02, {}, wrote=True)
+    metrics.published(state, 0.02, {"List": 1}, wrote=False)
+    metrics.failed({"List": 3})
     code, text = get(metrics, "/metrics")
     assert code == 200
     for line in (
@@ -51,6 +55,11 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
         'topomend_agent_numa_cpus{numa="1",state="exclusive"} 0.0',
         'topomend_agent_numa_devices{numa="0",resource="vendor.com/gpu",state="held"} 1.0',
         'topomend_agent_numa_devices{numa="1",resource="vendor.com/gpu",state="free"} 1.0',
+        'topomend_agent_numa_memory_bytes{numa="0",state="exclusive"} 1.073741824e+09',
+        'topomend_agent_numa_memory_bytes{numa="0",state="shared"} 7.516192768e+09',
+        'topomend_agent_numa_memory_bytes{numa="1",state="exclusive"} 0.0',
+        'topomend_agent_podresources_errors_total{method="List"} 3.0',
+        'topomend_agent_podresources_errors_total{method="GetAllocatableResources"} 0.0',
         "topomend_agent_discovery_duration_seconds_count 2.0",
         "topomend_agent_build_info{",
         "topomend_agent_last_success_timestamp_seconds 1",
@@ -62,11 +71,18 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
 def test_without_a_success_for_long_the_agent_is_unwell_until_the_next(metrics: Metrics) -> None:
     assert get(metrics, "/healthz") == (200, "ok\n")
     time.sleep(0.4)
-    metrics.failed()
+    metrics.failed({})
     code, text = get(metrics, "/healthz")
     assert (code, "nothing was published" in text) == (500, True)
-    metrics.published(node(), 0.0, wrote=False)
+    metrics.published(node(), 0.0, {}, wrote=False)
     assert get(metrics, "/healthz") == (200, "ok\n")
+
+
+def test_an_agent_that_has_published_nothing_yet_is_well_and_not_ready(metrics: Metrics) -> None:
+    assert get(metrics, "/healthz")[0] == 200
+    assert get(metrics, "/readyz") == (500, "nothing was published yet\n")
+    metrics.published(node(), 0.0, {}, wrote=True)
+    assert get(metrics, "/readyz") == (200, "ok\n")
 
 
 def test_other_paths_are_not_found(metrics: Metrics) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from topomend.kube.errors import APIError, NotFound, Unanswered
-from topomend.publish.publisher import FIELD_MANAGER, RECHECK_SECONDS, Publisher
+from topomend.publish.publisher import FIELD_MANAGER, Publisher
+from topomend.publish.recheck import RECHECK_SECONDS
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

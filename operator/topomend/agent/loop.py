@@ -9,10 +9,11 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
@@ -25,6 +26,7 @@ from topomend.publish.publisher import Publisher
 
 if TYPE_CHECKING:
     from topomend.agent.metrics import Metrics
+    from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher
 
 HOST_SECONDS = 600.0
 """The machine is read again after this long even if the kernel announced no change."""
@@ -58,6 +60,7 @@ class AgentSettings:
     interval: float = 0.75
     once: bool = False
     metrics_address: str | None = None
+    node_resource_topology: bool = False
 
 
 def run(settings: AgentSettings) -> int:
@@ -76,13 +79,15 @@ def run(settings: AgentSettings) -> int:
         _log.error("--metrics-address %s cannot be listened on: %s", settings.metrics_address, error)
         client.close()
         return USAGE
-    watcher = _Watcher(settings)
-    publisher = Publisher(client, settings.node_name, time.monotonic)
+    agent = _Agent(
+        _Watcher(settings),
+        Publisher(client, settings.node_name, time.monotonic),
+        _second_publisher(settings, client),
+        metrics,
+    )
     stop = _until_told()
     try:
-        if settings.once:
-            return _once(watcher, publisher)
-        return _again_and_again(settings, watcher, publisher, stop, metrics)
+        return agent.once() if settings.once else agent.again_and_again(settings.interval, stop)
     finally:
         client.close()
         if metrics is not None:
@@ -110,51 +115,66 @@ def _until_told() -> threading.Event:
     return stop
 
 
-def _once(watcher: "_Watcher", publisher: Publisher) -> int:
-    try:
-        _publish(watcher, publisher, None)
-    except APIError as error:
-        _log.error("the NodeTopology was not published: %s", error)
-        return CANNOT_ASK
-    return PUBLISHED
+def _second_publisher(settings: AgentSettings, client: LightClient) -> "NodeResourceTopologyPublisher | None":
+    if not settings.node_resource_topology:
+        return None
+    # Loaded only where it is asked for, like the metrics.
+    from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher  # noqa: PLC0415
+
+    return NodeResourceTopologyPublisher(client, settings.node_name, time.monotonic)
 
 
-def _again_and_again(
-    settings: AgentSettings,
-    watcher: "_Watcher",
-    publisher: Publisher,
-    stop: threading.Event,
-    metrics: "Metrics | None",
-) -> int:
-    back_off = BackOff()
-    while not stop.is_set():
-        if time.monotonic() >= back_off.until:
-            try:
-                _publish(watcher, publisher, metrics)
-                back_off.succeeded()
-            except APIError as error:
-                if metrics is not None:
-                    metrics.failed()
-                delay = back_off.failed(time.monotonic(), error)
-                _log.warning("not published, trying again in %.0f s: %s", delay, error)
-            if watcher.kubelet_came_back():
-                publisher.forget()
-        stop.wait(settings.interval)
-    _log.info("told to end")
-    return PUBLISHED
+@dataclass(frozen=True)
+class _Agent:
+    """What looks, what publishes, and what tells of both where that is asked for."""
 
+    watcher: "_Watcher"
+    publisher: Publisher
+    second: "NodeResourceTopologyPublisher | None"
+    metrics: "Metrics | None"
 
-def _publish(watcher: "_Watcher", publisher: Publisher, metrics: "Metrics | None") -> None:
-    version = publisher.node().kubelet_version
-    began = time.monotonic()
-    discovery = watcher.look(version)
-    took = time.monotonic() - began
-    wrote = publisher.publish(discovery.status)
-    if metrics is not None:
-        metrics.published(discovery.state, took, wrote=wrote)
-    if wrote:
-        ready = discovery.conditions[0]
-        _log.info("published %s: Ready %s, %s", discovery.state.name, ready.status, ready.message)
+    def once(self) -> int:
+        """Publish; the exit code."""
+        try:
+            self._publish()
+        except APIError as error:
+            _log.error("the NodeTopology was not published: %s", error)
+            return CANNOT_ASK
+        return PUBLISHED
+
+    def again_and_again(self, interval: float, stop: threading.Event) -> int:
+        """Publish what changes until told to end; the exit code."""
+        back_off = BackOff()
+        while not stop.is_set():
+            if time.monotonic() >= back_off.until:
+                try:
+                    self._publish()
+                    back_off.succeeded()
+                except APIError as error:
+                    if self.metrics is not None:
+                        self.metrics.failed(self.watcher.errors)
+                    delay = back_off.failed(time.monotonic(), error)
+                    _log.warning("not published, trying again in %.0f s: %s", delay, error)
+                if self.watcher.kubelet_came_back():
+                    self.publisher.forget()
+            stop.wait(interval)
+        _log.info("told to end")
+        return PUBLISHED
+
+    def _publish(self) -> None:
+        node = self.publisher.node()
+        began = time.monotonic()
+        discovery = self.watcher.look(node.kubelet_version)
+        took = time.monotonic() - began
+        status: Mapping[str, Any] = discovery.status
+        if self.second is not None:
+            status = self.second.publish(discovery.state, discovery.pods, status, node)
+        wrote = self.publisher.publish(status)
+        if self.metrics is not None:
+            self.metrics.published(discovery.state, took, self.watcher.errors, wrote=wrote)
+        if wrote:
+            ready = discovery.conditions[0]
+            _log.info("published %s: Ready %s, %s", discovery.state.name, ready.status, ready.message)
 
 
 class _Watcher:
@@ -181,6 +201,11 @@ class _Watcher:
             chosen = self._settings.kubelet_version or version or None
             self._discovery = assemble(self._settings.node_name, host, with_version(config, chosen), held)
         return self._discovery
+
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """How often each method of pod-resources was not answered so far."""
+        return self._reader.errors
 
     def kubelet_came_back(self) -> bool:
         """Whether the kubelet answers again after it had not: it may be another version now. Told once."""

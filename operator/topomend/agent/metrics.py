@@ -5,21 +5,23 @@ Imported only where an address is given: the Prometheus library costs memory on 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from topomend import __version__
+from topomend.discover.pod_resources import ALLOCATABLE, LIST
 from topomend.model.node_state import NodeState, allocations
+from topomend.publish.zones import zones
 
 STALE_SECONDS = 120.0
 """Without a success for this long ``/healthz`` answers 500: several attempts at the longest back-off."""
 
 
 class Metrics:
-    """Serves ``/metrics`` and ``/healthz`` on ``address`` (host:port; without a host, this host alone).
+    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on ``address`` (host:port; without a host, this host alone).
 
     Raises OSError where it cannot listen there, ValueError or OverflowError where that is no address.
     """
@@ -54,8 +56,24 @@ class Metrics:
             ["numa", "resource", "state"],
             registry=registry,
         )
+        self._memory = Gauge(
+            "topomend_agent_numa_memory_bytes",
+            "Memory of a NUMA node, by use: pinned by the Memory Manager, or shared by all others.",
+            ["numa", "state"],
+            registry=registry,
+        )
+        self._pod_resources_errors = Counter(
+            "topomend_agent_podresources_errors",
+            "Requests to the kubelet's pod-resources that were not answered, by method.",
+            ["method"],
+            registry=registry,
+        )
+        for method in (LIST, ALLOCATABLE):
+            self._pod_resources_errors.labels(method)
+        self._counted: dict[str, int] = {}
+        self._has_succeeded = False
         self._shown: NodeState | None = None
-        self._server = _listen(address, registry, self.problem)
+        self._server = _listen(address, registry, {"/healthz": self.problem, "/readyz": self.unready})
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -64,8 +82,10 @@ class Metrics:
         """Where it listens."""
         return int(self._server.server_address[1])
 
-    def published(self, state: NodeState, seconds: float, *, wrote: bool) -> None:
-        """Note a success, and how long the look before it took."""
+    def published(self, state: NodeState, seconds: float, errors: Mapping[str, int], *, wrote: bool) -> None:
+        """Note a success, how long the look before it took, and how often pod-resources was not answered so far."""
+        self._note_errors(errors)
+        self._has_succeeded = True
         self._duration.observe(seconds)
         self._publishes.labels("written" if wrote else "unchanged").inc()
         self._last_success.set_to_current_time()
@@ -74,8 +94,9 @@ class Metrics:
             self._shown = state
             self._show(state)
 
-    def failed(self) -> None:
+    def failed(self, errors: Mapping[str, int]) -> None:
         """Note that nothing could be published."""
+        self._note_errors(errors)
         self._publishes.labels("failed").inc()
 
     def problem(self) -> str:
@@ -83,14 +104,24 @@ class Metrics:
         age = time.monotonic() - self._succeeded
         return f"nothing was published or confirmed for {age:.0f} s" if age > self._stale_seconds else ""
 
+    def unready(self) -> str:
+        """Why this agent does not do its work yet, empty where it does."""
+        return self.problem() if self._has_succeeded else "nothing was published yet"
+
     def close(self) -> None:
         """Answer no more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
+    def _note_errors(self, errors: Mapping[str, int]) -> None:
+        for method, count in errors.items():
+            self._pod_resources_errors.labels(method).inc(count - self._counted.get(method, 0))
+            self._counted[method] = count
+
     def _show(self, state: NodeState) -> None:
         held = 0
+        sizes = {node.id: node.memory for node in state.machine.numa_nodes}
         held_devices = set()
         for container in allocations(state.pods):
             held |= container.cpus
@@ -99,6 +130,10 @@ class Metrics:
             cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
             self._cpus.labels(node.id, "exclusive").set((cpus & held).bit_count())
             self._cpus.labels(node.id, "shared").set((cpus & ~held).bit_count())
+        for zone in zones(state):
+            pinned = sum(each.allocatable - each.available for each in zone.resources if each.name == "memory")
+            self._memory.labels(zone.numa_node, "exclusive").set(pinned)
+            self._memory.labels(zone.numa_node, "shared").set(sizes[zone.numa_node] - pinned)
         self._devices.clear()
         for device in state.devices:
             use = "held" if (device.resource, device.id) in held_devices else "free" if device.healthy else "unhealthy"
@@ -106,7 +141,7 @@ class Metrics:
                 self._devices.labels(numa, device.resource, use).inc()
 
 
-def _listen(address: str, registry: CollectorRegistry, problem: Callable[[], str]) -> ThreadingHTTPServer:
+def _listen(address: str, registry: CollectorRegistry, checks: Mapping[str, Callable[[], str]]) -> ThreadingHTTPServer:
     host, _, port = address.rpartition(":")
 
     class Handler(BaseHTTPRequestHandler):
@@ -115,11 +150,11 @@ def _listen(address: str, registry: CollectorRegistry, problem: Callable[[], str
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
-            elif self.path == "/healthz":
-                found = problem()
+            elif self.path in checks:
+                found = checks[self.path]()
                 self._answer(500 if found else 200, "text/plain; charset=utf-8", f"{found or 'ok'}\n".encode())
             else:
-                self._answer(404, "text/plain; charset=utf-8", b"/metrics and /healthz are here\n")
+                self._answer(404, "text/plain; charset=utf-8", b"/metrics, /healthz and /readyz are here\n")
 
         def _answer(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)

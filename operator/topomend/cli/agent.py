@@ -39,6 +39,11 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="The time between two looks at the kubelet.",
 )
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics and /healthz there; off by default.")
+@click.option(
+    "--node-resource-topology",
+    is_flag=True,
+    help="Publish the node's NodeResourceTopology too, for schedulers that read it; off by default.",
+)
 @click.option("--once", is_flag=True, help="Publish once and end.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def agent(log_format: str, **settings: Any) -> None:

@@ -29,6 +29,7 @@ PAUSE_SECONDS = 0.05
 class Allocations:
     """``pods`` are the active pods that hold something; ``stale`` what ended pods still hold in the files, by uid.
 
+    ``listed`` names every active pod, whether it holds anything or not.
     ``reason`` is empty where both sources were read and agree; else ``problem`` says what is wrong.
     ``remark`` says what the sources in use cannot tell. ``allocatable_cpus`` is None where pod-resources did not
     answer.
@@ -36,6 +37,7 @@ class Allocations:
 
     pods: tuple[PodAllocation, ...] = ()
     stale: tuple[PodAllocation, ...] = ()
+    listed: tuple[PodName, ...] = ()
     devices: tuple[Device, ...] = ()
     allocatable_cpus: CPUSet | None = None
     memory: tuple[NUMANodeMemory, ...] | None = None
@@ -206,6 +208,7 @@ def _known(
     return Allocations(
         pods=pods,
         stale=stale,
+        listed=tuple(map(_name, listed.pods)),
         devices=listed.devices,
         allocatable_cpus=listed.allocatable_cpus,
         memory=state.memory,

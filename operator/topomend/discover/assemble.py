@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from topomend.discover.allocations import Allocations
+from topomend.discover.allocations import Allocations, PodName
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import CPUSet, format_id_list
@@ -39,11 +39,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Discovery:
-    """Everything that is published of a node."""
+    """Everything that is published of a node. ``pods`` names all that are active, whether they hold anything or not."""
 
     state: NodeState
     summary: Summary
     conditions: tuple[Condition, ...]
+    pods: tuple[PodName, ...] = ()
 
     @cached_property
     def status(self) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) ->
             f"a kubelet with this configuration would not start on this machine: {kubelet}",
         )
     conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held)
-    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions)
+    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions, held.listed)
 
 
 def _pool(settings: KubeletSettings, held: Allocations) -> CPUSet | None:

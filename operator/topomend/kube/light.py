@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from topomend.kube.access import Access, NotConfigured, find_access
 from topomend.kube.errors import Unanswered, refused
+from topomend.wire import node_resource_topology as zones
 from topomend.wire.group import API_VERSION
 
 __all__ = ["LightClient", "NotConfigured"]
@@ -22,6 +23,7 @@ MAX_ANSWER_BYTES = 8 << 20
 
 _NODES = "/api/v1/nodes"
 _NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
+_NODE_RESOURCE_TOPOLOGIES = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -52,14 +54,22 @@ class LightClient:
         """The same for its status."""
         return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}/status", content, manager)
 
+    def node_resource_topology(self, name: str) -> dict[str, Any]:
+        """The NodeResourceTopology object."""
+        return self._ask("GET", f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}")
+
+    def apply_node_resource_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Create the object or change it, but raise Conflict where another manager has one of these fields."""
+        return self._apply(f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}", content, manager, force=False)
+
     def close(self) -> None:
         """End the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _apply(self, path: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        return self._ask("PATCH", path, {"fieldManager": manager, "force": "true"}, content)
+    def _apply(self, path: str, content: Mapping[str, Any], manager: str, *, force: bool = True) -> dict[str, Any]:
+        return self._ask("PATCH", path, {"fieldManager": manager, "force": str(force).lower()}, content)
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, content: Mapping[str, Any] | None = None

@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from topomend.kube.errors import APIError, NotFound
+from topomend.publish.recheck import Recheck
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
 
 FIELD_MANAGER = "topomend-agent"
-
-RECHECK_SECONDS = 300.0
-"""At the latest after this long the object is looked at again, in case somebody deleted or edited it."""
 
 
 class Client(Protocol):
@@ -58,15 +56,15 @@ class Publisher:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client, self._name = client, name
-        self._monotonic, self._now, self._jitter = monotonic, now, jitter
+        self._recheck, self._now = Recheck(monotonic, jitter), now
         self._node: NodeFacts | None = None
         self._server: Mapping[str, Any] | None = None
         self._published: Mapping[str, Any] | None = None
-        self._due = 0.0
 
     def node(self) -> NodeFacts:
         """The Node's facts, asked for again with each re-check."""
-        self._recheck_if_due()
+        if self._recheck.due():
+            self.forget()
         if self._node is None:
             node = self._client.node(self._name)
             self._node = NodeFacts(
@@ -123,12 +121,6 @@ class Publisher:
             return self._client.node_topology(self._name)
         except NotFound:
             return {}
-
-    def _recheck_if_due(self) -> None:
-        if self._monotonic() >= self._due:
-            self.forget()
-            # Between three quarters and the whole of the time, so that nodes started together drift apart.
-            self._due = self._monotonic() + RECHECK_SECONDS * (0.75 + self._jitter() / 4)
 
     def _head(self) -> dict[str, Any]:
         return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY}
