@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CASES ?= 30000
+VERSION ?= v1.36.3
 PODS ?= 2000
 MINUTES ?= 10
 
@@ -35,8 +36,8 @@ bench: .venv/ready ## Compare with the kubelet's own code, side by side
 agent-cost: .venv/ready ## What an agent costs a node with 110 pods, over MINUTES, beside its kubelet
 	@$(BIN)/python -m tests.bench.agent_cost --minutes $(MINUTES) --metrics --state
 
-oracle: .venv/ready ## Compare CASES random cases with the kubelet's own managers
-	@$(BIN)/python -m tests.oracle.compare --cases $(CASES)
+oracle: .venv/ready ## Compare CASES random cases with the managers of kubelet VERSION; the report is build/oracle-report.txt
+	@$(BIN)/python -m tests.oracle.compare --cases $(CASES) --version $(VERSION)
 
 live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
