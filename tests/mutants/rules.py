@@ -689,8 +689,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "a wide machine's search forgets what resources prefer",
-            "return all(each.prefers(mask) for each in self.hints)",
-            "return True",
+            "lambda mask: all(each.prefers(mask) for each in self.hints),",
+            "lambda _: True,",
         ),
         (
             "a wide machine forgets masks of one NUMA node",
@@ -706,15 +706,29 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("a wide machine takes the widest mask", "width = min((mask.bit_count()", "width = max((mask.bit_count()"),
         (
             "a wide machine takes any masks for intersections",
-            "if self._leave_out(rest, left_out) is not None:",
-            "if True:",
+            "lambda mask: self._can_spare(self._universe & ~mask)",
+            "lambda _: True",
         ),
         (
             "a wide machine leaves too few NUMA nodes out",
-            "            most = min(most, count)",
-            "            most = min(most, count - 1)",
+            "threshold.gathered(family.universe) - threshold.need",
+            "threshold.gathered(family.universe) - threshold.need - 1",
         ),
-        ("a wide machine gives up on close NUMA nodes too early", "2 * costs[at] + nearest", "3 * costs[at] + nearest"),
+        (
+            "a wide machine gives up on close NUMA nodes too early",
+            "costs[node] + nearest[wanted - 1]",
+            "2 * costs[node] + nearest[wanted - 1]",
+        ),
+        (
+            "a wide machine wants what is closer than what it knows",
+            "total_distance(mask, self._distances) + self._step",
+            "total_distance(mask, self._distances)",
+        ),
+        (
+            "a wide machine does not know when the families have divided the same before",
+            "if family.adds_up else mask",
+            "if True else mask",
+        ),
         (
             "a wide machine takes NUMA nodes of other distances for alike",
             "row = None if distances is None else",
@@ -727,8 +741,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "a wide machine takes NUMA nodes with other amounts for alike",
-            "(0 if mask == bit else mask, amount)",
-            "(0 if mask == bit else mask, 0)",
+            "(number, 0 if alone else mask, amount)",
+            "(number, 0 if alone else mask, 0)",
         ),
         (
             "a wide machine counts a device of several NUMA nodes more than once",
@@ -745,6 +759,25 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "a wide machine weighs distances one way only",
             "distances[one][other] + distances[other][one]",
             "2 * distances[one][other]",
+        ),
+    ],
+    "topology/distance_tree.py": [
+        (
+            "a tree forgets what is chosen already",
+            "nearness * _pairs(chosen + added)",
+            "nearness * _pairs(added)",
+        ),
+        ("distances that make no tree pass for one", "if any(pairs[node][far] != farthest", "if any(False"),
+        (
+            "NUMA nodes that are not near each other pass for a branch",
+            "if any(pairs[node][near] >= farthest",
+            "if any(pairs[node][near] > farthest",
+        ),
+        ("a branch is as near as what is around it", "around - farthest, branches", "0, branches"),
+        (
+            "a tree takes the nodes that are worth least",
+            "for node in members(left & branch.leaves)], reverse=True)",
+            "for node in members(left & branch.leaves)])",
         ),
     ],
     "cpu/options.py": [

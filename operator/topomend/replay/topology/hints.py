@@ -36,9 +36,13 @@ class Threshold:
         """What the mask gathers."""
         return sum(amount for nodes, amount in self.groups if nodes & mask)
 
-    def gain(self, node: int) -> int:
-        """The most that a NUMA node adds to a mask."""
-        return sum(amount for nodes, amount in self.groups if nodes >> node & 1)
+    def gains(self) -> dict[int, int]:
+        """The most that each NUMA node adds to a mask."""
+        gains: dict[int, int] = {}
+        for nodes, amount in self.groups:
+            for node in members(nodes):
+                gains[node] = gains.get(node, 0) + amount
+        return gains
 
     def met_by(self, mask: NUMAMask) -> bool:
         """Whether the mask gathers enough."""
@@ -65,6 +69,11 @@ class Family:
     universe: NUMAMask
     thresholds: tuple[Threshold, ...]
     least: int = 1
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether each threshold does."""
+        return all(threshold.adds_up for threshold in self.thresholds)
 
     def holds(self, mask: NUMAMask) -> bool:
         """Whether the mask is one of the family."""

@@ -5,24 +5,32 @@ smallest. A branch ends where even the best remaining nodes cannot reach a thres
 the lowest are tried. The kubelet itself walks all 2^n masks here and does not end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, product
-from math import exp, gcd, prod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, combinations, product
+from math import exp, gcd
 from operator import mul
 
-from topomend.model.bitmask import NUMAMask, mask_of, members
+from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.topology.distance_tree import DistanceTree, distance_tree
 from topomend.replay.topology.hints import Family, Hints, Threshold, per_node
 
 MOST_STEPS = 200_000
 """How long a search may take before it counts as one that never ends: about a second."""
 
-MOST_MIXES = 64
-"""In how many ways NUMA nodes may be taken from sockets before the search by distance looks at them one by one."""
-
 _SCALE = 1 << 80
 """What weights are multiplied by to become whole numbers: what these rule out is ruled out for sure."""
+
+_SHARES = 1 << 40
+"""The same for shares of what can be spared."""
+
+_ROUNDING = 1e-6
+"""More than what sums of such numbers are off by."""
+
+_PRICES = 8
+"""At how many prices distances and amounts are weighed."""
 
 _ROUNDS = 40
 """How long weights are sought."""
@@ -123,48 +131,118 @@ def has_gaps(distances: Distances) -> bool:
 
 
 class _Closest:
-    """The least total distance found so far, and whether a branch of the search can still beat it."""
+    """The least total distance found so far, and whether a branch of the search can still beat it.
+
+    ``nodes`` are those of the search, in its order.
+    """
 
     def __init__(self, nodes: Sequence[int], distances: Distances) -> None:
         self._distances = distances
         self._nodes = nodes
-        self._pairs = {one: [distances[one][other] + distances[other][one] for other in nodes] for one in distances}
-        self._nearest = [_running_sums(sorted(self._pairs_with_others(node))) for node in nodes]
-        self._at = {node: at for at, node in enumerate(nodes)}
-        self._known = {0: (0, [distances[node][node] for node in nodes])}
+        self._pairs = {one: {other: distances[one][other] + distances[other][one] for other in nodes} for one in nodes}
+        self._left = [sum([1 << node for node in nodes[position:]]) for position in range(len(nodes) + 1)]
+        self._own = {distances[node][node] for node in nodes}
+        self._tree = distance_tree(nodes, self._pairs) if len(nodes) > 1 and len(self._own) == 1 else None
+        self._priced = self._tree
+        self._worth = dict.fromkeys(nodes, 0.0)
+        self._price = 0.0
+        self._nearest: dict[int, list[list[float]]] = {}
+        self._known: dict[NUMAMask, tuple[int, dict[int, int]]] = {
+            0: (0, {node: distances[node][node] for node in nodes})
+        }
         self._step = self._least_difference()
         self._best: int | None = None
 
     def _least_difference(self) -> int:
         """What totals of masks of one width differ by at least, unless they are equal."""
-        own = [self._distances[node][node] for node in self._nodes]
-        pairs = [pair for node in self._nodes for pair in self._pairs_with_others(node)]
+        own = sorted(self._own)
+        pairs = sorted({self._pairs[one][other] for one, other in combinations(self._nodes, 2)})
         return gcd(*(each - own[0] for each in own), *(each - pairs[0] for each in pairs)) or 1
 
-    def _pairs_with_others(self, node: int) -> list[int]:
-        return [pair for pair, other in zip(self._pairs[node], self._nodes, strict=True) if other != node]
+    def start_from(self, mask: NUMAMask) -> None:
+        """A mask is known: others must be as close."""
+        self._best = total_distance(mask, self._distances) + self._step
 
-    def may_improve(self, position: int, mask: NUMAMask, wanted: int) -> bool:
+    def weigh(self, gains: Sequence[int], lack: int, wanted: int) -> None:
+        """Let distances and a threshold bound the search together: what each node adds to it, and what is lacking.
+
+        A mask that meets the threshold gathers no less than is lacking, so that at any price a unit of it the distance
+        less what is gathered bounds the distance. The best price is sought.
+        """
+        if lack <= 0 or self._best is None:
+            return
+        shares = {node: gain / lack for node, gain in zip(self._nodes, gains, strict=True)}
+        best, scale = (
+            self._bound(0, 0, wanted, 1.0),
+            float(max(map(max, map(dict.values, self._pairs.values())))) * wanted,
+        )
+        for step in range(-2, _PRICES - 2):
+            tree, worth, price = self._priced, self._worth, self._price
+            self._price = scale * 2**-step
+            self._worth = {node: self._price * share for node, share in shares.items()}
+            if self._tree:
+                self._priced = self._tree.priced(self._worth)
+            bound = self._bound(0, 0, wanted, 1.0)
+            if bound > best:
+                best = bound
+            else:
+                self._priced, self._worth, self._price = tree, worth, price
+
+    def may_improve(self, position: int, mask: NUMAMask, wanted: int, lacking: float) -> bool:
         """Whether adding so many of the nodes from a position on can come to less than the best, by a step at least.
 
-        Each adds at least its distances to the mask, and half of those to as many of its nearest nodes as are added.
+        ``lacking`` is the share of the weighed threshold that is.
         """
         if self._best is None or wanted == 0:
             return True
-        total, costs = self._costs(mask)
-        nearest = self._nearest
-        added = sorted(2 * costs[at] + nearest[at][wanted - 1] for at in range(position, len(costs)))
-        return 2 * total + sum(added[:wanted]) <= 2 * (self._best - self._step)
+        most = self._best - self._step + _ROUNDING
+        if self._bound(position, mask, wanted, lacking) > most:
+            return False
+        return not self._price or not self._tree or self._tree_bound(self._tree, position, mask, wanted) <= most
 
-    def _costs(self, mask: NUMAMask) -> tuple[int, list[int]]:
+    def _bound(self, position: int, mask: NUMAMask, wanted: int, lacking: float) -> float:
+        """What the total distance comes to at least.
+
+        Without a tree each node adds at least its distances to the mask, and half of those to as many of its nearest
+        as are added of the nodes that are left.
+        """
+        if self._priced:
+            return self._tree_bound(self._priced, position, mask, wanted) + self._price * lacking
+        total, costs = self._costs(mask)
+        worth = self._worth
+        added = sorted(
+            [
+                costs[node] + nearest[wanted - 1] - worth[node]
+                for node, nearest in zip(self._nodes[position:], self._nearest_of(position), strict=True)
+            ]
+        )
+        return total + sum(added[:wanted]) + self._price * lacking
+
+    def _nearest_of(self, position: int) -> list[list[float]]:
+        """For each node from a position on, half the distances to none, one, two and so on of its nearest there."""
+        nearest = self._nearest.get(position)
+        if nearest is None:
+            left = self._nodes[position:]
+            nearest = self._nearest[position] = [
+                list(accumulate(sorted([self._pairs[node][other] / 2 for other in left if other != node]), initial=0.0))
+                for node in left
+            ]
+        return nearest
+
+    def _tree_bound(self, tree: DistanceTree, position: int, mask: NUMAMask, wanted: int) -> float:
+        own = next(iter(self._own)) * (mask.bit_count() + wanted)
+        return own + tree.least(mask, self._left[position], wanted)
+
+    def _costs(self, mask: NUMAMask) -> tuple[int, dict[int, int]]:
         """The total distance of a mask, and what each node would add to it."""
         known = self._known.get(mask)
         if known is None:
             rest = mask & (mask - 1)
             node = (mask ^ rest).bit_length() - 1
             total, costs = self._costs(rest)
-            wider = [cost + pair for cost, pair in zip(costs, self._pairs[node], strict=True)]
-            known = self._known[mask] = (total + costs[self._at[node]], wider)
+            pairs = self._pairs[node]
+            wider = {each: cost + pairs[each] for each, cost in costs.items()}
+            known = self._known[mask] = (total + costs[node], wider)
         return known
 
     def improves(self, mask: NUMAMask) -> bool:
@@ -175,28 +253,25 @@ class _Closest:
         self._best = total
         return True
 
+    def nearer(self, mask: NUMAMask) -> Iterator[NUMAMask]:
+        """The masks that are closer by one node taken for another, the closest first."""
+        _, costs = self._costs(mask)
+        inside = [node for node in self._nodes if mask >> node & 1]
+        swaps = []
+        for out in inside:
+            pairs, leaving = self._pairs[out], costs[out] - self._pairs[out][out]
+            for into in self._nodes:
+                if not mask >> into & 1:
+                    change = costs[into] - pairs[into] - leaving
+                    if change < 0:
+                        swaps.append((change, out, into))
+        for _, out, into in sorted(swaps):
+            yield mask & ~(1 << out) | 1 << into
+
 
 def _running_sums(numbers: Iterable[int]) -> list[int]:
     """The sums of the first none, one, two and so on."""
     return list(accumulate(numbers, initial=0))
-
-
-def _choose(masks: Iterator[NUMAMask], distances: Distances | None, closest: _Closest | None) -> NUMAMask | None:
-    """The first mask, or where distances count the last that beat all before it."""
-    if distances is None:
-        return next(masks, None)
-    if closest is None:
-        return _fittest(masks, distances)
-    best = None
-    for mask in masks:
-        if closest.improves(mask):
-            best = mask
-    return best
-
-
-def _closest(nodes: Sequence[int], distances: Distances | None) -> _Closest | None:
-    """Where distances count and can be read. With gaps in the ids every mask is walked, and two of them end it."""
-    return None if distances is None or has_gaps(distances) else _Closest(nodes, distances)
 
 
 def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances: Distances | None) -> list[int]:
@@ -204,21 +279,22 @@ def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances
     numbers: dict[object, int] = {}
     result = []
     every = list(nodes)
+    rules: dict[int, list[object]] = {node: [] for node in every}
+    for number, threshold in enumerate(thresholds):
+        for mask, amount in sorted(threshold.groups):
+            alone = mask.bit_count() == 1
+            for node in members(mask):
+                if node in rules:
+                    rules[node].append((number, 0 if alone else mask, amount))
+    profiled = distances is not None and not has_gaps(distances)
     for node in every:
-        bit = 1 << node
-        rules = tuple(
-            tuple(sorted((0 if mask == bit else mask, amount) for mask, amount in each.groups if mask & bit))
-            for each in thresholds
-        )
-        row = None if distances is None else _distance_profile(node, every, distances)
-        result.append(numbers.setdefault((rules, row), len(numbers)))
+        row = None if distances is None else _distance_profile(node, every, distances) if profiled else node
+        result.append(numbers.setdefault((tuple(rules[node]), row), len(numbers)))
     return result
 
 
 def _distance_profile(node: int, nodes: list[int], distances: Distances) -> object:
     """Equal for two nodes only if they are each other's nearest and alike to every third one."""
-    if has_gaps(distances):
-        return node
     own = distances[node][node]
     rows = tuple(own if other == node else distances[node][other] for other in nodes)
     columns = tuple(own if other == node else distances[other][node] for other in nodes)
@@ -231,6 +307,12 @@ def _distance_profile(node: int, nodes: list[int], distances: Distances) -> obje
     return (own, twins, outside) if within <= {near} else node
 
 
+@lru_cache(maxsize=256)
+def _gains(threshold: Threshold) -> Mapping[int, int]:
+    """Every width of a search asks for these."""
+    return threshold.gains()
+
+
 @dataclass(frozen=True)
 class _Rule:
     """A threshold as the search uses it: what each node adds, and the most that so many from a position on do."""
@@ -241,7 +323,8 @@ class _Rule:
 
 
 def _rule(threshold: Threshold, nodes: Sequence[int]) -> _Rule:
-    gains = [threshold.gain(node) for node in nodes]
+    by_node = _gains(threshold)
+    gains = [by_node.get(node, 0) for node in nodes]
     most = [_running_sums(sorted(gains[position:], reverse=True)) for position in range(len(gains) + 1)]
     return _Rule(threshold, gains, most)
 
@@ -263,6 +346,7 @@ class _Search:
     distances: Distances | None = None
     closest: _Closest | None = None
     kinds: Mapping[int, object] = field(default_factory=dict)
+    spares: Callable[[NUMAMask], bool] | None = None
 
     def masks(self) -> Iterator[NUMAMask]:
         """The masks, found as they are asked for."""
@@ -279,16 +363,27 @@ class _Search:
         self._rules = [_rule(each, self._nodes) for each in thresholds]
         self._shared = [(index, each) for index, each in enumerate(thresholds) if not each.adds_up]
         signatures = _signatures(self._nodes, thresholds, self.distances)
+        self._weighed = self._weigh(thresholds, wanted)
         self._alike: list[object] = [
             (signature, self.kinds.get(node)) if self.all_alike else node
             for signature, node in zip(signatures, self._nodes, strict=True)
         ]
         yield from self._walk(0, self.including, wanted, self._lacking(thresholds), frozenset())
 
+    def _weigh(self, thresholds: Sequence[Threshold], wanted: int) -> int | None:
+        """Let the last threshold, which is all together where there are several, weigh against the distances."""
+        if not self.closest or not thresholds:
+            return None
+        lack = self._lacking(thresholds)[-1]
+        self._lack = lack
+        self.closest.weigh(self._rules[-1].gains, lack, wanted)
+        return len(thresholds) - 1 if lack > 0 else None
+
     def _is_beyond(self, threshold: Threshold, wanted: int) -> bool:
         """Whether not even the best of so many nodes meet it."""
-        gains = sorted((threshold.gain(node) for node in self._nodes), reverse=True)
-        return sum(gains[:wanted]) < threshold.need - threshold.gathered(self.including)
+        gains = _gains(threshold)
+        most = sorted([gains.get(node, 0) for node in self._nodes], reverse=True)
+        return sum(most[:wanted]) < threshold.need - threshold.gathered(self.including)
 
     def _lacking(self, thresholds: Iterable[Threshold]) -> tuple[int, ...]:
         return tuple(each.need - each.gathered(self.including) for each in thresholds)
@@ -300,16 +395,21 @@ class _Search:
         for lack, rule in zip(lacking, self._rules, strict=True):
             if rule.most[position][wanted] < lack:
                 return
-        if self.closest and not self.closest.may_improve(position, mask, wanted):
-            return
+        if self.closest:
+            share = 0.0 if self._weighed is None else lacking[self._weighed] / self._lack
+            if not self.closest.may_improve(position, mask, wanted, share):
+                return
         if wanted == 0:
             yield mask
             return
         alike = self._alike[position]
-        if wanted < len(self._nodes) - position and alike not in taken:
+        if wanted < len(self._nodes) - position and alike not in taken and self._can_spare(position, mask):
             yield from self._walk(position + 1, mask, wanted, lacking, taken)
         wider = mask | 1 << self._nodes[position]
         yield from self._walk(position + 1, wider, wanted - 1, self._less(lacking, position, wider), taken | {alike})
+
+    def _can_spare(self, position: int, mask: NUMAMask) -> bool:
+        return self.spares is None or self.spares(sum([1 << node for node in self._nodes[: position + 1]]) & ~mask)
 
     def _less(self, lacking: tuple[int, ...], position: int, mask: NUMAMask) -> tuple[int, ...]:
         """What is lacking once the node at a position has made the mask what it is."""
@@ -330,7 +430,10 @@ def _together(
     several = [(each, lack) for each, lack in several if lack > 0]
     if len(several) < 2:
         return None
-    gains = [[each.gain(node) / lack for node in nodes] for each, lack in several]
+    gains = [
+        [by_node.get(node, 0) / lack for node in nodes]
+        for by_node, lack in ((_gains(each), lack) for each, lack in several)
+    ]
     weights = [int(weight * _SCALE) // lack for weight, (_, lack) in zip(_weights(gains, wanted), several, strict=True)]
     groups = [
         (mask, weight * amount)
@@ -400,61 +503,38 @@ class _Common:
 
     def fittest_of_width(self, width: int) -> NUMAMask | None:
         """The closest mask of so many NUMA nodes, of these the smallest."""
-        mixes = [[()]] if self.distances is None else _mixes(self.universe, width, self.distances)
-        if mixes is None:
-            closest = _closest(sorted(members(self.universe), reverse=True), self.distances)
-            search = _Search(
-                self.universe,
-                self.thresholds,
-                width,
-                self.budget,
-                distances=self.distances,
-                closest=closest,
-                kinds=self.kinds,
-            )
-            return _choose(filter(self._is_preferred, search.masks()), self.distances, closest)
-        for equally_close in mixes:
-            smallest = [self._smallest(width, mix) for mix in equally_close]
-            found = [mask for mask in smallest if mask is not None]
-            if found:
-                return min(found)
-        return None
-
-    def _smallest(self, width: int, mix: Sequence[Threshold]) -> NUMAMask | None:
-        search = _Search(self.universe, [*self.thresholds, *mix], width, self.budget, kinds=self.kinds)
-        return next(filter(self._is_preferred, search.masks()), None)
-
-    def _is_preferred(self, mask: NUMAMask) -> bool:
-        return all(each.prefers(mask) for each in self.hints)
+        return _fittest_found(
+            _Search(self.universe, self.thresholds, width, self.budget, distances=self.distances, kinds=self.kinds),
+            lambda mask: all(each.prefers(mask) for each in self.hints),
+        )
 
 
-def _mixes(universe: NUMAMask, width: int, distances: Distances) -> list[list[tuple[Threshold, ...]]] | None:
-    """How many NUMA nodes a mask can take of each socket, or of whatever else is alike in distance: the closest first.
+def _fittest_found(search: _Search, accepts: Callable[[NUMAMask], bool]) -> NUMAMask | None:
+    """The closest of the masks that are found and accepted, of these the smallest.
 
-    The distances within a mask follow from these numbers alone. Those equally close stand together, each as demands
-    for so many of each. None where there are more than MOST_MIXES.
+    One is found by its value alone and brought closer node by node; no other that is farther is then sought.
     """
+    distances = search.distances
+    if distances is None:
+        return next(filter(accepts, search.masks()), None)
     if has_gaps(distances):
+        return _fittest(filter(accepts, search.masks()), distances)
+    mask = next(filter(accepts, replace(search, distances=None).masks()), None)
+    if mask is None:
         return None
-    nodes = list(members(universe))
-    alike: dict[object, list[int]] = {}
-    for node in nodes:
-        alike.setdefault(_distance_profile(node, nodes, distances), []).append(node)
-    sockets = list(alike.values())
-    if prod(min(width, len(socket)) + 1 for socket in sockets[1:]) > MOST_MIXES:
-        return None
-    by_total: dict[int, list[tuple[Threshold, ...]]] = {}
-    for others in product(*(range(min(width, len(socket)) + 1) for socket in sockets[1:])):
-        counts = (width - sum(others), *others)
-        if 0 <= counts[0] <= len(sockets[0]):
-            taken = [node for socket, count in zip(sockets, counts, strict=True) for node in socket[:count]]
-            demands = tuple(
-                per_node(dict.fromkeys(socket, 1), count)
-                for socket, count in zip(sockets, counts, strict=True)
-                if count
-            )
-            by_total.setdefault(total_distance(mask_of(taken), distances), []).append(demands)
-    return [mixes for _, mixes in sorted(by_total.items())]
+    closest = _Closest(sorted(members(search.universe & ~search.including), reverse=True), distances)
+    while True:
+        nearer = (each for each in closest.nearer(mask) if all(rule.met_by(each) for rule in search.thresholds))
+        closer = next(filter(accepts, nearer), None)
+        if closer is None:
+            break
+        mask = closer
+    closest.start_from(mask)
+    best = None
+    for each in filter(accepts, replace(search, closest=closest).masks()):
+        if closest.improves(each):
+            best = each
+    return best
 
 
 def _widths(hints: Sequence[Hints], least: int, most: int) -> Iterable[int]:
@@ -484,6 +564,36 @@ def _parts(hints: Hints) -> list[Family]:
     return [*(family for family in hints.families if not family.is_empty()), *named]
 
 
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    """How much of one demand a family can spare, and what it loses of it at least with each NUMA node."""
+
+    amount: int
+    losses: Mapping[int, int]
+
+    def share(self, node: int) -> float:
+        """The part of what can be spared that goes with a node."""
+        loss = self.losses.get(node, 0)
+        return loss / self.amount if self.amount else float("inf") if loss else 0.0
+
+    def lost(self, mask: NUMAMask) -> int:
+        """What is lost with a mask."""
+        return sum([self.losses.get(node, 0) for node in members(mask)])
+
+
+def _spares(family: Family, universe: NUMAMask) -> list[_Spare]:
+    """What a family can spare without its NUMA nodes of ``universe``."""
+    spares = []
+    for threshold in (*family.thresholds, _counting(family)):
+        losses: dict[int, int] = {}
+        for nodes, amount in threshold.groups:
+            if nodes & universe and nodes.bit_count() == 1:
+                node = nodes.bit_length() - 1
+                losses[node] = losses.get(node, 0) + amount
+        spares.append(_Spare(threshold.gathered(family.universe) - threshold.need, losses))
+    return spares
+
+
 @dataclass
 class _IntersectionSearch:
     """Masks that are an intersection of one mask from each of ``families``.
@@ -501,76 +611,100 @@ class _IntersectionSearch:
         for family in self.families:
             universe &= family.universe
         self._universe = universe
-        self._order = sorted(members(universe), reverse=True)
-        thresholds = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
-        self._alike = _signatures(self._order, thresholds, self.distances)
-        self._closest = _closest(self._order, self.distances)
-        self._most_left_out = sum(map(self._most_by, self.families))
-
-    def _most_by(self, family: Family) -> int:
-        """At most how many nodes of the universe one family can do without."""
-        most = min(len(self._order), family.universe.bit_count() - family.least)
-        for threshold in family.thresholds:
-            alone = {mask: amount for mask, amount in threshold.groups if mask.bit_count() == 1}
-            spare = sum(amount for mask, amount in threshold.groups if mask & family.universe) - threshold.need
-            count = 0
-            for loss in sorted(alone.get(1 << node, 0) for node in self._order):
-                spare -= loss
-                if spare < 0:
-                    break
-                count += 1
-            most = min(most, count)
-        return most
+        self._spares = [_spares(family, universe) for family in self.families]
+        every = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
+        nodes = list(members(universe))
+        self._divisible: dict[NUMAMask, bool] = {}
+        self._kinds: dict[int, object] = dict(zip(nodes, _signatures(nodes, every, None), strict=True))
 
     def of_width(self, width: int) -> NUMAMask | None:
         """The fittest one of so many NUMA nodes."""
-        if not 0 < width <= len(self._order) or len(self._order) - width > self._most_left_out:
+        left_out = self._universe.bit_count() - width
+        if width < 1 or left_out < 0:
             return None
-        masks = self._walk(0, 0, width, [0] * len(self.families), frozenset())
-        return _choose(masks, self.distances, self._closest)
+        thresholds = self.families[0].thresholds if len(self.families) == 1 else (self._kept(left_out),)
+        search = _Search(self._universe, thresholds, width, self.budget, distances=self.distances, kinds=self._kinds)
+        if len(self.families) > 1:
+            search = replace(search, spares=self._can_spare)
+        return _fittest_found(search, lambda mask: self._can_spare(self._universe & ~mask))
 
-    def _walk(
-        self, position: int, mask: NUMAMask, wanted: int, left_out: list[NUMAMask], taken: frozenset[int]
-    ) -> Iterator[NUMAMask]:
-        self.budget.spend()
-        if self._closest and not self._closest.may_improve(position, mask, wanted):
-            return
-        if wanted == 0:
-            rest = sum(1 << node for node in self._order[position:])
-            if self._leave_out(rest, left_out) is not None:
-                yield mask
-            return
-        node, alike = self._order[position], self._alike[position]
-        if wanted < len(self._order) - position and alike not in taken:
-            more = self._leave_out(1 << node, left_out)
-            if more is not None:
-                yield from self._walk(position + 1, mask, wanted, more, taken)
-        yield from self._walk(position + 1, mask | 1 << node, wanted - 1, left_out, taken | {alike})
+    def _kept(self, count: int) -> Threshold:
+        """What every intersection keeps that leaves ``count`` nodes out, by weights for all that families can spare.
 
-    def _leave_out(self, more: NUMAMask, left_out: list[NUMAMask]) -> list[NUMAMask] | None:
-        """Who leaves out what, with ``more`` left out too; None where that cannot be."""
-        for index, family in enumerate(self.families):
-            if family.holds(family.universe & ~(left_out[index] | more)):
-                return [mask | more if at == index else mask for at, mask in enumerate(left_out)]
-        every = more
-        for mask in left_out:
-            every |= mask
-        return self._divide(list(members(every)), [0] * len(self.families))
+        A node left out costs at least what it costs the family that it costs least, and all of them together no more
+        than the families can spare. The weights are sought as in ``_weights``.
+        """
+        spares = [(at, spare) for at, several in enumerate(self._spares) for spare in several]
+        shares = {node: [spare.share(node) for _, spare in spares] for node in self._kinds}
+        weights = [1 / len(spares)] * len(spares)
+        most, costs = float("-inf"), dict.fromkeys(self._kinds, 0.0)
+        for _ in range(_ROUNDS):
+            priced = {node: self._cheapest(spares, weights, shares[node]) for node in self._kinds}
+            chosen = sorted(self._kinds, key=lambda node: priced[node][0])[:count]
+            total = sum([priced[node][0] for node in chosen])
+            if total > most:
+                most, costs = total, {node: cost for node, (cost, _) in priced.items()}
+            if total > 1:
+                break
+            excess = [
+                sum([shares[node][number] for node in chosen if priced[node][1] == at]) - 1
+                for number, (at, _) in enumerate(spares)
+            ]
+            farthest = 2 * max(map(abs, excess)) or 1
+            weights = [weight * exp(each / farthest) for weight, each in zip(weights, excess, strict=True)]
+            weights = [weight / sum(weights) for weight in weights]
+        kept = {node: int(min(cost, 2) * _SHARES) for node, cost in costs.items()}
+        return per_node(kept, sum(kept.values()) - int((1 + _ROUNDING) * _SHARES))
 
-    def _divide(self, nodes: list[int], left_out: list[NUMAMask]) -> list[NUMAMask] | None:
+    def _cheapest(
+        self, spares: Sequence[tuple[int, _Spare]], weights: Sequence[float], shares: Sequence[float]
+    ) -> tuple[float, int]:
+        """What leaving a node out costs the family that it costs least, and which this is."""
+        costs = [0.0] * len(self.families)
+        for (at, _), weight, share in zip(spares, weights, shares, strict=True):
+            costs[at] += max(weight, _ROUNDING) * share
+        cost = min(costs)
+        return cost, costs.index(cost)
+
+    def _can_spare(self, rest: NUMAMask) -> bool:
+        """Whether the families can divide these nodes among them, each to leave out its own."""
+        known = self._divisible.get(rest)
+        if known is None:
+            known = self._divisible[rest] = any(
+                family.holds(family.universe & ~rest) for family in self.families
+            ) or self._divide_hardest(rest)
+        return known
+
+    def _divide_hardest(self, rest: NUMAMask) -> bool:
+        hardest = sorted(
+            members(rest),
+            key=lambda node: min(max([spare.share(node) for spare in several]) for several in self._spares),
+            reverse=True,
+        )
+        return self._divide(hardest, (0,) * len(self.families), set())
+
+    def _divide(self, nodes: list[int], left_out: tuple[NUMAMask, ...], tried: set[object]) -> bool:
+        """Whether the rest of the nodes can be left out by families that leave these out already.
+
+        It does not matter which nodes these are where a family has lost the same by them.
+        """
         self.budget.spend()
         if not nodes:
-            return left_out
-        tried: set[tuple[NUMAMask, Family]] = set()
+            return True
+        lost = tuple(
+            tuple([spare.lost(mask) for spare in several]) if family.adds_up else mask
+            for family, several, mask in zip(self.families, self._spares, left_out, strict=True)
+        )
+        if (len(nodes), lost) in tried:
+            return False
+        tried.add((len(nodes), lost))
         for index, family in enumerate(self.families):
-            without = left_out[index] | 1 << nodes[0]
-            if (left_out[index], family) in tried or not family.holds(family.universe & ~without):
-                continue
-            tried.add((left_out[index], family))
-            divided = self._divide(nodes[1:], [without if at == index else each for at, each in enumerate(left_out)])
-            if divided is not None:
-                return divided
-        return None
+            more = left_out[index] | 1 << nodes[0]
+            if family.holds(family.universe & ~more):
+                divided = (*left_out[:index], more, *left_out[index + 1 :])
+                if self._divide(nodes[1:], divided, tried):
+                    return True
+        return False
 
 
 def _counting(family: Family) -> Threshold:
