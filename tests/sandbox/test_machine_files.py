@@ -7,7 +7,7 @@ import pytest
 
 from topomend.discover import read_host
 from topomend.model.bitmask import mask_of
-from topomend.model.machine import Core, HugePages, Machine, NUMANode
+from topomend.model.machine import Core, Hardware, HugePages, Machine, NUMANode
 from topomend.model.node_state import Device
 from topomend.model.shape import parse_shape
 from topomend.sandbox.machine_files import cpu_map, write_machine
@@ -20,9 +20,13 @@ SHAPES = [
 
 
 def as_the_kubelet_counts_caches(machine: Machine) -> Machine:
-    """An L3 cache of a whole NUMA node is the node's, not the core's (cadvisor utils/sysinfo:addCacheInfo)."""
+    """An L3 cache of a whole NUMA node is the node's, not the core's (cadvisor utils/sysinfo:addCacheInfo).
+
+    Linux tells of all L3 caches.
+    """
     return replace(
         machine,
+        hardware=Hardware(l3_caches=tuple(machine.cpus_of_l3_cache.values())),
         cores=tuple(
             replace(core, l3_cache=None)
             if core.l3_cache is not None
