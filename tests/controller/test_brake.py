@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.controller.conftest import DEPLOYMENTS, NODE_A, ROOT, Cluster, Operator, pod, wait_for
-from tests.faults.proxy import audited
+from tests.faults.judge import audited
 
 from topomend.kube.client import CONFIG_MAPS, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists

@@ -64,6 +64,10 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
     assert deferred[0]["note"] == "no other node admits it now: 1 cpu; tried again when a node changes"
     assert fragmented.phase("train") == "Failed"
+    conditions = wait_for("the record to say so", lambda: _conditions(fragmented))
+    assert (conditions["Succeeded"]["status"], conditions["Succeeded"]["reason"]) == ("Unknown", "NoNodeAdmitsNow")
+    assert conditions["Succeeded"]["message"] == "no other node admits it now: 1 cpu"
+    assert conditions["NoNodeCanEverAdmit"]["status"] == "False"
     fragmented.vacate(NODE_B, "filler-3")
     moved = wait_for("train to run anew", lambda: _running_anew(fragmented, made), 5)
     assert moved["spec"]["nodeName"] == NODE_B
@@ -82,7 +86,14 @@ def test_a_pod_that_no_node_could_ever_admit_is_told_so_at_once_and_what_it_lack
         "node: free 3 on NUMA 0, 4 on NUMA 1, lacks 1 (single-numa-node); tried again when a node or the pod changes"
     )
     assert not events_of(two_nodes, made, "RelaunchDeferred")
-    assert not two_nodes.records()
+    conditions = wait_for("the record to say so", lambda: _conditions(two_nodes))
+    assert conditions["NoNodeCanEverAdmit"]["status"] == "True"
+    assert conditions["NoNodeCanEverAdmit"]["message"] == told[0]["note"].removesuffix(
+        "; tried again when a node or the pod changes"
+    )
+    assert conditions["Succeeded"]["status"] == "Unknown"
+    assert two_nodes.phase("vast") == "Failed"
+    assert "finalizers" not in two_nodes.get("vast")["metadata"]
     assert "Traceback" not in operator.text()
     two_nodes.clear()
 
@@ -199,6 +210,13 @@ def _running_anew(cluster: Cluster, old: dict[str, Any]) -> dict[str, Any] | Non
 
 def _ended(cluster: Cluster) -> dict[str, Any] | None:
     return next((each for each in cluster.records() if each["status"].get("step") == "Launched"), None)
+
+
+def _conditions(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """The conditions of the record, by their types; empty while there is none."""
+    records = cluster.records()
+    assert len(records) <= 1
+    return {each["type"]: each for record in records for each in record.get("status", {}).get("conditions", ())}
 
 
 def _is_replica(content: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from tests.controller.conftest import (
     wait_for,
 )
 from tests.deploy.api import administrator
-from tests.faults.proxy import audited
+from tests.faults.judge import audited
 
 from topomend.kube.client import NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists

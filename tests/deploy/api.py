@@ -41,10 +41,15 @@ class API:
     server: str
     authority: str
     token: str
+    acts_as: tuple[str, ...] = ()
 
     def as_token(self, token: str) -> "API":
         """The same API server under another account."""
         return replace(self, token=token)
+
+    def impersonating(self, user: str, *groups: str) -> "API":
+        """The same account, asking to be taken for another."""
+        return replace(self, acts_as=(user, *groups))
 
     def get(self, path: str) -> Answer:
         """Read one object, or a list."""
@@ -75,6 +80,8 @@ class API:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": content_type},
         )
+        for header, name in zip(("Impersonate-User", "Impersonate-Group"), self.acts_as, strict=False):
+            request.add_header(header, name)
         try:
             with urllib.request.urlopen(request, context=self._context(), timeout=30) as response:  # noqa: S310
                 return Answer(response.status, json.load(response))

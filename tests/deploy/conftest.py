@@ -41,6 +41,21 @@ def token_of(admin: API, namespace: str, account: str, pod: dict[str, Any] | Non
     return str(answer.content["status"]["token"])
 
 
+def tenant_of(admin: API) -> API:
+    """Somebody who may do everything in the namespace of these tests, and nothing outside it."""
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": NAMESPACE}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "tenant"}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
+    assert admin.apply(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tenant", account).allowed
+    assert admin.apply(f"{roles}/roles/tenant", head | {"kind": "Role", "rules": rules}).allowed
+    binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
+    assert admin.apply(f"{roles}/rolebindings/tenant", binding).allowed
+    return admin.as_token(token_of(admin, NAMESPACE, "tenant"))
+
+
 def _applied(api: API, item: dict[str, Any]) -> bool:
     answer = api.apply(path_of(item), item)
     assert answer.allowed or "being terminated" in answer.message, answer.message

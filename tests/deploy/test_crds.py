@@ -56,6 +56,7 @@ def relaunch(step: Step) -> dict[str, Any]:
         start_time=NOW,
         launched_time=NOW,
         conditions=(RelaunchCondition("Succeeded", "Unknown", "Waiting", "", NOW),),
+        manifest_hash="0f" * 32,
     )
     return relaunch_object(record) | {"status": relaunch_status(record)}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.deploy.api import API
-from tests.deploy.conftest import NAMESPACE, token_of, wait_until
+from tests.deploy.conftest import NAMESPACE, tenant_of, token_of, wait_until
 from tests.deploy.manifests import DEPLOY
 
 from topomend.decide.eligibility import REASONS
@@ -126,6 +126,17 @@ def new_pod(*, gates: tuple[str, ...] = (), annotations: dict[str, str] | None =
     }
 
 
+CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1", "controller": True}
+PRIVILEGED = {"name": "c", "image": "none", "securityContext": {"privileged": True}}
+
+
+def held(*, annotations: dict[str, str] | None = None, owners: list[Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """A replacement as the operator may create it, but for what is given."""
+    pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS | (annotations or {}), **spec)
+    pod["metadata"]["ownerReferences"] = owners or []
+    return pod
+
+
 def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) -> str:
     """A pod in the given state; where it has a status it is bound to a node, which has no kubelet."""
     if status is not None:
@@ -208,6 +219,48 @@ def test_the_operator_creates_no_other_pod(pods_of: tuple[API, API], pod: dict[s
     assert (answer.code, "creates only pods that carry the scheduling gate" in answer.message) == (403, True)
 
 
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (held(hostNetwork=True), "only in a namespace labelled"),
+        (held(hostPID=True), "only in a namespace labelled"),
+        (held(hostIPC=True), "only in a namespace labelled"),
+        (held(volumes=[{"name": "v", "hostPath": {"path": "/"}}]), "only in a namespace labelled"),
+        (held(containers=[PRIVILEGED]), "only in a namespace labelled"),
+        (held(initContainers=[PRIVILEGED | {"name": "i"}]), "only in a namespace labelled"),
+        (held(annotations={group.RELEASED_ANNOTATION: "true"}), "not let go before"),
+        (held(owners=[CONTROLLER]), "no controller owns"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else str(value)[-70:],
+)
+def test_the_operator_creates_no_pod_that_gives_it_a_node_or_somebody_elses_name(
+    pods_of: tuple[API, API], pod: dict[str, Any], words: str
+) -> None:
+    answer = pods_of[1].create(PODS, pod)
+    assert (answer.code, words in answer.message) == (403, True), answer.content
+
+
+def test_the_operator_creates_a_privileged_pod_where_the_namespace_says_that_it_may_be(
+    pods_of: tuple[API, API],
+) -> None:
+    admin, operator = pods_of
+    path = "/api/v1/namespaces/deploy-tests-privileged"
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    metadata = {"name": "deploy-tests-privileged", "labels": labels}
+    assert admin.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).allowed
+    account = f"{path}/serviceaccounts"
+    wait_until(lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed, path)
+    created = operator.create(f"{path}/pods", held(containers=[PRIVILEGED], hostNetwork=True))
+    assert created.allowed, created.message
+    admin.delete(path)
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "topomend-agent"])
+def test_the_operator_creates_no_pod_where_accounts_may_do_much(pods_of: tuple[API, API], namespace: str) -> None:
+    answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", held())
+    assert (answer.code, "creates no pods in kube-system" in answer.message) == (403, True), answer.content
+
+
 def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
     pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS, nodeName="deploy-tests-none")
     assert pods_of[1].create(PODS, pod).code == 422
@@ -269,6 +322,7 @@ METADATA = "of a pod's metadata the operator changes only"
         ({"metadata": {"annotations": {"user": "two"}}}, METADATA),
         ({"metadata": {"annotations": {"user": None}}}, METADATA),
         ({"metadata": {"annotations": {"new": "one"}}}, METADATA),
+        ({"metadata": {"annotations": {group.CREATOR_ANNOTATION: "admin"}}}, METADATA),
         ({"metadata": {"finalizers": ["other.io/finalizer"]}}, METADATA),
         ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}]}}, METADATA),
     ],
@@ -310,6 +364,55 @@ def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology()
         assert f"'{reason}'" in refused
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/kube-system/secrets",
+        f"/api/v1/namespaces/{NAMESPACE}/secrets",
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+        "/api/v1/namespaces/topomend-system/configmaps/other",
+        f"{PODS}/any/log",
+        f"{PODS}/any/exec?command=sh",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    ],
+)
+def test_the_operator_does_not_read_what_is_none_of_its_business(pods_of: tuple[API, API], path: str) -> None:
+    assert pods_of[1].get(path).code == 403
+
+
+def test_the_operator_does_not_act_as_another(pods_of: tuple[API, API]) -> None:
+    operator = pods_of[1]
+    assert operator.impersonating("system:serviceaccount:kube-system:default").get(PODS).code == 403
+    assert operator.impersonating("admin", "system:masters").get(PODS).code == 403
+
+
+def test_the_operator_binds_evicts_and_marks_no_pod_and_deletes_no_collection(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    path = existing(admin, gates=(group.RELAUNCH_GATE,), annotations=OURS)
+    name = path.rpartition("/")[2]
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n"}}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    grant = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "roleRef": role}
+    for answer in (
+        operator.create(f"{path}/binding", binding),
+        operator.create(f"{path}/eviction", eviction),
+        operator.patch(f"{path}/status", {"status": {"phase": "Failed"}}),
+        operator.patch(f"{path}/resize", {"spec": {}}),
+        operator.patch(f"{path}/ephemeralcontainers", {"spec": {}}),
+        operator.delete(PODS),
+        operator.create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token", token),
+        operator.create(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", grant | {"metadata": {"name": "mine"}}
+        ),
+        operator.patch(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": {"a": "b"}}}),
+        operator.delete("/api/v1/nodes/pods"),
+    ):
+        assert answer.code == 403, answer.content
+
+
 # Relaunch records
 
 
@@ -331,17 +434,7 @@ def record(name: str, pod: str = "train-9", manifest: dict[str, Any] | None = No
 @pytest.fixture(scope="module")
 def tenant(admin: API) -> API:
     """Somebody who may do everything in the namespace, and nothing outside it."""
-    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
-    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": NAMESPACE}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
-    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "tenant"}}
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
-    assert admin.apply(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/tenant", account).allowed
-    assert admin.apply(f"{roles}/roles/tenant", head | {"kind": "Role", "rules": rules}).allowed
-    binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
-    assert admin.apply(f"{roles}/rolebindings/tenant", binding).allowed
-    one = admin.as_token(token_of(admin, NAMESPACE, "tenant"))
+    one = tenant_of(admin)
     wait_until(lambda: one.get(RELAUNCHES).allowed, "the tenant's role")
     return one
 

@@ -15,6 +15,7 @@ RESOURCES = {
     "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status"],
     "topology.node.k8s.io": ["noderesourcetopologies"],
     "events.k8s.io": ["events"],
+    "authorization.k8s.io": ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews"],
     "coordination.k8s.io": ["leases"],
     "apps": ["deployments", "daemonsets", "replicasets", "statefulsets", "controllerrevisions"],
     "batch": ["jobs", "cronjobs"],
@@ -39,18 +40,20 @@ SPECIAL = (
     ("approve", "certificates.k8s.io", "signers"),
 )
 
-AGENT = {
+EVERYBODY = {"selfsubjectaccessreviews.authorization.k8s.io": "create"}
+AGENT = EVERYBODY | {
     "nodes": "get",
     "nodetopologies.topomend.io": "get create patch",
     "nodetopologies/status.topomend.io": "patch",
 }
-OPERATOR = {
+OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "nodes": "get list watch",
     "namespaces": "get list watch",
     "nodetopologies.topomend.io": "get list watch",
     "relaunches.topomend.io": "get list watch create delete",
     "relaunches/status.topomend.io": "patch",
+    "subjectaccessreviews.authorization.k8s.io": "create",
     "events.events.k8s.io": "create",
 }
 OPERATOR_AT_HOME = OPERATOR | {"configmaps": "create", "leases.coordination.k8s.io": "get create update patch"}

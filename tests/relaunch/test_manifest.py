@@ -1,7 +1,7 @@
 from typing import Any
 
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch.manifest import claim, launch, replacement, stripped, unclaim
+from topomend.relaunch.manifest import claim, digest, launch, renamed, replaced_names, replacement, stripped, unclaim
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -113,3 +113,29 @@ def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
         {"matchFields": [{"key": "metadata.name"}], "matchExpressions": [named]},
     ]
     assert patch["spec"]["schedulingGates"] == [{"name": "other.io/gate"}]
+
+
+def test_a_digest_tells_manifests_apart_by_all_but_their_name() -> None:
+    manifest = stripped(POD)
+    assert digest(manifest) == digest(renamed(manifest, "train", 0))
+    evil = {**manifest, "spec": {**manifest["spec"], "containers": [{"name": "main", "image": "evil"}]}}
+    labelled = {**manifest, "metadata": {**manifest["metadata"], "labels": {"app": "u"}}}
+    assert len({digest(each) for each in (manifest, evil, labelled)}) == 3
+
+
+def test_a_suffix_counts_the_attempts_and_fits_the_longest_name() -> None:
+    manifest = stripped(POD)
+    assert renamed(manifest, "train", 0)["metadata"]["name"] == "train-r1"
+    assert renamed(manifest, "train-r1", 1)["metadata"]["name"] == "train-r2"
+    longest = renamed(manifest, "a" * 250 + ".bc", 0)["metadata"]["name"]
+    assert longest == "a" * 250 + "-r1"
+
+
+def test_whom_a_replacement_stands_in_for_follows_from_its_name() -> None:
+    assert list(replaced_names("train", 1)) == ["train"]
+    assert list(replaced_names("train-r1", 1)) == ["train-r1", "train"]
+    assert list(replaced_names("train-r2", 2)) == ["train-r2", "train-r1"]
+
+
+def test_letting_a_pod_go_says_so_on_it() -> None:
+    assert launch(POD, ["b"])["metadata"]["annotations"] == {"topomend.io/released": "true"}

@@ -26,6 +26,7 @@ RELAUNCH = Relaunch(
     start_time="2026-01-02T03:04:05Z",
     launched_time="2026-01-02T03:04:06Z",
     conditions=(RelaunchCondition("Succeeded", "True", "Launched", "on gpu-03", "2026-01-02T03:04:06Z"),),
+    manifest_hash="0f" * 32,
 )
 
 

@@ -48,6 +48,10 @@ class Announcer:
         else:
             self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
 
+    def held_up(self, pod: WatchedPod, why: str) -> None:
+        """A node admits the pod, and yet it cannot be created anew."""
+        self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", f"{why}; tried again every minute")
+
     def never(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod, whatever else ends."""
         note = f"{why}; tried again when a node or the pod changes"

@@ -4,6 +4,7 @@ Level-triggered: a call begins from what the API server says and may be repeated
 answer did not come; whoever calls tries again later.
 """
 
+import json
 import logging
 import threading
 import time
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from topomend.controller.announcer import Announcer
+from topomend.controller.back_off import BackOff, hold_seconds
 from topomend.controller.brake import Brake
 from topomend.controller.metrics import Metrics
 from topomend.controller.observer import PodID
@@ -22,7 +24,7 @@ from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
 from topomend.decide.candidates import UNKNOWN, Refuser, Survey
-from topomend.decide.eligibility import Limits
+from topomend.decide.eligibility import Limits, renames
 from topomend.decide.never import why_never
 from topomend.decide.scheduling import HOSTNAME_LABEL, lacking_total
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
@@ -31,12 +33,20 @@ from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import manifest, protocol
-from topomend.relaunch.driver import Chosen, Driver, Outcome
+from topomend.relaunch.driver import Chosen, Driver, Outcome, recorded
+from topomend.relaunch.guard import Guard
+from topomend.relaunch.notes import Note, Notes
 from topomend.watch.events import Disagreed, Event, Released, Withdrawn, fold
 from topomend.watch.view import ClusterView, Refusal
 from topomend.wire.cluster import read_placement, read_watched_pod
 from topomend.wire.document import Document
-from topomend.wire.group import FIT_GATE, MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+from topomend.wire.group import (
+    FIT_GATE,
+    MAX_ATTEMPTS_ANNOTATION,
+    NAME_POLICY_ANNOTATION,
+    RELAUNCH_ANNOTATION,
+    RELAUNCH_FINALIZER,
+)
 from topomend.wire.pod import read_pod
 from topomend.wire.relaunch import read_relaunch, record_name
 
@@ -49,6 +59,9 @@ EXPLAINED_KEPT = 10_000
 
 TURN_SECONDS, TURNS = 0.05, 20
 """How long a pod waits for an older one to take a place that suits both, and how often: the older may be held up."""
+
+MOST_RECORDED = 1_000_000
+"""A manifest of more bytes is not relaunched: an object may have 1.5 MiB in etcd, and a record holds more than this."""
 
 UNENDED = "status.phase!=Failed,status.phase!=Succeeded"
 """Pods that count against their node's totals."""
@@ -108,6 +121,9 @@ class Reconciler:
         self._relaunches = TokenBucket(settings.relaunch_rate, settings.relaunch_burst)
         self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE)
         self._brake = Brake(client, settings.namespace)
+        self._guard = Guard(client)
+        self._notes = Notes(client, self._clock, _rfc3339)
+        self._back_off = BackOff(self._clock)
         self._namespaces: dict[str, tuple[float, Limits]] = {}
         self._unexplained: dict[PodID, _Unexplained] = {}
         self._gave_way: dict[PodID, int] = {}
@@ -157,6 +173,8 @@ class Reconciler:
         plan = self._plan(refusal, limits)
         if _makes_others(refusal.pod, plan):
             self._brake.press(refusal.pod)
+            if refusal.pod.released and refusal.pod.owner:
+                self._back_off.failed(refusal.pod.owner.uid, refusal.pod.uid)
         match plan:
             case plans.LeaveAlone():
                 return self._leave(pod, refusal, plan)
@@ -164,12 +182,52 @@ class Reconciler:
                 return self._clear(refusal, plan)
             case plans.Wait() if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
                 again = self._explain(pod, refusal, plan.survey, None)
-                return _sooner(self._defer(refusal.pod, plan.reason), again)
-        wait = 0.0 if RELAUNCH_FINALIZER in refusal.pod.finalizers else self._relaunches.take()
+                note, later = self._defer(refusal.pod, plan.reason)
+                self._note(refusal.pod, _with_verdicts(note, plan.survey), limits, previous)
+                return _sooner(later, again)
+        if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
+            held = self._held_up(refusal, limits, previous)
+            if held:
+                self._withdraw(pod)
+                return held
+        return self._relaunch(pod, refusal, plan.survey, limits)
+
+    def _held_up(self, refusal: Refusal, limits: Limits, previous: Relaunch | None) -> Again | None:
+        """When to try again, where the relaunch cannot begin now though a node admits the pod."""
+        pod = refusal.pod
+        # A replacement that was refused as well was let go by mistake: each one waits twice as long as the last.
+        held = refusal.seen + hold_seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
+        wait = held if held > 0 else self._relaunches.take()
         if wait:
-            self._withdraw(pod)
             return Again(wait)
-        return self._relaunch(pod, refusal, plan.survey, limits, previous)
+        content = self._client.get(PODS, pod.name, pod.namespace)
+        found = read_watched_pod(content)
+        if found.uid != pod.uid:
+            return DONE
+        stripped = manifest.stripped(content, previous)
+        record = recorded(found, record_name(pod.name, pod.uid), stripped, renames=renames(pod, limits))
+        if len(json.dumps(record.manifest)) > MOST_RECORDED:
+            self._announcer.skipped(
+                pod, f"{pod.name} is too large to be recorded: its manifest would not fit an object"
+            )
+            return DONE
+        lacking = self._guard.creator_lacks(pod.namespace, found.creator)
+        note = Note("CreatorMayNot", lacking) if lacking else None
+        if note is None and (denied := self._guard.denied(manifest.replacement(record))):
+            note = Note("NotCreatable", denied)
+        if note is None:
+            return None
+        self._announcer.held_up(pod, note.message)
+        self._note(pod, note, limits, previous)
+        return Again(RETRY_SECONDS)
+
+    def _note(self, pod: WatchedPod, note: Note, limits: Limits, previous: Relaunch | None) -> None:
+        """Say in the refused pod's record what it waits for."""
+        record = self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+        if record:
+            self._notes.add(record, note)
+        else:
+            self._notes.begin(pod, previous, note, renames=renames(pod, limits))
 
     def _plan(self, refusal: Refusal, limits: Limits) -> plans.Plan:
         """The plan, and where it is to relaunch, the place taken at once."""
@@ -208,10 +266,8 @@ class Reconciler:
         listing = self._client.list(PODS, fields=f"spec.nodeName={name},{UNENDED}")
         return [read_pod(each) for each in listing.items if each["metadata"]["uid"] != pod.uid]
 
-    def _relaunch(
-        self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
-    ) -> Again:
-        outcome = self._drive(pod, refusal.version, may_start=True, previous=previous)
+    def _relaunch(self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits) -> Again:
+        outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
         if outcome.launched:
             self._metrics.launched_after(self._clock() - refusal.seen)
         again = self._explain(pod, refusal, survey, outcome.record)
@@ -254,7 +310,7 @@ class Reconciler:
         gated = self._store.view.gated.get((pod.namespace, pod.name))
         if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
             return self._fit(pod)
-        name = record_name(pod.name, pod.uid)
+        name = self._record_of(pod)
         if (pod.namespace, name) not in self._store.view.relaunches and not self._is_gated(pod):
             return DONE
         limits = self._limits(pod.namespace)
@@ -275,13 +331,16 @@ class Reconciler:
         if found.uid != pod.uid or found.deleting or found.gates != (FIT_GATE,):
             self._gave_way.pop(pod, None)
             return DONE  # a gate of somebody else's: its going will be seen
+        held = self._back_off.left(found.owner.uid) if found.owner else 0.0
+        if held:
+            return Again(held)
         choice = self._take_place(found, self._in_turn(pod, found))
         if isinstance(choice, plans.GiveWay):
             return Again(TURN_SECONDS, on_node_change=True)
         chosen = _chosen(choice)
         hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
         if not hostnames:
-            return self._defer(found, chosen.reason)
+            return self._defer(found, chosen.reason)[1]
         try:
             self._client.merge(PODS, pod.name, manifest.launch(content, hostnames), pod.namespace)
         except (Conflict, NotFound):
@@ -296,22 +355,30 @@ class Reconciler:
         names = [each.node for each in chosen.verdicts if each.reason == UNKNOWN and each.node in nodes]
         return tuple(nodes[name].labels[HOSTNAME_LABEL] for name in names)
 
-    def _drive(
-        self, pod: PodID, refused_at: str | None, *, may_start: bool, previous: Relaunch | None = None
-    ) -> Outcome:
+    def _drive(self, pod: PodID, refused_at: str | None, *, may_start: bool, renamed: bool = False) -> Outcome:
+        places = {pod}
+
         def choose(new: WatchedPod, record: Relaunch) -> Chosen:
+            places.add(PodID(new.namespace, new.name, new.uid))
             return self._choose(new, Refuser(record.refused_by, refused_at))
 
-        driver = Driver(self._client, choose, _rfc3339, previous)
-        launched = False
+        driver = Driver(self._client, choose, _rfc3339, self._previous, renames=renamed)
+        launched = None
         try:
-            name = record_name(pod.name, pod.uid)
-            outcome = driver.run(pod.namespace, pod.name, pod.uid, name, may_start=may_start)
-            launched = outcome.launched is not None
+            outcome = driver.run(pod.namespace, pod.name, pod.uid, self._record_of(pod), may_start=may_start)
+            launched = outcome.launched
             return outcome
         finally:
-            if not launched:
-                self._withdraw(pod)
+            for place in places:
+                if launched is None or place.name != launched.name:
+                    self._withdraw(place)
+
+    def _record_of(self, pod: PodID) -> str:
+        """The name of a refused pod's record; its replacement, which may have another name, says which."""
+        gated = self._store.view.gated.get((pod.namespace, pod.name))
+        if gated and gated.replaces == pod.uid and gated.record:
+            return gated.record
+        return record_name(pod.name, pod.uid)
 
     def _in_turn(self, pod: PodID, found: WatchedPod) -> Callable[[ClusterView, Mapping[str, str]], _Choice]:
         """How a pod that was gated at birth chooses: after the older ones, but not behind one of them for ever."""
@@ -359,24 +426,27 @@ class Reconciler:
             self._announcer.ended(record)
         if isinstance(outcome.last, protocol.Stop):
             return DONE
-        if record and record.step is Step.BLOCKED:
+        if record and (record.step is Step.BLOCKED or outcome.last.waiting_for == protocol.NOT_ITS_MANIFEST):
             self._announcer.blocked(record, outcome.last.waiting_for)
             return Again(RETRY_SECONDS)
         if record and record.step is Step.CREATED:
-            gated = self._store.view.gated.get((pod.namespace, pod.name))
+            gated = self._store.view.gated.get((pod.namespace, record.replacement_name))
             if gated:
-                return self._defer(gated, outcome.chosen.reason or outcome.last.waiting_for)
+                note, again = self._defer(gated, outcome.chosen.reason or outcome.last.waiting_for)
+                chosen = outcome.chosen
+                self._notes.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
+                return again
             return Again(RETRY_SECONDS, on_node_change=True)
         return Again(1.0)
 
-    def _defer(self, pod: WatchedPod, why: str) -> Again:
+    def _defer(self, pod: WatchedPod, why: str) -> tuple[Note, Again]:
         """Say that no node admits the pod now, or that none ever can, and wait for what could change that."""
         never = why_never(self._store.view, pod.pod, pod.placement)
         if never:
             self._announcer.never(pod, never)
-            return Again(on_machine_change=True)
+            return Note("NoNodeCanEverAdmit", never, never=True), Again(on_machine_change=True)
         self._announcer.deferred(pod, why)
-        return Again(RETRY_SECONDS, on_node_change=True)
+        return Note("NoNodeAdmitsNow", why), Again(RETRY_SECONDS, on_node_change=True)
 
     # Why it was refused
 
@@ -412,12 +482,12 @@ class Reconciler:
 
     def _previous(self, pod: WatchedPod) -> Relaunch | None:
         """The record that made this pod, where it is a replacement itself."""
-        if not pod.replaces:
-            return None
-        try:
-            return read_relaunch(self._client.get(RELAUNCHES, record_name(pod.name, pod.replaces), pod.namespace))
-        except NotFound:
-            return None
+        for name in manifest.replaced_names(pod.name, pod.attempt) if pod.replaces else ():
+            try:
+                return read_relaunch(self._client.get(RELAUNCHES, record_name(name, pod.replaces), pod.namespace))
+            except NotFound:
+                continue
+        return None
 
     def _limits(self, namespace: str) -> Limits:
         now = self._clock()
@@ -437,6 +507,7 @@ class Reconciler:
         return Limits(
             relaunch=annotations.get(RELAUNCH_ANNOTATION) != "false",
             max_attempts=int(most) if most.isdecimal() and len(most) < 5 else self._settings.max_attempts,
+            name_policy=annotations.get(NAME_POLICY_ANNOTATION, ""),
         )
 
 
@@ -449,6 +520,10 @@ def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
         counts=tuple(choice.survey.counts().items()),
         reason=choice.reason,
     )
+
+
+def _with_verdicts(note: Note, survey: Survey) -> Note:
+    return replace(note, verdicts=survey.verdicts(), counts=tuple(survey.counts().items()))
 
 
 def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:

@@ -13,6 +13,9 @@ cm/cpumanager/policy_static.go, cm/admission/errors.go)."""
 
 DEFAULT_MAX_ATTEMPTS = 5
 
+SUFFIX = "Suffix"
+"""The name policy by which a replacement has a name of its own, and is there before the refused pod goes."""
+
 _COUNTS_ITS_FAILURES = "Job"
 _RETRIES_ITSELF = "DaemonSet"
 
@@ -42,6 +45,12 @@ class Limits:
 
     relaunch: bool = True
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    name_policy: str = ""
+
+
+def renames(pod: WatchedPod, limits: Limits) -> bool:
+    """Whether the replacement of ``pod`` is to have a name of its own."""
+    return (pod.name_policy or limits.name_policy) == SUFFIX
 
 
 def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
@@ -77,6 +86,10 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
         return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
     if pod.gates:
         return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
+    if pod.generation > 1 + pod.released:
+        # Who may change a pod is not always who may create one, and would have it created through us.
+        why = f"{pod.name} was changed after it was created (generation {pod.generation}) and is not created so anew"
+        return _leave(f"{why}; delete and create it yourself")
     most = limits.max_attempts if pod.max_attempts is None else pod.max_attempts
     if pod.attempt >= most:
         why = f"{pod.name} was relaunched {pod.attempt} times of {most}; {MAX_ATTEMPTS_ANNOTATION} sets the limit"

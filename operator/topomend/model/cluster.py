@@ -89,7 +89,9 @@ class WatchedPod:
 
     ``version`` is its resourceVersion. ``replaces`` and ``record`` are what a replacement made by us carries;
     ``record`` stands on a claimed pod too. ``attempt`` is 0 for a pod that is no replacement. ``pod`` is what
-    admission sees.
+    admission sees. ``creator`` is who created it, a user's name and groups in a line each, empty where nobody stamped
+    it; ``generation`` counts its specs from 1, 0 where the API server does not; ``released`` is whether one of them is
+    the operator's. ``relaunch``, ``max_attempts`` and ``name_policy`` are what its user says of relaunches.
     """
 
     namespace: str
@@ -113,3 +115,7 @@ class WatchedPod:
     record: str = ""
     replaces: str = ""
     creation_time: str = ""
+    creator: str = ""
+    generation: int = 0
+    released: bool = False
+    name_policy: str = ""

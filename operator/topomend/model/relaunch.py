@@ -49,8 +49,9 @@ class Relaunch:
     """The write-ahead record of one refused pod.
 
     ``pod_uid`` is the refused pod's; ``manifest`` is the pod to create, already stripped of what the API server and
-    the kubelet had added. ``new_uid`` is the uid of the one pod that may lose our gate. ``version`` is the record's
-    resourceVersion, empty where it was not read from the API. Times are RFC 3339 texts, empty where not reached.
+    the kubelet had added, and ``manifest_hash`` its digest. ``new_uid`` is the uid of the one pod that may lose our
+    gate. ``version`` is the record's resourceVersion, empty where it was not read from the API. Times are RFC 3339
+    texts, empty where not reached.
     """
 
     namespace: str
@@ -74,3 +75,18 @@ class Relaunch:
     uid: str = ""
     version: str = ""
     creation_time: str = ""
+    manifest_hash: str = ""
+
+    @property
+    def replacement_name(self) -> str:
+        """The name that the new pod has or will have."""
+        return str(self.manifest.get("metadata", {}).get("name") or self.pod_name)
+
+    @property
+    def keeps_name(self) -> bool:
+        """Whether the new pod has the refused one's name, and can be created only after its end."""
+        return self.replacement_name == self.pod_name
+
+    def condition(self, kind: str) -> RelaunchCondition | None:
+        """The condition of this type."""
+        return next((each for each in self.conditions if each.type == kind), None)

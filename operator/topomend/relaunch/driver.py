@@ -12,23 +12,15 @@ from typing import Any
 from topomend.kube.client import PODS, RELAUNCHES, Client
 from topomend.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
-from topomend.relaunch import manifest, protocol
+from topomend.model.relaunch import NodeVerdict, Relaunch, Step
+from topomend.relaunch import conditions, manifest, protocol
+from topomend.relaunch.guard import Guard
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import read_relaunch, relaunch_object, relaunch_status
+from topomend.wire.group import CREATOR_ANNOTATION
+from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
 """Far more than any path of the protocol takes; an attempt that reaches it starts anew later."""
-
-_SUCCEEDED = {
-    Step.RECORDED: ("Unknown", "Recorded"),
-    Step.COMMITTED: ("Unknown", "Committed"),
-    Step.BLOCKED: ("Unknown", "Blocked"),
-    Step.CREATED: ("Unknown", "Created"),
-    Step.LAUNCHED: ("True", "Launched"),
-    Step.CANCELLED: ("False", "Cancelled"),
-    Step.SUPERSEDED: ("False", "Superseded"),
-}
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,9 @@ class NoProgress(Exception):
 class Driver:
     """One attempt at relaunching one pod.
 
-    ``choose`` decides where a replacement can go now, and takes its place there; ``now`` is the time as RFC 3339.
+    ``choose`` decides where a replacement can go now, and takes its place there; ``now`` is the time as RFC 3339;
+    ``previous`` finds the record that made a pod, where it is a replacement itself; ``renames`` is whether a new record
+    gives the replacement a name of its own.
     """
 
     def __init__(
@@ -67,17 +61,23 @@ class Driver:
         client: Client,
         choose: Callable[[WatchedPod, Relaunch], Chosen],
         now: Callable[[], str],
-        previous: Relaunch | None = None,
+        previous: Callable[[WatchedPod], Relaunch | None],
+        *,
+        renames: bool = False,
     ) -> None:
         self._client, self._choose, self._now, self._previous = client, choose, now, previous
+        self._guard, self._renames = Guard(client), renames
         self._pod: dict[str, Any] = {}
+        self._manifest: dict[str, Any] = {}
+        self._found: dict[str, Relaunch | None] = {}
+        self._replacement: dict[str, Any] = {}
         self._record: Relaunch | None = None
         self._chosen = Chosen()
         self._launched: WatchedPod | None = None
 
     def run(self, namespace: str, name: str, uid: str, record_name: str, *, may_start: bool) -> Outcome:
         """Go as far as is possible now. Raises APIError where an answer did not come, MalformedObject, NoProgress."""
-        self._namespace, self._name, self._record_name = namespace, name, record_name
+        self._namespace, self._name, self._uid, self._record_name = namespace, name, uid, record_name
         progress, request = protocol.begin(uid, record_name, may_start=may_start)
         for _ in range(MAX_REQUESTS):
             if isinstance(request, protocol.Stop | protocol.Pause):
@@ -93,7 +93,7 @@ class Driver:
         except (AlreadyExists, Conflict):
             return protocol.NotAsExpected()
         except (Forbidden, Invalid) as error:
-            if isinstance(request, protocol.Create):
+            if _may_be_denied(request):
                 return protocol.Denied(str(error))
             raise
 
@@ -103,6 +103,8 @@ class Driver:
                 return protocol.PodIs(None)
             case protocol.ReadRecord():
                 return self._record_is(None)
+            case protocol.ReadReplacement():
+                return protocol.ReplacementIs(None)
             case protocol.Create():
                 return protocol.Denied(str(error))  # the namespace itself is gone
         return protocol.NotAsExpected()
@@ -117,50 +119,94 @@ class Driver:
                 self._chosen = self._choose(pod, record)
                 return protocol.NodesAre(self._chosen.nodes)
             case protocol.Record(pod):
-                return self._create_record(pod)
+                return self._create_record(self._record_of(pod))
+            case protocol.Restore(pod):
+                return self._create_record(self._restored(pod))
+            case protocol.Discard(record):
+                self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
+                return self._record_is(None)
             case protocol.Mark():
                 return self._mark(request)
         return self._ask_about_pod(request)
 
     def _ask_about_pod(self, request: protocol.Request) -> protocol.Answer:
         match request:
+            case protocol.ReadReplacement(record):
+                return self._replacement_is(self._client.get(PODS, record.replacement_name, self._namespace))
             case protocol.Claim():
-                return self._patch_pod(manifest.claim(self._pod, self._record_name))
+                return self._pod_is(self._patch(self._name, manifest.claim(self._pod, self._record_name)))
             case protocol.Unclaim(pod):
-                self._patch_pod(manifest.unclaim(self._pod))
+                self._patch(self._name, manifest.unclaim(self._pod))
                 return protocol.PodIs(None) if pod.deleting else protocol.NotAsExpected()
             case protocol.Delete(pod):
                 return self._delete(pod)
             case protocol.Create(record):
-                return self._pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))
+                return self._create(record)
             case protocol.Launch():
                 return self._launch(self._chosen.hostnames)
         raise AssertionError(f"{type(request).__name__} is not to be sent")
 
     def _pod_is(self, content: dict[str, Any]) -> protocol.PodIs:
         self._pod = content
-        return protocol.PodIs(read_watched_pod(content))
+        pod = read_watched_pod(content)
+        if pod.uid != self._uid:
+            return protocol.PodIs(pod)
+        if pod.uid not in self._found:
+            self._found[pod.uid] = self._previous(pod)
+        self._manifest = manifest.stripped(content, self._found[pod.uid])
+        return protocol.PodIs(pod, manifest.digest(self._manifest))
+
+    def _replacement_is(self, content: dict[str, Any]) -> protocol.ReplacementIs:
+        self._replacement = content
+        return protocol.ReplacementIs(read_watched_pod(content))
 
     def _record_is(self, content: dict[str, Any] | None) -> protocol.RecordIs:
         self._record = None if content is None else read_relaunch(content)
+        if self._record and self._record.pod_uid == self._uid:
+            self._name = self._record.pod_name
         return protocol.RecordIs(self._record)
 
-    def _patch_pod(self, patch: dict[str, Any]) -> protocol.PodIs:
-        return self._pod_is(self._client.merge(PODS, self._name, patch, self._namespace))
+    def _patch(self, name: str, patch: dict[str, Any]) -> dict[str, Any]:
+        return self._client.merge(PODS, name, patch, self._namespace)
 
-    def _create_record(self, pod: WatchedPod) -> protocol.RecordIs:
-        record = Relaunch(
+    def _create_record(self, record: Relaunch) -> protocol.RecordIs:
+        return self._record_is(self._client.create(RELAUNCHES, relaunch_object(record), self._namespace))
+
+    def _record_of(self, pod: WatchedPod) -> Relaunch:
+        return recorded(pod, self._record_name, self._manifest, renames=self._renames)
+
+    def _restored(self, pod: WatchedPod) -> Relaunch:
+        """The record that a replacement says it had; what the refused pod was is no longer known."""
+        names = manifest.replaced_names(pod.name, pod.attempt)
+        return Relaunch(
             namespace=pod.namespace,
             name=self._record_name,
-            pod_name=pod.name,
-            pod_uid=pod.uid,
-            refused_by=pod.node,
-            reason=pod.reason,
-            message=pod.message,
-            attempt=pod.attempt + 1,
-            manifest=manifest.stripped(self._pod, self._previous),
+            pod_name=next((each for each in names if record_name(each, self._uid) == self._record_name), pod.name),
+            pod_uid=self._uid,
+            refused_by="unknown",
+            reason="RecordDeleted",
+            message="somebody deleted the record; it was written again from the pod that waits to be let go",
+            attempt=max(1, pod.attempt),
+            manifest=(restored := manifest.stripped(self._pod)),
+            manifest_hash=manifest.digest(restored),
         )
-        return self._record_is(self._client.create(RELAUNCHES, relaunch_object(record), pod.namespace))
+
+    def _create(self, record: Relaunch) -> protocol.Answer:
+        """Create the replacement, if the record is as it was written and who created the first pod still may."""
+        if manifest.digest(record.manifest) != record.manifest_hash:
+            return protocol.Denied("the record's manifest is not the one that was recorded")
+        stamp = record.manifest["metadata"].get("annotations", {}).get(CREATOR_ANNOTATION, "")
+        lacking = self._guard.creator_lacks(record.namespace, stamp)
+        if lacking:
+            return protocol.Denied(lacking)
+        return self._new_pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))
+
+    def _new_pod_is(self, content: dict[str, Any]) -> protocol.PodIs | protocol.ReplacementIs:
+        """What a request about the replacement is answered with, under whichever name it has."""
+        return self._pod_is(content) if self._keeps_name() else self._replacement_is(content)
+
+    def _keeps_name(self) -> bool:
+        return self._record is None or self._record.keeps_name
 
     def _mark(self, mark: protocol.Mark) -> protocol.RecordIs:
         marked = self._marked(mark)
@@ -171,32 +217,53 @@ class Driver:
 
     def _marked(self, mark: protocol.Mark) -> Relaunch:
         now = self._now()
-        status, reason = _SUCCEEDED[mark.step]
         record = mark.record
-        before = next((each for each in record.conditions if each.type == "Succeeded"), None)
-        since = before.last_transition_time if before and before.status == status else now
         launched = mark.step is Step.LAUNCHED
         message = mark.why or (f"on {', '.join(mark.nodes)}" if launched and mark.nodes else "")
         return replace(
             record,
             step=mark.step,
-            new_name=record.pod_name if mark.new_uid or record.new_uid else "",
+            new_name=record.replacement_name if mark.new_uid or record.new_uid else "",
             new_uid=mark.new_uid or record.new_uid,
             candidates=mark.nodes or record.candidates,
             verdicts=self._chosen.verdicts or record.verdicts,
             counts=dict(self._chosen.counts) or record.counts,
             start_time=record.start_time or now,
             launched_time=now if launched else record.launched_time,
-            conditions=(RelaunchCondition("Succeeded", status, reason, message, since),),
+            conditions=conditions.at_step(record, mark.step, message, now),
         )
 
     def _delete(self, pod: WatchedPod) -> protocol.PodIs | protocol.NotAsExpected:
         answer = self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, version=pod.version)
+        if pod.name != self._name:
+            return protocol.NotAsExpected()
         if answer.get("kind") == "Pod" and answer["metadata"].get("finalizers"):
             return self._pod_is(answer)
         return protocol.PodIs(None)
 
-    def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs:
-        answer = self._patch_pod(manifest.launch(self._pod, hostnames))
+    def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs | protocol.ReplacementIs:
+        waiting = self._pod if self._keeps_name() else self._replacement
+        answer = self._new_pod_is(self._patch(waiting["metadata"]["name"], manifest.launch(waiting, hostnames)))
         self._launched = answer.pod
         return answer
+
+
+def _may_be_denied(request: protocol.Request) -> bool:
+    """Whether the protocol knows what to do when the API server says no; an ending namespace takes no record."""
+    return isinstance(request, protocol.Create) or (isinstance(request, protocol.Record) and request.pod.deleting)
+
+
+def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:
+    """The record of a refused pod, as it is written first; ``stripped`` is its manifest (``manifest.stripped``)."""
+    return Relaunch(
+        namespace=pod.namespace,
+        name=name,
+        pod_name=pod.name,
+        pod_uid=pod.uid,
+        refused_by=pod.node,
+        reason=pod.reason,
+        message=pod.message,
+        attempt=pod.attempt + 1,
+        manifest=manifest.renamed(stripped, pod.name, pod.attempt) if renames else stripped,
+        manifest_hash=manifest.digest(stripped),
+    )

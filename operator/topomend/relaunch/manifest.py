@@ -4,7 +4,9 @@ The API server fills the taken-off fields in again. Rules for gated pods: KEP-35
 (node affinity of a gated pod may only gain requirements inside its terms, and the same update may drop the gate).
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from topomend.decide.scheduling import HOSTNAME_LABEL
@@ -16,12 +18,14 @@ from topomend.wire.group import (
     RECORD_ANNOTATION,
     RELAUNCH_FINALIZER,
     RELAUNCH_GATE,
+    RELEASED_ANNOTATION,
     REPLACES_ANNOTATION,
 )
 
 _KEPT_METADATA = ("name", "generateName", "labels", "annotations", "ownerReferences")
 _TAKEN_OFF_SPEC = ("nodeName", "priority", "ephemeralContainers")
-_OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION)
+_OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION, RELEASED_ANNOTATION)
+_LONGEST_NAME = 253
 
 _SERVICE_ACCOUNT_VOLUME = "kube-api-access-"
 """The volume that the ServiceAccount admission plugin adds (plugin/pkg/admission/serviceaccount)."""
@@ -49,6 +53,29 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
         "metadata": without_empty(metadata | {"annotations": annotations}),
         "spec": {key: value for key, value in spec.items() if value not in ([], {})},
     }
+
+
+def digest(manifest: Mapping[str, Any]) -> str:
+    """What tells a manifest from any other, its name left out: a replacement may have another than the refused pod."""
+    named = {"metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}
+    return sha256(json.dumps({**manifest, **named}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def renamed(manifest: Mapping[str, Any], refused_name: str, attempts_before: int) -> dict[str, Any]:
+    """The manifest under the name ``<name>-r<attempt>``, ``<name>`` being that of the pod that was refused first."""
+    first = refused_name.removesuffix(f"-r{attempts_before}") if attempts_before else refused_name
+    suffix = f"-r{attempts_before + 1}"
+    name = first[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    return {**manifest, "metadata": {**manifest["metadata"], "name": name}}
+
+
+def replaced_names(name: str, attempt: int) -> Iterator[str]:
+    """The names that the pod may have had which a replacement of this name stands in for: its own, or the one before
+    the suffix (``renamed``)."""
+    yield name
+    first = name.removesuffix(f"-r{attempt}")
+    if first != name:
+        yield first if attempt == 1 else f"{first}-r{attempt - 1}"
 
 
 def replacement(relaunch: Relaunch) -> dict[str, Any]:
@@ -103,7 +130,7 @@ def launch(pod: Mapping[str, Any], hostnames: Sequence[str]) -> dict[str, Any]:
     if len(hostnames) > 1:
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {
-        **_if_unchanged(pod, {}),
+        **_if_unchanged(pod, {"annotations": {RELEASED_ANNOTATION: "true"}}),
         "spec": {"schedulingGates": gates or None, "affinity": {"nodeAffinity": narrowed}},
     }
 

@@ -13,13 +13,21 @@ P is the refused pod, N its replacement of the same name, W the Relaunch record.
     8. choose nodes; narrow N to them and take the gate off, one PATCH
     9. mark W Launched                                                 W stays as a tombstone
 
+With the name policy Suffix N has a name of its own and comes first, so that no moment is without a pod: steps 6 and 7
+are before 4 and 5 (``_beside``).
+
 ``Progress`` holds what is true as far as it was read, not a place in a list: whoever starts anew reads P and W and
 goes on from there, so a crash between any two requests needs no case of its own. Every write names the uid and the
 resourceVersion it was decided on; where that no longer holds, all is read again.
 
 W is read before P, because the absence of a pod means something only at a step that was reached before: P read first
 could be from before N was created, and W from after it. A W that is stale in turn does no harm: every mark names its
-resourceVersion.
+resourceVersion. Where a read is answered from an older state all the same, W may end although N waits; it is opened
+again as soon as N is seen.
+
+W alone is harmless: it may be written long before P is claimed, to say what the pod waits for. Its manifest counts as
+long as it is P's: one that is not (P was changed since, or W is not our work) is never created while P is there to be
+recorded anew. A W that vanishes while N waits behind its gate is written again from N.
 
 A user's delete wins until step 3. From there on nobody can tell whose delete it was that ends P, another operator's
 or a user's, and it is taken for ours: a pod too many that the user deletes again costs less than a lost one. A pod of
@@ -48,16 +56,23 @@ class Progress:
     """What is known. ``uid`` is P's, ``record_name`` W's.
 
     ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
-    ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N.
+    ``digest`` is that of P's manifest as it would be recorded now. ``replacement`` is N where it has a name of its own.
+    ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N, or the W
+    of a pod that is being deleted.
     """
 
     uid: str
     record_name: str
     may_start: bool = True
     pod: WatchedPod | Unread | None = UNREAD
+    digest: str = ""
     record: Relaunch | Unread | None = UNREAD
+    replacement: WatchedPod | Unread | None = UNREAD
     nodes: tuple[str, ...] | None = None
     denied: str = ""
+
+
+NOT_ITS_MANIFEST = "the record's manifest is not the refused pod's: delete the record, and it is written anew"
 
 
 # Requests
@@ -74,6 +89,13 @@ class ReadRecord:
 
 
 @dataclass(frozen=True)
+class ReadReplacement:
+    """GET the pod that has N's name, where it is not P's."""
+
+    record: Relaunch
+
+
+@dataclass(frozen=True)
 class Claim:
     """PATCH P: our finalizer and W's name."""
 
@@ -85,6 +107,20 @@ class Record:
     """CREATE W with P's stripped manifest."""
 
     pod: WatchedPod
+
+
+@dataclass(frozen=True)
+class Restore:
+    """CREATE W anew from N, which waits behind our gate: somebody deleted W."""
+
+    pod: WatchedPod
+
+
+@dataclass(frozen=True)
+class Discard:
+    """DELETE W, by uid and resourceVersion: nothing was done by it yet."""
+
+    record: Relaunch
 
 
 @dataclass(frozen=True)
@@ -149,7 +185,23 @@ class Pause:
     waiting_for: str
 
 
-Request = ReadPod | ReadRecord | Claim | Record | Mark | Delete | Unclaim | Create | Choose | Launch | Stop | Pause
+Request = (
+    ReadPod
+    | ReadRecord
+    | ReadReplacement
+    | Claim
+    | Record
+    | Restore
+    | Discard
+    | Mark
+    | Delete
+    | Unclaim
+    | Create
+    | Choose
+    | Launch
+    | Stop
+    | Pause
+)
 
 
 # Answers
@@ -157,7 +209,15 @@ Request = ReadPod | ReadRecord | Claim | Record | Mark | Delete | Unclaim | Crea
 
 @dataclass(frozen=True)
 class PodIs:
-    """The pod of that name as the API server has it now; None: there is none."""
+    """The pod of that name as the API server has it now; None: there is none. ``digest`` is its manifest's."""
+
+    pod: WatchedPod | None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class ReplacementIs:
+    """The pod of N's own name as the API server has it now; None: there is none."""
 
     pod: WatchedPod | None
 
@@ -188,7 +248,7 @@ class Denied:
     why: str
 
 
-Answer = PodIs | RecordIs | NodesAre | NotAsExpected | Denied
+Answer = PodIs | ReplacementIs | RecordIs | NodesAre | NotAsExpected | Denied
 
 
 def begin(uid: str, record_name: str, *, may_start: bool) -> tuple[Progress, Request]:
@@ -205,15 +265,17 @@ def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
 
 def _learn(progress: Progress, answer: Answer) -> Progress:
     match answer:
-        case PodIs(pod):
-            return replace(progress, pod=pod)
+        case PodIs(pod, digest):
+            return replace(progress, pod=pod, digest=digest)
+        case ReplacementIs(pod):
+            return replace(progress, replacement=pod)
         case RecordIs(record):
             return replace(progress, record=record)
         case NodesAre(nodes):
             return replace(progress, nodes=nodes)
         case Denied(why):
             return replace(progress, denied=why)
-    return replace(progress, pod=UNREAD, record=UNREAD, nodes=None)
+    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None)
 
 
 def next_request(progress: Progress) -> Request:
@@ -227,10 +289,12 @@ def next_request(progress: Progress) -> Request:
         return _without_record(progress, pod)
     if record.pod_uid != progress.uid:
         return Stop(f"record {record.name} belongs to another pod")
+    if not record.keeps_name:
+        return _beside(progress, pod if pod and pod.uid == progress.uid else None, record)
     if pod and pod.uid == progress.uid:
-        return _old_pod(pod, record)
+        return _old_pod(progress, pod, record)
     if record.step.ended:
-        return _leftover(pod, record) or Stop(record.step.value)
+        return _reopened(pod, record) or _leftover(pod, record) or Stop(record.step.value)
     if record.step is Step.CREATED:
         return _created(progress, pod, record)
     return _uncreated(progress, pod, record)
@@ -238,23 +302,28 @@ def next_request(progress: Progress) -> Request:
 
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     if pod is None or pod.uid != progress.uid:
-        return Stop("the pod is gone")
+        return Restore(pod) if pod and _orphaned(progress, pod) else Stop("the pod is gone")
     if pod.deleting or not progress.may_start:
         return Unclaim(pod) if _claimed(pod) else Stop("the pod is not to be relaunched")
     return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)
 
 
-def _old_pod(pod: WatchedPod, record: Relaunch) -> Request:
+def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     """P is still there."""
     if record.step.ended:
         return Unclaim(pod) if _claimed(pod) else Stop(record.step.value)
     if pod.deleting:
         return _terminating(pod, record)
     if record.step is Step.RECORDED:
-        return Mark(record, Step.COMMITTED) if _claimed(pod) else Claim(pod)
-    if record.step is Step.COMMITTED:
-        return Delete(pod)
-    return Mark(record, Step.CANCELLED, why="the refused pod is back under its old uid")
+        return _recorded(progress, pod, record)
+    return Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)
+
+
+def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+    """P and W are there, and nothing was done yet."""
+    if not _claimed(pod):
+        return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
+    return Mark(record, Step.COMMITTED) if record.manifest_hash == progress.digest else Discard(record)
 
 
 def _terminating(pod: WatchedPod, record: Relaunch) -> Request:
@@ -267,7 +336,7 @@ def _terminating(pod: WatchedPod, record: Relaunch) -> Request:
 def _uncreated(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
     """P is gone and W does not know N yet."""
     if record.step is Step.RECORDED:
-        return _cancelled(record)
+        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod and _waits(pod, record) else _cancelled(record)
     if pod is None:
         return _create(progress, record)
     if not _ours(pod, record):
@@ -299,6 +368,54 @@ def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Re
     return Launch(pod, progress.nodes) if progress.nodes else Pause("a node that admits the replacement")
 
 
+def _beside(progress: Progress, old: WatchedPod | None, record: Relaunch) -> Request:
+    """N has a name of its own: it is created first, P (``old``, None once it is gone) deleted then, N let go last."""
+    if record.step is Step.RECORDED and old:
+        return _terminating(old, record) if old.deleting else _recorded(progress, old, record)
+    if record.step.ended and old and _claimed(old):
+        return Unclaim(old)
+    if progress.replacement is UNREAD:
+        return ReadReplacement(record)
+    new = progress.replacement
+    if record.step.ended:
+        return _reopened(new, record) or _leftover(new, record) or Stop(record.step.value)
+    if record.step is Step.RECORDED:
+        return Mark(record, Step.CREATED, new_uid=new.uid) if new and _waits(new, record) else _cancelled(record)
+    if record.step is not Step.CREATED:
+        return _beside_uncreated(progress, old, new, record)
+    if new is None or new.uid != record.new_uid or new.deleting:
+        return Unclaim(old) if old and _claimed(old) else _created(progress, new, record)
+    if old:
+        return _end_of(old)
+    return _created(progress, new, record)
+
+
+def _beside_uncreated(progress: Progress, old: WatchedPod | None, new: WatchedPod | None, record: Relaunch) -> Request:
+    """W is committed and does not know N yet. Whoever took P away meanwhile, N takes its place."""
+    if old and record.manifest_hash != progress.digest:
+        return Pause(NOT_ITS_MANIFEST)
+    if new is None:
+        return _create(progress, record)
+    if not _ours(new, record):
+        return _create(replace(progress, denied=f"another pod has the name {new.name}"), record)
+    if new.deleting:
+        return Pause("the end of a deleted replacement")
+    return Mark(record, Step.CREATED, new_uid=new.uid)
+
+
+def _end_of(old: WatchedPod) -> Request:
+    """N waits behind our gate, and P is still there."""
+    if not old.deleting:
+        return Delete(old)
+    return Unclaim(old) if _claimed(old) else Pause("the end of the refused pod")
+
+
+def _reopened(pod: WatchedPod | None, record: Relaunch) -> Request | None:
+    """N still waits behind our gate though W has ended: whoever ended it had read what was no longer so."""
+    waits = record.step is not Step.LAUNCHED and pod and pod.uid == record.new_uid and _waits(pod, record)
+    return Mark(record, Step.CREATED) if waits else None
+
+
 def _leftover(pod: WatchedPod | None, record: Relaunch) -> Request | None:
     """A pod of our making that W does not stand for: it never lost its gate, and never will."""
     if pod and _ours(pod, record) and pod.uid != record.new_uid and RELAUNCH_GATE in pod.gates and not pod.deleting:
@@ -312,6 +429,17 @@ def _cancelled(record: Relaunch) -> Request:
 
 def _claimed(pod: WatchedPod) -> bool:
     return RELAUNCH_FINALIZER in pod.finalizers
+
+
+def _waits(pod: WatchedPod, record: Relaunch) -> bool:
+    """Whether N waits behind our gate, W having been written again."""
+    return _ours(pod, record) and RELAUNCH_GATE in pod.gates and not pod.deleting
+
+
+def _orphaned(progress: Progress, pod: WatchedPod) -> bool:
+    """Whether the pod is an N that waits behind our gate for a W that is no more."""
+    ours = pod.replaces == progress.uid and pod.record == progress.record_name
+    return ours and RELAUNCH_GATE in pod.gates and not pod.deleting
 
 
 def _ours(pod: WatchedPod, record: Relaunch) -> bool:

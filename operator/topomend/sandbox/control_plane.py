@@ -142,6 +142,7 @@ def api_server_flags(files: Files, port: int, *, audit: bool) -> list[str]:
         "--endpoint-reconciler-type=none",
         "--etcd-servers=unix://etcd.sock:0",
         "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",  # as clusters have it; what may be privileged is for admission to say
         "--enable-admission-plugins=NodeRestriction",
         f"--token-auth-file={files.tokens}",
         "--anonymous-auth=false",

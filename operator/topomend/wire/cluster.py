@@ -18,9 +18,12 @@ from topomend.model.cluster import (
 from topomend.wire.document import Document
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,
+    CREATOR_ANNOTATION,
     MAX_ATTEMPTS_ANNOTATION,
+    NAME_POLICY_ANNOTATION,
     RECORD_ANNOTATION,
     RELAUNCH_ANNOTATION,
+    RELEASED_ANNOTATION,
     REPLACES_ANNOTATION,
 )
 from topomend.wire.pod import read_pod
@@ -75,6 +78,10 @@ def read_watched_pod(content: Any) -> WatchedPod:
         record=annotations.get(RECORD_ANNOTATION, ""),
         replaces=annotations.get(REPLACES_ANNOTATION, ""),
         creation_time=metadata["creationTimestamp"].text(""),
+        creator=annotations.get(CREATOR_ANNOTATION, ""),
+        generation=metadata["generation"].integer(0),
+        name_policy=annotations.get(NAME_POLICY_ANNOTATION, ""),
+        released=annotations.get(RELEASED_ANNOTATION) == "true",
     )
 
 

@@ -31,5 +31,15 @@ RECORD_ANNOTATION = f"{GROUP}/record"
 REPLACES_ANNOTATION = f"{GROUP}/replaces"
 """Pod annotation of a replacement: the uid of the pod it stands in for."""
 
+NAME_POLICY_ANNOTATION = f"{GROUP}/name-policy"
+"""Pod or namespace annotation: ``Suffix`` has a replacement be named after its pod and created before its end, where
+it otherwise has the same name and is created after it."""
+
+CREATOR_ANNOTATION = f"{GROUP}/creator"
+"""Pod annotation: who created it, stamped at its creation: the user's name, then the groups, a line each."""
+
+RELEASED_ANNOTATION = f"{GROUP}/released"
+"""Pod annotation: ``"true"`` where the operator narrowed the pod and let it go, which is one change of its spec."""
+
 ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
 """Pod annotation of a replacement: which attempt it is, counted from 1."""

@@ -12,6 +12,7 @@ and never changes; ``status`` is a subresource, so a record that was just create
       reason: string               # required: the kubelet's status.reason, such as TopologyAffinityError
       message: string              # the kubelet's status.message, at most 1024 characters
       attempt: integer             # required, 1 to 1000
+      manifestHash: string         # hex SHA-256 of the manifest as it was recorded: relaunch/manifest.py:digest
       manifest: {...}              # required, x-kubernetes-preserve-unknown-fields: metadata and spec of the new pod
     status:
       step: string                 # Recorded Committed Blocked Created Launched Cancelled Superseded
@@ -27,7 +28,8 @@ and never changes; ``status`` is a subresource, so a record that was just create
         nodes: integer             # required
       startTime: date-time         # when the operator first saw the refusal
       launchedTime: date-time      # when the new pod's gate went
-      conditions: [...]            # standard conditions, list-map keyed by type; Succeeded is the summary
+      conditions: [...]            # standard conditions, list-map keyed by type; Succeeded is the summary, and
+                                   # NoNodeCanEverAdmit is True where no node admits the pod even when empty
 
 Columns: POD .spec.pod.name, REFUSED-BY .spec.refusedBy, ATTEMPT .spec.attempt, NEW-POD .status.newPod.name,
 SUCCEEDED .status.conditions[?(@.type=="Succeeded")].status, AGE; wide: STEP .status.step,
@@ -68,6 +70,7 @@ def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
             "reason": relaunch.reason,
             "message": relaunch.message[:MAX_TEXT],
             "attempt": relaunch.attempt,
+            "manifestHash": relaunch.manifest_hash,
             "manifest": dict(relaunch.manifest),
         },
     }
@@ -127,6 +130,7 @@ def read_relaunch(content: Any) -> Relaunch:
         uid=metadata["uid"].text(""),
         version=metadata["resourceVersion"].text(""),
         creation_time=metadata["creationTimestamp"].text(""),
+        manifest_hash=spec["manifestHash"].text(""),
     )
 
 

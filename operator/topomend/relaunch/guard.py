@@ -1,0 +1,46 @@
+"""Whether a pod may be created anew, asked before the refused one is touched.
+
+The operator creates pods under its own account, and must not be the way by which somebody gets a pod that he may not
+create himself: the one whom the stamp ``topomend.io/creator`` names is looked up, and the creation is rehearsed, so
+that quotas, Pod Security and other policies have their say while the refused pod is still there. A pod without a stamp
+(created before the stamping policy was there, or where the API server knows no such policies) stands for itself: the
+API server let it be created as it is, and one that was changed since is not relaunched (decide/eligibility.py).
+"""
+
+from typing import Any
+
+from topomend.kube.client import PODS, SUBJECT_ACCESS_REVIEWS, Client
+from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
+
+
+class Guard:
+    """Asks the API server. Each answer is empty for yes, else why not, in a line; raises APIError where none came."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def creator_lacks(self, namespace: str, creator: str) -> str:
+        """Why ``creator`` (a stamp: user and groups, a line each) may not create pods in ``namespace`` now."""
+        if not creator:
+            return ""
+        user, *groups = creator.split("\n")
+        attributes = {"namespace": namespace, "verb": "create", "version": "v1", "resource": "pods"}
+        spec = {"user": user, "groups": groups, "resourceAttributes": attributes}
+        review = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": "SubjectAccessReview", "spec": spec}
+        try:
+            answer = self._client.create(SUBJECT_ACCESS_REVIEWS, review)
+        except (Forbidden, Invalid) as error:
+            return f"whether {user} may create pods in {namespace} cannot be asked: {error}"
+        if answer.get("status", {}).get("allowed") is True:
+            return ""
+        return f"{user}, who created it, may not create pods in {namespace} any more"
+
+    def denied(self, pod: dict[str, Any]) -> str:
+        """Why the API server would not create this pod. That one of its name is there is no reason: it is to go."""
+        try:
+            self._client.create(PODS, pod, pod["metadata"]["namespace"], dry_run=True)
+        except AlreadyExists:
+            return ""
+        except (Forbidden, Invalid, NotFound) as error:
+            return f"the API server would not create it anew: {error}"
+        return ""

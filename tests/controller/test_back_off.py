@@ -1,0 +1,35 @@
+from topomend.controller.back_off import FORGOTTEN_SECONDS, LONGEST_SECONDS, BackOff, hold_seconds
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_each_failure_is_waited_for_twice_as_long_up_to_a_bound() -> None:
+    assert [hold_seconds(times) for times in (0, 1, 2, 3, 4)] == [0, 1, 2, 4, 8]
+    assert hold_seconds(1000) == LONGEST_SECONDS
+
+
+def test_who_failed_is_held_back_and_nobody_else() -> None:
+    clock = Clock()
+    back_off = BackOff(clock)
+    back_off.failed("web", "pod-1")
+    back_off.failed("web", "pod-1")  # seen twice, and still one failure
+    assert (back_off.left("web"), back_off.left("db")) == (1, 0)
+    back_off.failed("web", "pod-2")
+    assert back_off.left("web") == 2
+    clock.now += 2
+    assert back_off.left("web") == 0
+
+
+def test_who_did_not_fail_for_long_begins_anew() -> None:
+    clock = Clock()
+    back_off = BackOff(clock)
+    for number in range(5):
+        back_off.failed("web", f"pod-{number}")
+    clock.now += FORGOTTEN_SECONDS
+    back_off.failed("web", "pod-5")
+    assert back_off.left("web") == 1

@@ -1,0 +1,193 @@
+"""Nobody gets a pod through the operator that he may not create himself: with the installed account and policies."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
+from tests.deploy.api import API, administrator, path_of
+from tests.deploy.conftest import token_of
+from tests.deploy.manifests import objects
+
+pytestmark = pytest.mark.cluster
+
+PODS = "/api/v1/namespaces/default/pods"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+
+
+@pytest.fixture
+def admin(two_nodes: Cluster) -> API:
+    """The administrator of a cluster with our accounts, roles and policies."""
+    api = administrator(two_nodes.sandbox.kubeconfig)
+    for item in objects():
+        if item["kind"] not in ("DaemonSet", "Deployment"):
+            answer = api.apply(path_of(item), item)
+            assert answer.allowed, answer.message
+    return api
+
+
+@pytest.fixture
+def start(
+    two_nodes: Cluster, admin: API, tmp_path: Path, start_operator: Callable[..., Operator]
+) -> Callable[[], Operator]:
+    """Start the operator under its own account."""
+    configuration = yaml.safe_load(two_nodes.sandbox.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
+    path = tmp_path / "operator.kubeconfig"
+    path.write_text(yaml.safe_dump(configuration))
+    path.chmod(0o600)
+
+    def started() -> Operator:
+        operator = start_operator(kubeconfig=path)
+        wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+        return operator
+
+    return started
+
+
+@pytest.fixture
+def operator(start: Callable[[], Operator]) -> Operator:
+    """An operator that has seen the cluster."""
+    return start()
+
+
+@pytest.fixture
+def tenant(admin: API) -> API:
+    """Somebody who may create pods in the namespace, until the role ``creator`` is taken away."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
+    assert admin.apply("/api/v1/namespaces/default/serviceaccounts/tenant", account).allowed
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "creator"}}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "patch"]}]
+    assert admin.apply(f"{ROLES}/roles/creator", head | {"kind": "Role", "rules": rules}).allowed
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "creator"}
+    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}
+    binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
+    assert admin.apply(f"{ROLES}/rolebindings/creator", binding).allowed
+    one = admin.as_token(token_of(admin, "default", "tenant"))
+    wait_for("the role and the stamp", lambda: _is_stamped(one.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True)))
+    return one
+
+
+def _is_stamped(answer: Any) -> bool:
+    return bool(answer.allowed and "topomend.io/creator" in answer.content["metadata"].get("annotations", {}))
+
+
+def _may_not(tenant: API) -> bool:
+    return bool(tenant.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True).code == 403)
+
+
+def _record(cluster: Cluster) -> dict[str, Any]:
+    """The one record; empty while there is none."""
+    records = cluster.records()
+    assert len(records) <= 1
+    return records[0] if records else {}
+
+
+def _succeeded(cluster: Cluster, reason: str) -> dict[str, Any] | None:
+    told = _record(cluster).get("status", {}).get("conditions", ())
+    return next((each for each in told if each["type"] == "Succeeded" and each["reason"] == reason), None)
+
+
+def test_a_pod_is_relaunched_for_its_creator_and_still_says_who_that_is(
+    fragmented: Cluster, operator: Operator, tenant: API
+) -> None:
+    made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
+    moved = wait_for("train to run anew", lambda: _anew(fragmented, made))
+    assert moved["spec"]["nodeName"] == NODE_B
+    stamp = "topomend.io/creator"
+    assert moved["metadata"]["annotations"][stamp] == made["metadata"]["annotations"][stamp]
+    assert moved["metadata"]["annotations"][stamp].startswith("system:serviceaccount:default:tenant\n")
+    assert "Traceback" not in operator.text()
+
+
+def test_a_pod_whose_creator_may_create_none_any_more_stays_and_its_record_says_why(
+    fragmented: Cluster, start: Callable[[], Operator], admin: API, tenant: API
+) -> None:
+    made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
+    wait_for("the refusal", lambda: fragmented.phase("train") == "Failed")
+    assert admin.delete(f"{ROLES}/rolebindings/creator").allowed
+    wait_for("the role to be gone", lambda: _may_not(tenant))
+    operator = start()
+    told = wait_for("the condition", lambda: _succeeded(fragmented, "CreatorMayNot"))
+    assert told["message"] == (
+        "system:serviceaccount:default:tenant, who created it, may not create pods in default any more"
+    )
+    assert events_of(fragmented, made, "RelaunchDeferred")[0]["note"].startswith(told["message"])
+    assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "finalizers" not in fragmented.get("train")["metadata"]
+    assert "Traceback" not in operator.text()
+
+
+def test_a_pod_that_somebody_changed_is_left_to_people(
+    fragmented: Cluster, start: Callable[[], Operator], tenant: API
+) -> None:
+    made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
+    wait_for("the refusal", lambda: fragmented.phase("train") == "Failed")
+    evil = [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]
+    assert tenant.patch(f"{PODS}/train", evil).allowed
+    operator = start()
+    told = wait_for("it to be told", lambda: events_of(fragmented, made, "RelaunchSkipped"))
+    assert told[0]["note"].startswith("train was changed after it was created (generation 2)")
+    assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
+    assert not fragmented.records()
+    assert "Traceback" not in operator.text()
+
+
+def test_a_pod_that_the_api_server_would_not_take_again_stays(fragmented: Cluster, operator: Operator) -> None:
+    privileged = pod("train", 3, preferred=NODE_A)
+    privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    made = fragmented.create(privileged)
+    told = wait_for("the condition", lambda: _succeeded(fragmented, "NotCreatable"))
+    assert "pod-security.kubernetes.io/enforce=privileged" in told["message"]
+    assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "finalizers" not in fragmented.get("train")["metadata"]
+    assert "Traceback" not in operator.text()
+
+
+def test_a_replacement_of_its_own_name_is_there_before_the_pod_goes(fragmented: Cluster, operator: Operator) -> None:
+    content = pod("train", 3, preferred=NODE_A, annotations={"topomend.io/name-policy": "Suffix"})
+    made = fragmented.create(content)
+    moved = wait_for("train-r1 to run", lambda: fragmented.running("train-r1"))
+    assert moved["spec"]["nodeName"] == NODE_B
+    assert moved["metadata"]["annotations"]["topomend.io/replaces"] == made["metadata"]["uid"]
+    record = wait_for("the record to end", lambda: _launched(fragmented))
+    assert record["status"]["newPod"] == {"name": "train-r1", "uid": moved["metadata"]["uid"]}
+    assert "train" not in {each["metadata"]["name"] for each in fragmented.pods()}
+    assert "Traceback" not in operator.text()
+
+
+def test_a_record_that_is_deleted_while_the_replacement_waits_is_written_again(
+    fragmented: Cluster, start: Callable[[], Operator]
+) -> None:
+    fragmented.occupy(NODE_B, "filler-2", 2)
+    fragmented.occupy(NODE_B, "filler-3", 2)
+    annotations = {
+        "topomend.io/record": "train-0123456789",
+        "topomend.io/replaces": "0f3e1a52-6c52-4d5c-9c3f-1f9c0d8f7b11",
+        "topomend.io/attempt": "1",
+    }
+    orphan = pod("train", 3, annotations=annotations)
+    orphan["spec"]["schedulingGates"] = [{"name": "topomend.io/relaunch"}]
+    fragmented.create(orphan)
+    operator = start()
+    record = wait_for("the record", lambda: _record(fragmented))
+    assert (record["spec"]["reason"], record["spec"]["pod"]["name"]) == ("RecordDeleted", "train")
+    time.sleep(1)
+    fragmented.vacate(NODE_B, "filler-3")
+    running = wait_for("train to run", lambda: fragmented.running("train"))
+    assert running["spec"]["nodeName"] == NODE_B
+    wait_for("the record to end", lambda: _launched(fragmented))
+    assert "Traceback" not in operator.text()
+
+
+def _launched(cluster: Cluster) -> dict[str, Any] | None:
+    record = _record(cluster)
+    return record if record.get("status", {}).get("step") == "Launched" else None
+
+
+def _anew(cluster: Cluster, old: dict[str, Any]) -> dict[str, Any] | None:
+    found = cluster.running(old["metadata"]["name"])
+    return found if found and found["metadata"]["uid"] != old["metadata"]["uid"] else None

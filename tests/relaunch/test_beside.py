@@ -1,0 +1,320 @@
+"""The name policy Suffix, walked through: the replacement has a name of its own and is there before the pod goes.
+
+Every interleaving of two operators, faults, and somebody who deletes or edits either pod or deletes the record, on a
+model of two pod names and one record.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from topomend.model.cluster import WatchedPod
+from topomend.model.pod import Pod
+from topomend.model.relaunch import Relaunch, Step
+from topomend.relaunch import protocol
+from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
+
+OLD, RECORD = "old", "p-record"
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A pod; ``digest`` is that of what it would be recorded as."""
+
+    name: str
+    uid: str
+    version: int
+    claimed: bool = False
+    ours: bool = False
+    gated: bool = False
+    deleting: bool = False
+    digest: str = ""
+
+    def watched(self) -> WatchedPod:
+        return WatchedPod(
+            namespace="ns",
+            name=self.name,
+            uid=self.uid,
+            version=str(self.version),
+            pod=Pod("ns", self.name, self.uid),
+            deleting=self.deleting,
+            finalizers=(RELAUNCH_FINALIZER,) if self.claimed else (),
+            gates=(RELAUNCH_GATE,) if self.gated else (),
+            record=RECORD if self.claimed or self.ours else "",
+            replaces=OLD if self.ours else "",
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    version: int
+    step: Step = Step.RECORDED
+    new_uid: str = ""
+    digest: str = ""
+
+    def relaunch(self) -> Relaunch:
+        return Relaunch(
+            namespace="ns",
+            name=RECORD,
+            pod_name="p",
+            pod_uid=OLD,
+            refused_by="n",
+            reason="TopologyAffinityError",
+            message="",
+            attempt=1,
+            manifest={"metadata": {"name": "p-r1"}},
+            step=self.step,
+            new_uid=self.new_uid,
+            version=str(self.version),
+            manifest_hash=self.digest,
+        )
+
+
+@dataclass(frozen=True)
+class World:
+    old: Thing | None
+    new: Thing | None = None
+    entry: Entry | None = None
+    version: int = 1
+    made: int = 0
+    let_go: frozenset[str] = frozenset()
+    created_as: str = ""
+    interfered: bool = False
+
+    def bumped(self) -> "World":
+        return replace(self, version=self.version + 1)
+
+
+def start() -> World:
+    return World(Thing("p", OLD, 1))
+
+
+def serve(world: World, request: protocol.Request, digest: str) -> tuple[World, protocol.Answer]:
+    """Do what a request asks, as the API server would; ``digest`` is that of the manifest as the operator read it."""
+    after = world.bumped()
+    match request:
+        case protocol.ReadPod():
+            return world, _pod_is(world.old)
+        case protocol.ReadReplacement():
+            return world, protocol.ReplacementIs(world.new.watched() if world.new else None)
+        case protocol.ReadRecord():
+            return world, protocol.RecordIs(world.entry.relaunch() if world.entry else None)
+        case protocol.Choose():
+            return world, protocol.NodesAre(("n",))
+        case protocol.Record() if world.entry is None:
+            entry = Entry(after.version, digest=digest)
+            return replace(after, entry=entry), protocol.RecordIs(entry.relaunch())
+        case protocol.Discard(record) if world.entry and str(world.entry.version) == record.version:
+            return replace(after, entry=None), protocol.RecordIs(None)
+        case protocol.Mark(record) if world.entry and str(world.entry.version) == record.version:
+            marked = Entry(after.version, request.step, request.new_uid or record.new_uid, world.entry.digest)
+            return replace(after, entry=marked), protocol.RecordIs(marked.relaunch())
+        case protocol.Create(record) if world.new is None:
+            made = Thing("p-r1", f"new{world.made}", after.version, ours=True, gated=True)
+            created = replace(after, new=made, made=world.made + 1, created_as=record.manifest_hash)
+            return created, protocol.ReplacementIs(made.watched())
+        case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
+            return _on_pod(world, request, pod)
+    return world, protocol.NotAsExpected()
+
+
+def _pod_is(pod: Thing | None) -> protocol.PodIs:
+    return protocol.PodIs(pod.watched(), pod.digest) if pod else protocol.PodIs(None)
+
+
+def _on_pod(world: World, request: protocol.Request, pod: WatchedPod) -> tuple[World, protocol.Answer]:
+    there = world.old if pod.name == "p" else world.new
+    if there is None or (there.uid, str(there.version)) != (pod.uid, pod.version):
+        return world, protocol.NotAsExpected()
+    after = world.bumped()
+    match request:
+        case protocol.Claim() if not there.deleting:
+            claimed = replace(there, claimed=True, version=after.version)
+            return replace(after, old=claimed), _pod_is(claimed)
+        case protocol.Unclaim() if there.deleting:
+            return replace(after, old=None), protocol.PodIs(None)
+        case protocol.Unclaim():
+            return replace(after, old=replace(there, claimed=False, version=after.version)), protocol.NotAsExpected()
+        case protocol.Delete() if pod.name == "p":
+            after = delete(world, "old")
+            return after, _pod_is(after.old)
+        case protocol.Delete():
+            assert there.gated, "I4: a replacement that was let go is never deleted"
+            return delete(world, "new"), protocol.NotAsExpected()
+        case protocol.Launch():
+            launched = replace(there, gated=False, version=after.version)
+            after = replace(after, new=launched, let_go=world.let_go | {there.uid})
+            return after, protocol.ReplacementIs(launched.watched())
+    return world, protocol.NotAsExpected()
+
+
+def delete(world: World, which: str) -> World:
+    """A delete by name."""
+    there = world.old if which == "old" else world.new
+    if there is None or there.deleting:
+        return world
+    after = world.bumped()
+    kept = replace(there, deleting=True, version=after.version) if there.claimed else None
+    return replace(after, old=kept) if which == "old" else replace(after, new=kept)
+
+
+@dataclass(frozen=True)
+class Operator:
+    progress: protocol.Progress
+    request: protocol.Request
+
+
+def fresh() -> Operator:
+    return Operator(*protocol.begin(OLD, RECORD, may_start=True))
+
+
+@dataclass(frozen=True)
+class Situation:
+    world: World
+    operators: tuple[Operator, ...]
+    faults: int
+    strangers: int
+
+
+def _key(situation: Situation) -> object:
+    known = []
+    for each in situation.operators:
+        progress = each.progress
+        pods = [
+            pod.version if isinstance(pod, WatchedPod) else str(pod) for pod in (progress.pod, progress.replacement)
+        ]
+        record = progress.record.version if isinstance(progress.record, Relaunch) else str(progress.record)
+        known.append((*pods, progress.digest, record, progress.nodes, type(each.request).__name__))
+    return situation.world, tuple(known), situation.faults, situation.strangers
+
+
+def run(world: World) -> tuple[World, protocol.Request]:
+    """An undisturbed attempt."""
+    operator = fresh()
+    for _ in range(60):
+        if isinstance(operator.request, protocol.Stop | protocol.Pause):
+            return world, operator.request
+        world, answer = serve(world, operator.request, operator.progress.digest)
+        operator = Operator(*protocol.step(operator.progress, answer))
+    raise AssertionError(f"no end: {operator.request}")
+
+
+def check(world: World) -> None:
+    assert len(world.let_go) <= 1, "I1: two replacements lost the gate"
+    ended = world.entry is not None and world.entry.step.ended
+    kept = world.old or world.let_go or world.interfered or (world.entry and not ended) or world.new
+    assert kept, "I2: the pod is lost"
+    assert not (world.let_go and not world.interfered and world.entry is None), "I2: the record went"
+
+
+def walk(*, operators: int, faults: int, strangers: int) -> int:
+    first = Situation(start(), (fresh(),) * operators, faults, strangers)
+    seen, waiting = {_key(first)}, deque([first])
+    while waiting:
+        situation = waiting.popleft()
+        check(situation.world)
+        _check_end(situation.world)
+        for following in _following(situation):
+            if _key(following) not in seen:
+                seen.add(_key(following))
+                waiting.append(following)
+    return len(seen)
+
+
+def _check_end(world: World) -> None:
+    """I3, I5: left alone, an operator that starts anew brings it to an end."""
+    world, last = run(world)
+    check(world)
+    if isinstance(last, protocol.Pause):
+        assert world.interfered, f"I5: stuck at {last}"
+        assert last.waiting_for == protocol.NOT_ITS_MANIFEST
+        return
+    assert world.interfered or world.let_go, "I5: nobody interfered, and the pod does not run"
+    assert not (world.old and world.old.claimed), "I3: our finalizer was left behind"
+
+
+def _following(situation: Situation) -> Iterator[Situation]:
+    for number, operator in enumerate(situation.operators):
+        yield from _moves(situation, number, operator)
+    if situation.strangers:
+        world = situation.world
+        less = replace(situation, strangers=situation.strangers - 1)
+        for which in ("old", "new"):
+            yield replace(less, world=replace(delete(world, which), interfered=True))
+        if world.old:
+            after = world.bumped()
+            edited = replace(world.old, digest="edited", version=after.version)
+            yield replace(less, world=replace(after, old=edited, interfered=True))
+
+
+def _moves(situation: Situation, number: int, operator: Operator) -> Iterator[Situation]:
+    if situation.faults:
+        yield _with(replace(situation, faults=situation.faults - 1), number, fresh())
+    if isinstance(operator.request, protocol.Stop | protocol.Pause):
+        return
+    world, answer = serve(situation.world, operator.request, operator.progress.digest)
+    if situation.faults:
+        yield _with(replace(situation, world=world, faults=situation.faults - 1), number, fresh())
+    yield _with(replace(situation, world=world), number, Operator(*protocol.step(operator.progress, answer)))
+
+
+def _with(situation: Situation, number: int, operator: Operator) -> Situation:
+    operators = list(situation.operators)
+    operators[number] = operator
+    return replace(situation, operators=tuple(operators))
+
+
+def test_the_replacement_is_there_before_the_pod_goes_and_let_go_after() -> None:
+    world, operator, sent = start(), fresh(), []
+    while not isinstance(operator.request, protocol.Stop | protocol.Pause):
+        request = operator.request
+        step = f" {request.step.value}" if isinstance(request, protocol.Mark) else ""
+        sent.append(type(request).__name__ + step)
+        assert world.old or world.new, "no moment is without a pod"
+        world, answer = serve(world, request, operator.progress.digest)
+        operator = Operator(*protocol.step(operator.progress, answer))
+    assert [each for each in sent if not each.startswith("Read")] == [
+        "Claim",
+        "Record",
+        "Mark Committed",
+        "Create",
+        "Mark Created",
+        "Delete",
+        "Unclaim",
+        "Choose",
+        "Launch",
+        "Mark Launched",
+    ]
+    assert world.let_go == {"new0"}
+
+
+@pytest.mark.parametrize(("operators", "faults", "strangers"), [(1, 3, 0), (1, 1, 2), (2, 1, 0), (2, 0, 1)])
+def test_no_interleaving_loses_or_doubles_the_pod(operators: int, faults: int, strangers: int) -> None:
+    assert walk(operators=operators, faults=faults, strangers=strangers) > 20
+
+
+def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_anew() -> None:
+    edited = Thing("p", OLD, 2, digest="edited")
+    world, _ = run(World(edited, entry=Entry(1, digest="forged"), version=2))
+    assert world.let_go == {"new0"}
+    assert world.created_as == "edited"
+
+
+def test_a_committed_record_that_is_not_the_pods_creates_and_deletes_nothing() -> None:
+    claimed = Thing("p", OLD, 2, claimed=True)
+    world, last = run(World(claimed, entry=Entry(1, Step.COMMITTED, digest="forged"), version=2))
+    assert last == protocol.Pause(protocol.NOT_ITS_MANIFEST)
+    assert (world.old, world.new) == (claimed, None)
+
+
+def test_a_name_that_somebody_took_blocks_the_relaunch_and_loses_nothing() -> None:
+    squatter = Thing("p-r1", "foreign", 1)
+    world, last = run(World(Thing("p", OLD, 1), squatter))
+    assert last == protocol.Pause("another pod has the name p-r1")
+    assert world.entry
+    assert world.entry.step is Step.BLOCKED
+    assert (world.old is not None, world.new) == (True, squatter)
+    world, _ = run(replace(world, new=None))
+    assert world.let_go == {"new0"}
