@@ -725,9 +725,9 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "total_distance(mask, self._distances)",
         ),
         (
-            "a wide machine does not know when the families have divided the same before",
-            "if family.adds_up else mask",
-            "if True else mask",
+            "a wide machine divides devices of several NUMA nodes as if each stood on one",
+            "if not self.adds_up:",
+            "if False:",
         ),
         (
             "a wide machine takes NUMA nodes of other distances for alike",

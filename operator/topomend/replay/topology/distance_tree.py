@@ -97,10 +97,12 @@ def _copied(branch: _Branch) -> _Branch:
 
 def _best_of_both(one: list[float], other: list[float]) -> list[float]:
     """For each count the best sum of so many taken from two lists together."""
+    if len(one) > len(other):
+        one, other = other, one
     best = [float("-inf")] * (len(one) + len(other) - 1)
     for taken, first in enumerate(one):
-        for more, second in enumerate(other, taken):
-            best[more] = max(best[more], first + second)
+        end = taken + len(other)
+        best[taken:end] = map(max, best[taken:end], [first + second for second in other])
     return best
 
 

@@ -70,11 +70,6 @@ class Family:
     thresholds: tuple[Threshold, ...]
     least: int = 1
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether each threshold does."""
-        return all(threshold.adds_up for threshold in self.thresholds)
-
     def holds(self, mask: NUMAMask) -> bool:
         """Whether the mask is one of the family."""
         return (

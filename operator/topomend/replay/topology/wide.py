@@ -576,22 +576,45 @@ class _Spare:
         loss = self.losses.get(node, 0)
         return loss / self.amount if self.amount else float("inf") if loss else 0.0
 
-    def lost(self, mask: NUMAMask) -> int:
-        """What is lost with a mask."""
-        return sum([self.losses.get(node, 0) for node in members(mask)])
+
+_Lost = tuple[tuple[int, ...], ...]
+"""What each family has lost: of each demand, or where amounts do not add up the mask that it leaves out."""
 
 
-def _spares(family: Family, universe: NUMAMask) -> list[_Spare]:
-    """What a family can spare without its NUMA nodes of ``universe``."""
-    spares = []
-    for threshold in (*family.thresholds, _counting(family)):
-        losses: dict[int, int] = {}
-        for nodes, amount in threshold.groups:
-            if nodes & universe and nodes.bit_count() == 1:
-                node = nodes.bit_length() - 1
-                losses[node] = losses.get(node, 0) + amount
-        spares.append(_Spare(threshold.gathered(family.universe) - threshold.need, losses))
-    return spares
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """What one family can leave out of its widest mask."""
+
+    family: Family
+    spares: list[_Spare]
+    adds_up: bool
+
+    @staticmethod
+    def of(family: Family, universe: NUMAMask) -> "_Leaving":
+        """What a family can spare of its NUMA nodes in ``universe``."""
+        spares = []
+        for threshold in (*family.thresholds, _counting(family)):
+            losses: dict[int, int] = {}
+            for nodes, amount in threshold.groups:
+                if nodes & universe and nodes.bit_count() == 1:
+                    node = nodes.bit_length() - 1
+                    losses[node] = losses.get(node, 0) + amount
+            spares.append(_Spare(threshold.gathered(family.universe) - threshold.need, losses))
+        return _Leaving(family, spares, all(threshold.adds_up for threshold in family.thresholds))
+
+    @property
+    def nothing(self) -> tuple[int, ...]:
+        """Nothing left out."""
+        return (0,) * len(self.spares) if self.adds_up else (0,)
+
+    def more(self, lost: tuple[int, ...], bit: NUMAMask) -> tuple[int, ...] | None:
+        """What is lost with one node more; None where it cannot be spared."""
+        if not self.adds_up:
+            mask = lost[0] | bit
+            return (mask,) if self.family.holds(self.family.universe & ~mask) else None
+        node = bit.bit_length() - 1
+        more = tuple([loss + spare.losses.get(node, 0) for loss, spare in zip(lost, self.spares, strict=True)])
+        return more if all(loss <= spare.amount for loss, spare in zip(more, self.spares, strict=True)) else None
 
 
 @dataclass
@@ -611,10 +634,10 @@ class _IntersectionSearch:
         for family in self.families:
             universe &= family.universe
         self._universe = universe
-        self._spares = [_spares(family, universe) for family in self.families]
+        self._leaving = [_Leaving.of(family, universe) for family in self.families]
         every = [threshold for family in self.families for threshold in (*family.thresholds, _counting(family))]
         nodes = list(members(universe))
-        self._divisible: dict[NUMAMask, bool] = {}
+        self._divisions: dict[NUMAMask, _Lost | None] = {0: tuple(each.nothing for each in self._leaving)}
         self._kinds: dict[int, object] = dict(zip(nodes, _signatures(nodes, every, None), strict=True))
 
     def of_width(self, width: int) -> NUMAMask | None:
@@ -634,7 +657,7 @@ class _IntersectionSearch:
         A node left out costs at least what it costs the family that it costs least, and all of them together no more
         than the families can spare. The weights are sought as in ``_weights``.
         """
-        spares = [(at, spare) for at, several in enumerate(self._spares) for spare in several]
+        spares = [(at, spare) for at, each in enumerate(self._leaving) for spare in each.spares]
         shares = {node: [spare.share(node) for _, spare in spares] for node in self._kinds}
         weights = [1 / len(spares)] * len(spares)
         most, costs = float("-inf"), dict.fromkeys(self._kinds, 0.0)
@@ -668,43 +691,50 @@ class _IntersectionSearch:
 
     def _can_spare(self, rest: NUMAMask) -> bool:
         """Whether the families can divide these nodes among them, each to leave out its own."""
-        known = self._divisible.get(rest)
-        if known is None:
-            known = self._divisible[rest] = any(
-                family.holds(family.universe & ~rest) for family in self.families
-            ) or self._divide_hardest(rest)
-        return known
+        return self._division(rest) is not None
 
-    def _divide_hardest(self, rest: NUMAMask) -> bool:
-        hardest = sorted(
-            members(rest),
-            key=lambda node: min(max([spare.share(node) for spare in several]) for several in self._spares),
-            reverse=True,
-        )
-        return self._divide(hardest, (0,) * len(self.families), set())
+    def _division(self, rest: NUMAMask) -> _Lost | None:
+        """What each family loses where they divide these nodes; None where they cannot.
 
-    def _divide(self, nodes: list[int], left_out: tuple[NUMAMask, ...], tried: set[object]) -> bool:
-        """Whether the rest of the nodes can be left out by families that leave these out already.
-
-        It does not matter which nodes these are where a family has lost the same by them.
+        Mostly one of them can leave the lowest out besides what it left out without it.
         """
-        self.budget.spend()
-        if not nodes:
-            return True
-        lost = tuple(
-            tuple([spare.lost(mask) for spare in several]) if family.adds_up else mask
-            for family, several, mask in zip(self.families, self._spares, left_out, strict=True)
-        )
-        if (len(nodes), lost) in tried:
-            return False
-        tried.add((len(nodes), lost))
-        for index, family in enumerate(self.families):
-            more = left_out[index] | 1 << nodes[0]
-            if family.holds(family.universe & ~more):
-                divided = (*left_out[:index], more, *left_out[index + 1 :])
-                if self._divide(nodes[1:], divided, tried):
-                    return True
-        return False
+        if rest in self._divisions:
+            return self._divisions[rest]
+        before = self._division(rest & (rest - 1))
+        divided = None
+        if before is not None:
+            divided = next(self._without(rest & -rest, before), None) or self._divide(self._hardest_first(rest))
+        self._divisions[rest] = divided
+        return divided
+
+    def _without(self, node: NUMAMask, lost: _Lost) -> Iterator[_Lost]:
+        """What the families have lost with one node more, for each that can spare it."""
+        for index, family in enumerate(self._leaving):
+            more = family.more(lost[index], node)
+            if more is not None:
+                yield (*lost[:index], more, *lost[index + 1 :])
+
+    def _hardest_first(self, rest: NUMAMask) -> list[NUMAMask]:
+        def hardness(node: int) -> float:
+            return min(max([spare.share(node) for spare in each.spares]) for each in self._leaving)
+
+        return [1 << node for node in sorted(members(rest), key=hardness, reverse=True)]
+
+    def _divide(self, nodes: list[NUMAMask]) -> _Lost | None:
+        """It does not matter by which nodes a family has lost the same."""
+        tried: set[tuple[int, _Lost]] = set()
+
+        def divide(position: int, lost: _Lost) -> _Lost | None:
+            self.budget.spend()
+            if position == len(nodes):
+                return lost
+            if (position, lost) in tried:
+                return None
+            tried.add((position, lost))
+            further = (divide(position + 1, more) for more in self._without(nodes[position], lost))
+            return next(filter(None, further), None)
+
+        return divide(0, tuple(each.nothing for each in self._leaving))
 
 
 def _counting(family: Family) -> Threshold:
