@@ -6,9 +6,10 @@ BIN := .venv/bin
 CASES ?= 30000
 VERSION ?= v1.36.3
 PODS ?= 2000
+KILLS ?= 200
 MINUTES ?= 10
 
-.PHONY: demo test check format bench agent-cost oracle live vm-test mutants generate lock clean help
+.PHONY: demo test check format bench agent-cost oracle live soak vm-test mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -44,6 +45,9 @@ live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 
 vm-test: .venv/ready ## Run agent and kubelet in a machine that QEMU emulates, and change its devices
 	@$(BIN)/pytest -s --timeout 3600 tests/vm/on_qemu.py
+
+soak: .venv/ready ## Kill the operator KILLS times while pods are refused and relaunched: none lost, none doubled
+	@$(BIN)/python -m tests.soak --kills $(KILLS)
 
 mutants: .venv/ready ## Break each rule of the replay in turn: the tests must notice
 	@$(BIN)/python -m tests.mutants

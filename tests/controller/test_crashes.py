@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
 from tests.faults.judge import audited
-from tests.faults.proxy import Moment, Proxy, Write
+from tests.faults.proxy import HangUp, Moment, Proxy, Write
 
 pytestmark = pytest.mark.cluster
 
@@ -49,6 +49,8 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
     def kill(written: Write, now: Moment) -> None:
         if (written.number, now) == (write, moment):
             operator.kill()
+            if now is Moment.BEFORE:
+                raise HangUp("the client is dead")
 
     proxy.fault = kill
     wait_for(f"the operator to be killed at {MAIN_LINE[write - 1]}", lambda: operator.process.poll() is not None)

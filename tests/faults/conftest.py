@@ -9,17 +9,13 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, start_agent, wait_for
+from tests.controller.conftest import NODE_B, Cluster, Operator, events_of, wait_for
 from tests.faults import judge
 from tests.faults.proxy import Proxy
+from tests.faults.stage import lopsided_cluster, refused_pod
 
-from topomend.kube.client import NAMESPACES, NODES, PODS, RELAUNCHES, connect
+from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
-from topomend.model.node_state import NodeState
-from topomend.sandbox import NodeSpec, Sandbox
-
-ASKED = 3
-"""CPUs that a pod asks for: more than either NUMA node of numa-a has, and fewer than it has together."""
 
 
 class Scene:
@@ -49,7 +45,7 @@ class Scene:
 
     def refuse(self, name: str, **metadata: Any) -> dict[str, Any]:
         """A pod that numa-a's kubelet has refused; returned as it was made."""
-        content = pod(name, ASKED, node=NODE_A, **metadata)
+        content = refused_pod(name, **metadata)
         made: dict[str, Any] = wait_for("the pod to be accepted", lambda: self.cluster.create(content, self.namespace))
         wait_for(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made), 20)
         return made
@@ -104,7 +100,7 @@ class Scene:
         """By the audit log: one pod of this name ever came to a node by a scheduler."""
         assert self.cluster.sandbox.audit_log
         history = judge.histories(self.cluster.sandbox.audit_log)[(self.namespace, name)]
-        assert len(history.bound) == 1, history
+        assert len(set(history.bound)) == 1, history
 
     def healthz(self) -> tuple[int, str]:
         """What the operator's liveness endpoint says."""
@@ -153,25 +149,9 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="package")
 def lopsided() -> Iterator[Cluster]:
-    """numa-a has three CPUs, two of them on one NUMA node at most; numa-b has room for eight of our pods."""
-    settings = {"topology_manager_policy": "single-numa-node"}
-    specs = [
-        NodeSpec.of_shape(NODE_A, "numa:2 cores:2 memory:4Gi", **settings),
-        NodeSpec.of_shape(NODE_B, "numa:4 cores:8 memory:4Gi", **settings),
-    ]
-    with Sandbox.up(specs, audit=True) as sandbox:
-        client = connect(str(sandbox.kubeconfig))
-        states = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in specs}
-        made = Cluster(sandbox, client, states)
-        made.install_kind("nodetopologies")
-        made.install_kind("relaunches")
-        assert {node["metadata"]["name"] for node in client.list(NODES).items} == {NODE_A, NODE_B}
-        agents = [start_agent(made, name) for name in (NODE_A, NODE_B)]
-        yield made
-        for agent in agents:
-            agent.terminate()
-            agent.wait(10)
-        client.close()
+    """numa-b has room for eight of our pods."""
+    with lopsided_cluster("numa:4 cores:8 memory:4Gi") as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,26 @@ PodName = tuple[str, str]
 
 @dataclass
 class History:
-    """One name's life in the order of the log: times (RFC 3339), and the uids that a scheduler bound to a node."""
+    """One name's life by the times (seconds since 1970) of what was done to it, in the order of the log.
 
-    created: list[str] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
+    ``patched`` are changes of the pod itself; ``told`` are statuses that a kubelet wrote; ``bound`` are the uids that a
+    scheduler bound to a node, and ``bound_at`` when.
+    """
+
+    created: list[float] = field(default_factory=list)
+    deleted: list[float] = field(default_factory=list)
+    patched: list[float] = field(default_factory=list)
+    told: list[float] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
+    bound_at: list[float] = field(default_factory=list)
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from the first pod's refusal until the replacement that came to a node was let go."""
+        if not self.bound_at or not self.told:
+            return None
+        let_go = [each for each in self.patched if each < self.bound_at[-1]]
+        return let_go[-1] - self.told[0] if let_go else None
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:
@@ -35,13 +51,22 @@ def histories(log: Path) -> dict[PodName, History]:
         target = event.get("objectRef", {})
         if target.get("resource") != "pods" or event["responseStatus"]["code"] >= 300:
             continue
-        name, verb = target.get("name"), event["verb"]
-        history = found.setdefault((target.get("namespace", ""), name or ""), History())
-        match verb, target.get("subresource", ""):
-            case "create", "":
-                history.created.append(event["stageTimestamp"])
-            case "delete", "":
-                history.deleted.append(event["stageTimestamp"])
-            case "create", "binding":
-                history.bound.append(target["uid"])
+        name = (target.get("namespace", ""), target.get("name", ""))
+        _add(found.setdefault(name, History()), event, target)
     return found
+
+
+def _add(history: History, event: dict[str, Any], target: dict[str, Any]) -> None:
+    when = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+    match event["verb"], target.get("subresource", ""):
+        case "create", "":
+            history.created.append(when)
+        case "delete", "":
+            history.deleted.append(when)
+        case "patch", "":
+            history.patched.append(when)
+        case "patch", "status" if event["user"]["username"].startswith("system:node:"):
+            history.told.append(when)
+        case "create", "binding":
+            history.bound.append(target["uid"])
+            history.bound_at.append(when)

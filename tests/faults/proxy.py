@@ -132,6 +132,13 @@ class Stream:
                 each.shutdown(SHUT_RDWR)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that was killed in mid-request is what a proxy of faults is for."""
+
+
 class Proxy:
     """Forwards to the API server of ``kubeconfig``; ``written`` are the writes that it saw, but for those of
     ``uncounted`` kinds (plurals), and ``asked`` are all requests.
@@ -156,8 +163,7 @@ class Proxy:
         self._uncounted, self._namespace = uncounted, namespace
         self._streams: list[Stream] = []
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._http.serve_forever, name="proxy", daemon=True)
         self._thread.start()
         self.kubeconfig = folder / "proxy.kubeconfig"
