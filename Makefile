@@ -9,7 +9,7 @@ PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
 
-.PHONY: demo test check format bench agent-cost oracle live soak vm-test mutants generate lock clean help
+.PHONY: demo test check format bench agent-cost oracle contended live soak vm-test mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -39,6 +39,9 @@ agent-cost: .venv/ready ## What an agent costs a node with 110 pods, over MINUTE
 
 oracle: .venv/ready ## Compare CASES random cases with the managers of kubelet VERSION; the report is build/oracle-report.txt
 	@$(BIN)/python -m tests.oracle.compare --cases $(CASES) --version $(VERSION)
+
+contended: .venv/ready ## Random arrivals under the plain scheduler, under topomend, and at best
+	@$(BIN)/python -m tests.contended
 
 live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
