@@ -1,34 +1,42 @@
-"""The protocol walked through: its main line, and every interleaving with faults and strangers up to a bound."""
+"""The protocol walked through: its main line, the rows of its table, and every interleaving with faults and strangers.
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+FURTHER in the environment walks further than a test has time for.
+"""
+
+import os
+from dataclasses import replace
 
 import pytest
-from tests.relaunch.world import OLD, RECORD, Broken, Rules, World, check, delete, serve, squat, start
+from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
+from tests.relaunch.walk import Bounds, Machine, Walk
+from tests.relaunch.world import FOREIGN, NOW, OLD, RECORD, Broken, Entry, Rules, Thing, World, check_end, serve, start
 
-from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch import Step
 from topomend.relaunch import protocol
 
-MAX_REQUESTS = 60
+REFUSED = Thing(OLD, NOW, failed=True)
+CLAIMED = replace(REFUSED, claimed=True)
+NEW = Thing("new0", NOW, ours=True, gated=True)
 
 
-def run(world: World, rules: Rules = Rules()) -> tuple[World, list[protocol.Request]]:  # noqa: B008  a frozen value
-    """One undisturbed attempt: the world after it, and the requests it took."""
-    progress, request = protocol.begin(OLD, RECORD, may_start=True)
-    sent = [request]
-    while not isinstance(request, protocol.Stop | protocol.Pause):
-        assert len(sent) < MAX_REQUESTS, sent
-        world, answer = serve(world, request, rules)
-        progress, request = protocol.step(progress, answer)
-        sent.append(request)
-    return world, sent
+def entry(step: Step, new_uid: str = "") -> Entry:
+    return Entry(NOW, step, new_uid)
+
+
+def run(world: World) -> tuple[World, list[str]]:
+    """One undisturbed attempt: the world after it, and the names of its requests."""
+    world, sent = Walk(Rules(), Machine()).run(world)
+    return world, [_name(each) for each in sent]
+
+
+def _name(request: protocol.Request) -> str:
+    name = type(request).__name__
+    return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
 
 
 def test_the_main_line_takes_nine_writes_in_their_order() -> None:
     world, sent = run(start())
-    assert [_name(request) for request in sent] == [
+    assert sent == [
         "ReadRecord",
         "ReadPod",
         "Claim",
@@ -46,27 +54,76 @@ def test_the_main_line_takes_nine_writes_in_their_order() -> None:
     assert world.let_go == {"new0"}
 
 
-def _name(request: protocol.Request) -> str:
-    name = type(request).__name__
-    return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
+# The rows of the table
 
 
-def test_a_pod_that_its_user_is_deleting_is_left_to_its_end() -> None:
-    world = start()
-    assert world.pod
-    world = replace(world, pod=replace(world.pod, claimed=True, deleting=True))
-    world, sent = run(world)
-    assert [_name(request) for request in sent[2:]] == ["Unclaim", "Stop"]
-    assert (world.pod, world.entry) == (None, None)
+def test_a_pod_that_its_user_deletes_before_it_is_recorded_leaves_a_cancelled_record() -> None:
+    world, sent = run(World(replace(CLAIMED, deleting=True), was_claimed=True))
+    assert sent[2:] == ["Record", "Unclaim", "Mark Cancelled", "Stop"]
+    assert world.pod is None
+    assert world.step is Step.CANCELLED
+
+
+def test_a_pod_that_its_user_deletes_before_the_commit_is_not_replaced() -> None:
+    world, sent = run(World(replace(CLAIMED, deleting=True), entry(Step.RECORDED), was_claimed=True))
+    assert sent[2:] == ["Unclaim", "Mark Cancelled", "Stop"]
+    assert not world.let_go
+
+
+def test_a_delete_that_meets_another_version_is_decided_anew() -> None:
+    progress, _ = protocol.begin(OLD, RECORD, may_start=True)
+    progress, _ = protocol.step(progress, protocol.RecordIs(entry(Step.COMMITTED).relaunch()))
+    progress, request = protocol.step(progress, protocol.PodIs(CLAIMED.watched()))
+    assert isinstance(request, protocol.Delete)
+    _, request = protocol.step(progress, protocol.NotAsExpected())
+    assert isinstance(request, protocol.ReadRecord)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(CLAIMED),
+        World(CLAIMED, entry(Step.RECORDED)),
+        World(REFUSED, entry(Step.RECORDED)),
+        World(CLAIMED, entry(Step.COMMITTED)),
+        World(replace(CLAIMED, deleting=True), entry(Step.COMMITTED)),
+        World(None, entry(Step.COMMITTED)),
+        World(None, entry(Step.BLOCKED)),
+        World(NEW, entry(Step.COMMITTED), made=1),
+        World(NEW, entry(Step.CREATED, "new0"), made=1),
+        World(replace(NEW, gated=False), entry(Step.CREATED, "new0"), made=1, let_go=frozenset({"new0"})),
+    ],
+    ids=lambda world: f"{world.pod and world.pod.uid} {world.step and world.step.value}",
+)
+def test_whoever_starts_anew_goes_on_from_there(world: World) -> None:
+    after, _ = run(world)
+    check_end(after)
+    assert after.let_go == {"new0"}
+
+
+def test_a_replacement_that_another_operator_made_is_adopted() -> None:
+    _, sent = run(World(NEW, entry(Step.COMMITTED), made=1))
+    assert sent[2:] == ["Mark Created", "Choose", "Launch", "Mark Launched", "Stop"]
+
+
+def test_another_pod_of_the_name_ends_the_relaunch() -> None:
+    world, sent = run(World(Thing(FOREIGN, NOW), entry(Step.COMMITTED), excused=True))
+    assert sent[2:] == ["Mark Superseded", "Stop"]
+    assert world.pod == Thing(FOREIGN, NOW)
 
 
 def test_a_pod_whose_replacement_is_denied_keeps_its_manifest_in_a_blocked_record() -> None:
     world, last = _run_with(protocol.Create, protocol.Denied("quota"))
     assert last == protocol.Pause("quota")
-    assert world.entry
-    assert world.entry.step is Step.BLOCKED
+    assert world.step is Step.BLOCKED
     world, _ = run(world)
     assert world.let_go == {"new0"}
+
+
+def test_where_no_record_is_taken_a_deleted_pod_ends_without() -> None:
+    """A namespace in termination takes no new object, and our finalizer must not hold it up."""
+    world, _ = _run_with(protocol.Record, protocol.Denied("terminating"), World(replace(CLAIMED, deleting=True)))
+    assert (world.pod, world.entry) == (None, None)
 
 
 def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:
@@ -77,14 +134,57 @@ def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:
     assert not world.let_go
 
 
-def _run_with(kind: type[protocol.Request], answer: protocol.Answer) -> tuple[World, protocol.Request]:
-    """An attempt in which every request of this kind gets this answer."""
-    world = start()
+def test_a_replacement_that_its_user_deletes_before_it_is_let_go_is_not_made_again() -> None:
+    world, sent = run(World(None, entry(Step.CREATED, "new0"), made=1, excused=True))
+    assert sent[2:] == ["Mark Cancelled", "Stop"]
+    assert not world.let_go
+
+
+def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_let_go() -> None:
+    late = replace(NEW, uid="new1")
+    world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, let_go=frozenset({"new0"})))
+    assert sent[2:] == ["Delete", "Stop"]
+    assert world.let_go == {"new0"}
+
+
+@pytest.mark.parametrize("step", [Step.CANCELLED, Step.SUPERSEDED])
+def test_a_record_that_ended_on_a_read_from_before_is_opened_again(step: Step) -> None:
+    world, sent = run(World(NEW, entry(step, "new0"), made=1))
+    assert sent[2] == "Mark Created"
+    assert world.let_go == {"new0"}
+
+
+def test_a_finalizer_that_an_ended_record_left_is_taken_off() -> None:
+    world, sent = run(World(CLAIMED, entry(Step.CANCELLED), excused=True))
+    assert sent[2] == "Unclaim"
+    assert world.pod == REFUSED
+
+
+def test_a_record_of_another_pod_is_left_alone() -> None:
+    other = replace(entry(Step.COMMITTED).relaunch(), pod_uid="another")
+    progress, _ = protocol.begin(OLD, RECORD, may_start=True)
+    progress, _ = protocol.step(progress, protocol.RecordIs(other))
+    _, request = protocol.step(progress, protocol.PodIs(REFUSED.watched()))
+    assert isinstance(request, protocol.Stop)
+
+
+@pytest.mark.parametrize(("pod", "expected"), [(REFUSED, protocol.Stop), (CLAIMED, protocol.Unclaim)])
+def test_a_pod_that_may_not_be_relaunched_is_not_claimed_and_is_given_back(pod: Thing, expected: type) -> None:
+    progress, _ = protocol.begin(OLD, RECORD, may_start=False)
+    progress, _ = protocol.step(progress, protocol.RecordIs(None))
+    _, request = protocol.step(progress, protocol.PodIs(pod.watched()))
+    assert isinstance(request, expected)
+
+
+def _run_with(
+    kind: type[protocol.Request], answer: protocol.Answer, world: World | None = None
+) -> tuple[World, protocol.Request]:
+    """An attempt in which every request of this kind gets this answer, and no version is ever old."""
+    world = world or start()
     progress, request = protocol.begin(OLD, RECORD, may_start=True)
     while not isinstance(request, protocol.Stop | protocol.Pause):
-        if isinstance(request, kind):
-            given = answer
-        else:
+        given = answer
+        if not isinstance(request, kind):
             world, given = serve(world, request, Rules())
         progress, request = protocol.step(progress, given)
     return world, request
@@ -92,113 +192,33 @@ def _run_with(kind: type[protocol.Request], answer: protocol.Answer) -> tuple[Wo
 
 # Every interleaving
 
-
-@dataclass(frozen=True)
-class Operator:
-    """One operator in the middle of an attempt."""
-
-    progress: protocol.Progress
-    request: protocol.Request
-
-
-@dataclass(frozen=True)
-class Situation:
-    """The world, the operators in it, and how many faults and strangers may still come."""
-
-    world: World
-    operators: tuple[Operator, ...]
-    faults: int
-    deletions: int
-    squatters: int
-
-    def key(self) -> object:
-        return (self.world, tuple(_key(each) for each in self.operators), self.faults, self.deletions, self.squatters)
+EVERY = [
+    Bounds(operators=1, faults=3, deletions=1, squatters=1),
+    Bounds(operators=2, faults=1, deletions=1, squatters=1),
+    Bounds(operators=2, faults=2, deletions=1),
+    Bounds(operators=2, faults=2, squatters=1),
+    Bounds(operators=2, faults=3),
+]
+FURTHER = [
+    Bounds(operators=2, faults=2, deletions=1, squatters=1),
+    Bounds(operators=3, faults=1, deletions=1, squatters=1),
+    Bounds(operators=2, faults=3, deletions=1),
+]
 
 
-def _key(operator: Operator) -> object:
-    progress = operator.progress
-    known = progress.pod.version if isinstance(progress.pod, WatchedPod) else progress.pod
-    record = progress.record.version if isinstance(progress.record, Relaunch) else progress.record
-    return (known, record, progress.nodes, repr(type(operator.request)))
+@pytest.mark.timeout(1800)  # a minute for all of EVERY where nothing else runs, many for FURTHER
+@pytest.mark.parametrize("bounds", EVERY + (FURTHER if "FURTHER" in os.environ else []), ids=str)
+def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod(bounds: Bounds) -> None:
+    assert Walk(Rules(), Machine()).walk(bounds) > 10_000
 
 
-def fresh() -> Operator:
-    return Operator(*protocol.begin(OLD, RECORD, may_start=True))
-
-
-def walk(rules: Rules, *, operators: int, faults: int, deletions: int, squatters: int) -> int:
-    """Check every reachable situation; how many there are. Raises Broken."""
-    first = Situation(start(), (fresh(),) * operators, faults, deletions, squatters)
-    seen, waiting = {first.key()}, deque([first])
-    while waiting:
-        situation = waiting.popleft()
-        check(situation.world)
-        _check_end(situation.world, rules)
-        for following in _following(situation, rules):
-            if following.key() not in seen:
-                seen.add(following.key())
-                waiting.append(following)
-    return len(seen)
-
-
-def _check_end(world: World, rules: Rules) -> None:
-    """I5: left alone, an operator that starts anew brings it to an end that keeps the invariants."""
-    world, sent = run(world, rules)
-    check(world)
-    if isinstance(sent[-1], protocol.Pause):
-        raise Broken(f"I5: stuck at {sent[-1]}")
-    if not world.interfered and not world.let_go:
-        raise Broken("I5: nobody interfered, and the pod does not run")
-
-
-def _following(situation: Situation, rules: Rules) -> Iterator[Situation]:
-    for number, operator in enumerate(situation.operators):
-        yield from _moves(situation, number, operator, rules)
-    if situation.deletions and situation.world.pod and not situation.world.pod.deleting:
-        world = replace(delete(situation.world), interfered=True)
-        yield replace(situation, world=world, deletions=situation.deletions - 1)
-    if situation.squatters and situation.world.pod is None:
-        yield replace(situation, world=squat(situation.world), squatters=situation.squatters - 1)
-
-
-def _moves(situation: Situation, number: int, operator: Operator, rules: Rules) -> Iterator[Situation]:
-    """The operator's request is answered; or it dies before it is sent, or before the answer comes."""
-    if situation.faults:
-        yield _with(replace(situation, faults=situation.faults - 1), number, fresh())
-    if isinstance(operator.request, protocol.Stop | protocol.Pause):
-        return
-    world, answer = serve(situation.world, operator.request, rules)
-    if situation.faults:
-        yield _with(replace(situation, world=world, faults=situation.faults - 1), number, fresh())
-    after = Operator(*protocol.step(operator.progress, answer))
-    yield _with(replace(situation, world=world), number, after)
-
-
-def _with(situation: Situation, number: int, operator: Operator) -> Situation:
-    operators = list(situation.operators)
-    operators[number] = operator
-    return replace(situation, operators=tuple(operators))
-
-
-@pytest.mark.parametrize(
-    ("operators", "faults", "deletions", "squatters"),
-    [(1, 3, 0, 0), (1, 2, 1, 0), (1, 1, 2, 1), (2, 0, 0, 0), (2, 1, 0, 0), (2, 0, 1, 0), (2, 2, 1, 1)],
-)
-def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod(
-    operators: int, faults: int, deletions: int, squatters: int
-) -> None:
-    assert walk(Rules(), operators=operators, faults=faults, deletions=deletions, squatters=squatters) > 20
-
-
-@pytest.mark.parametrize(
-    ("rules", "operators", "faults", "deletions"),
-    [
-        (Rules(delete_preconditions=False), 2, 0, 0),
-        (Rules(gate=False), 2, 1, 1),
-        (Rules(record_versions=False), 2, 0, 1),
-    ],
-    ids=["delete preconditions", "gate", "record versions"],
-)
-def test_each_guard_is_needed(rules: Rules, operators: int, faults: int, deletions: int) -> None:
+@pytest.mark.parametrize(("rules", "bounds"), PRECONDITIONS.values(), ids=PRECONDITIONS)
+def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, bounds: Bounds) -> None:
     with pytest.raises(Broken):
-        walk(rules, operators=operators, faults=faults, deletions=deletions, squatters=0)
+        Walk(rules, Machine()).walk(bounds)
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=[each.what for each in GUARDS])
+def test_each_guard_of_the_protocol_is_needed(guard: Guard) -> None:
+    with pytest.raises(Broken):
+        Walk(Rules(), lacking(guard)).walk(guard.bounds)

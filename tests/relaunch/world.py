@@ -2,9 +2,13 @@
 
 Small and hashable, so that every interleaving of operators, faults and strangers can be walked. Whatever the API server
 would check is a switch in ``Rules``, so that a test can show what each check is for.
+
+Of a version only matters whether it is today's: one that is not never will be again. Every thing in the world is of
+version NOW; what changes in a step has NEXT, until ``Situation`` in ``walk.py`` makes that today's.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
@@ -16,6 +20,10 @@ OLD = "old"
 RECORD = "p-record"
 FOREIGN = "foreign"
 
+BEFORE, NOW, NEXT = 0, 1, 2
+
+UNCOMMITTED = (None, Step.RECORDED)
+
 
 class Broken(AssertionError):
     """An invariant does not hold."""
@@ -23,27 +31,36 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True)
 class Rules:
-    """What is in force; each one that is off is a fault of the protocol that some walk must find."""
+    """What is in force; each one that is off is a fault of the protocol that some walk must find.
 
-    delete_preconditions: bool = True
+    A precondition is the uid and the resourceVersion that a write names (``manifest.claim``, ``unclaim`` and
+    ``launch``, the driver's delete), or the resourceVersion alone (its mark). ``record_once`` is that a second record
+    of the same pod has the name of the first.
+    """
+
+    claim_precondition: bool = True
+    unclaim_precondition: bool = True
+    delete_precondition: bool = True
+    launch_precondition: bool = True
+    mark_precondition: bool = True
+    record_once: bool = True
     gate: bool = True
     finalizer: bool = True
-    record_versions: bool = True
-    launch_only_the_recorded: bool = True
 
 
 @dataclass(frozen=True)
 class Thing:
-    """The pod that has the name."""
+    """The pod that has the name. ``claimed``: it has our finalizer and the record's name."""
 
     uid: str
-    version: int
+    version: int = NEXT
     failed: bool = False
     claimed: bool = False
     ours: bool = False
     gated: bool = False
     deleting: bool = False
 
+    @cache  # noqa: B019  there are few
     def watched(self) -> WatchedPod:
         return WatchedPod(
             namespace="ns",
@@ -64,10 +81,11 @@ class Thing:
 class Entry:
     """The record."""
 
-    version: int
+    version: int = NEXT
     step: Step = Step.RECORDED
     new_uid: str = ""
 
+    @cache  # noqa: B019  there are few
     def relaunch(self) -> Relaunch:
         return Relaunch(
             namespace="ns",
@@ -85,114 +103,192 @@ class Entry:
         )
 
 
+def thing_of(pod: WatchedPod) -> Thing:
+    """The thing that was read."""
+    return Thing(
+        pod.uid,
+        int(pod.version),
+        failed=pod.phase == "Failed",
+        claimed=bool(pod.finalizers),
+        ours=bool(pod.replaces),
+        gated=bool(pod.gates),
+        deleting=pod.deleting,
+    )
+
+
+def entry_of(record: Relaunch) -> Entry:
+    """The record that was read."""
+    return Entry(int(record.version), record.step, record.new_uid)
+
+
 @dataclass(frozen=True)
 class World:
-    """What the API server holds, and what has ever happened that an invariant asks for."""
+    """What the API server holds, and what has ever happened that an invariant asks for.
+
+    ``let_go`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
+    refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
+    ever had our finalizer.
+    """
 
     pod: Thing | None
     entry: Entry | None = None
-    version: int = 1
     made: int = 0
     let_go: frozenset[str] = frozenset()
-    interfered: bool = False
+    excused: bool = False
+    was_claimed: bool = False
 
-    def bumped(self) -> "World":
-        return replace(self, version=self.version + 1)
+    @property
+    def step(self) -> Step | None:
+        """How far the record says that the relaunch has come."""
+        return self.entry.step if self.entry else None
 
 
 def start() -> World:
-    return World(Thing(OLD, 1, failed=True))
+    return World(Thing(OLD, NOW, failed=True))
 
 
 def serve(world: World, request: protocol.Request, rules: Rules) -> tuple[World, protocol.Answer]:
     """Do what a request asks, as the API server would."""
     match request:
         case protocol.ReadPod():
-            return world, protocol.PodIs(world.pod.watched() if world.pod else None)
+            return _answered(world)
         case protocol.ReadRecord():
             return world, protocol.RecordIs(world.entry.relaunch() if world.entry else None)
         case protocol.Choose():
             return world, protocol.NodesAre(("n",))
-        case protocol.Record() if world.entry is None:
-            after = replace(world.bumped(), entry=Entry(world.version + 1))
-            return after, protocol.RecordIs(after.entry.relaunch() if after.entry else None)
+        case protocol.Record() if world.entry is None or not rules.record_once:
+            entry = Entry()
+            return replace(world, entry=entry), protocol.RecordIs(entry.relaunch())
         case protocol.Mark():
             return _mark(world, request, rules)
         case protocol.Create() if world.pod is None:
-            after = world.bumped()
-            made = Thing(f"new{world.made}", after.version, ours=True, gated=rules.gate)
-            after = replace(after, pod=made, made=world.made + 1)
-            if not rules.gate:
-                after = replace(after, let_go=after.let_go | {made.uid})
-            return after, protocol.PodIs(made.watched())
+            return _create(world, rules)
         case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
-            return _on_pod(world, request, pod, rules)
+            return _on_pod(world, request, thing_of(pod), rules)
     return world, protocol.NotAsExpected()
 
 
 def _mark(world: World, mark: protocol.Mark, rules: Rules) -> tuple[World, protocol.Answer]:
-    entry = world.entry
-    if entry is None or (rules.record_versions and str(entry.version) != mark.record.version):
+    known = entry_of(mark.record)
+    if world.entry is None or (rules.mark_precondition and known.version != world.entry.version):
         return world, protocol.NotAsExpected()
-    after = world.bumped()
-    marked = Entry(after.version, mark.step, mark.new_uid or mark.record.new_uid)
-    return replace(after, entry=marked), protocol.RecordIs(marked.relaunch())
+    marked = Entry(NEXT, mark.step, mark.new_uid or known.new_uid)
+    return replace(world, entry=marked), protocol.RecordIs(marked.relaunch())
 
 
-def _on_pod(world: World, request: protocol.Request, pod: WatchedPod, rules: Rules) -> tuple[World, protocol.Answer]:
-    there = world.pod
-    is_delete = isinstance(request, protocol.Delete)
-    checked = rules.delete_preconditions or not is_delete
-    if there is None or (checked and (there.uid, str(there.version)) != (pod.uid, pod.version)):
+def _create(world: World, rules: Rules) -> tuple[World, protocol.Answer]:
+    if world.step in UNCOMMITTED:
+        raise Broken(f"I2: a replacement was created while its record was {world.step}")
+    made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
+    let_go = world.let_go if rules.gate else world.let_go | {made.uid}
+    return _answered(replace(world, pod=made, made=world.made + 1, let_go=let_go))
+
+
+def _on_pod(world: World, request: protocol.Request, known: Thing, rules: Rules) -> tuple[World, protocol.Answer]:
+    pod = world.pod
+    if isinstance(request, protocol.Delete) and world.entry and known.uid == world.entry.new_uid:
+        raise Broken(f"I4: {known.uid}, for which the record stands, was to be deleted")
+    if pod is None or (_is_checked(request, rules) and (pod.uid, pod.version) != (known.uid, known.version)):
         return world, protocol.NotAsExpected()
-    if is_delete:
-        if not (there.failed or (there.ours and there.gated)):
-            raise Broken(f"I4: {there.uid} was deleted, which neither failed nor waited behind our gate")
-        return _answered(delete(world))
-    after = world.bumped()
+    if pod.uid == FOREIGN:
+        raise Broken(f"I4: {type(request).__name__} was sent for a stranger's pod")
     match request:
-        case protocol.Claim() if there.deleting:
+        case protocol.Delete():
+            _check_deleted(world, pod)
+            return _answered(_deleted(world, pod, rules))
+        case protocol.Claim() if pod.deleting:
             return world, protocol.NotAsExpected()
         case protocol.Claim():
-            there = replace(there, claimed=rules.finalizer, version=after.version)
-            seen = replace(there, claimed=True)
-            return replace(after, pod=there), protocol.PodIs(seen.watched())
-        case protocol.Unclaim() if there.deleting:
-            return _answered(replace(after, pod=None))
+            return _answered(replace(world, pod=replace(pod, claimed=True, version=NEXT), was_claimed=True))
+        case protocol.Unclaim() if pod.deleting:
+            return _answered(replace(world, pod=None))
         case protocol.Unclaim():
-            return replace(after, pod=replace(there, claimed=False, version=after.version)), protocol.NotAsExpected()
-    there = replace(there, gated=False, version=after.version)
-    return _answered(replace(after, pod=there, let_go=world.let_go | {there.uid}))
+            return replace(world, pod=replace(pod, claimed=False, version=NEXT)), protocol.NotAsExpected()
+    let_go = replace(world, pod=replace(pod, gated=False, version=NEXT), let_go=world.let_go | {pod.uid})
+    return _answered(let_go)
+
+
+def _is_checked(request: protocol.Request, rules: Rules) -> bool:
+    match request:
+        case protocol.Claim():
+            return rules.claim_precondition
+        case protocol.Unclaim():
+            return rules.unclaim_precondition
+        case protocol.Delete():
+            return rules.delete_precondition
+    return rules.launch_precondition
+
+
+def _check_deleted(world: World, pod: Thing) -> None:
+    """We delete the refused pod once its record is committed, and what we made and no record stands for."""
+    if pod.failed and world.step in UNCOMMITTED:
+        raise Broken(f"I2: the refused pod was deleted while its record was {world.step}")
+    if not pod.failed and not (pod.gated and world.entry and pod.uid != world.entry.new_uid):
+        raise Broken(f"I4: {pod.uid} was deleted, which neither failed nor waited behind our gate for nothing")
 
 
 def _answered(world: World) -> tuple[World, protocol.Answer]:
     return world, protocol.PodIs(world.pod.watched() if world.pod else None)
 
 
-def delete(world: World) -> World:
+def _deleted(world: World, pod: Thing, rules: Rules) -> World:
+    held = pod.claimed and rules.finalizer
+    return replace(world, pod=replace(pod, deleting=True, version=NEXT) if held else None)
+
+
+# Strangers
+
+
+def delete(world: World, rules: Rules) -> World:
     """A delete by name, as a user or the pod garbage collector sends it."""
-    if world.pod is None or world.pod.deleting:
+    pod = world.pod
+    if pod is None or pod.deleting:
         return world
-    after = world.bumped()
-    if world.pod.claimed:
-        return replace(after, pod=replace(world.pod, deleting=True, version=after.version))
-    return replace(after, pod=None)
+    excuse = world.step in UNCOMMITTED if pod.failed else pod.ours and _stands(pod, world.entry)
+    return replace(_deleted(world, pod, rules), excused=world.excused or excuse)
+
+
+def _stands(pod: Thing, entry: Entry | None) -> bool:
+    """Whether the record stands for this pod, or may come to."""
+    return entry is None or entry.new_uid in ("", pod.uid)
 
 
 def squat(world: World) -> World:
     """Somebody takes the free name."""
-    after = world.bumped()
-    return replace(after, pod=Thing(FOREIGN, after.version), interfered=True)
+    return replace(world, pod=Thing(FOREIGN), excused=True)
+
+
+# Invariants
 
 
 def check(world: World) -> None:
-    """Raise Broken for an invariant that does not hold."""
+    """Raise Broken for an invariant that does not hold at every moment."""
+    pod, entry = world.pod, world.entry
     if len(world.let_go) > 1:
         raise Broken(f"I1: {sorted(world.let_go)} all lost our gate")
-    old_is_there = world.pod is not None and world.pod.uid == OLD
-    ended = world.entry is not None and world.entry.step.ended
-    is_kept = old_is_there or world.let_go or world.interfered or (world.entry is not None and not ended)
-    if not is_kept:
-        raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else took it")
-    if ended and world.pod and old_is_there and world.pod.claimed:
+    ended = entry is not None and entry.step.ended
+    old_is_there = pod is not None and pod.uid == OLD
+    new_is_there = pod is not None and entry is not None and pod.uid == entry.new_uid
+    is_kept = old_is_there or new_is_there or (entry is not None and not ended)
+    if not (is_kept or world.let_go or world.excused):
+        raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else is to blame")
+    if entry and entry.step is Step.LAUNCHED and world.let_go != {entry.new_uid}:
+        raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.let_go)}")
+    if world.was_claimed and not old_is_there and entry is None:
+        raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
+    if ended and pod and old_is_there and pod.claimed:
         raise Broken("I3: an ended record left our finalizer behind")
+
+
+def check_end(world: World) -> None:
+    """Raise Broken for what does not hold once nothing is left to do."""
+    check(world)
+    pod, entry = world.pod, world.entry
+    if pod and pod.claimed:
+        raise Broken(f"I3: our finalizer stays on {pod.uid}")
+    if pod and pod.ours and pod.gated:
+        raise Broken(f"I5: {pod.uid} waits behind our gate for ever")
+    if entry and not entry.step.ended:
+        raise Broken(f"I5: the record stays {entry.step.value}")
+    if not world.let_go and not world.excused:
+        raise Broken("I5: nobody interfered, and the pod does not run")

@@ -303,6 +303,8 @@ def next_request(progress: Progress) -> Request:
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     if pod is None or pod.uid != progress.uid:
         return Restore(pod) if pod and _orphaned(progress, pod) else Stop("the pod is gone")
+    if pod.deleting and _claimed(pod) and not progress.denied:
+        return Record(pod)  # W tells what became of P; where there can be none, P ends without
     if pod.deleting or not progress.may_start:
         return Unclaim(pod) if _claimed(pod) else Stop("the pod is not to be relaunched")
     return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)

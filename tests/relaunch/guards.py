@@ -1,0 +1,160 @@
+"""The protocol without one of its guards: its own source, a condition of it taken out."""
+
+import ast
+import inspect
+from dataclasses import dataclass
+
+from tests.relaunch.walk import Bounds, Machine
+from tests.relaunch.world import Rules
+
+from topomend.relaunch import protocol
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What the guard is for; the text of the source that makes it, and the text without it; where its lack shows."""
+
+    what: str
+    text: str
+    without: str
+    bounds: Bounds
+
+
+def lacking(guard: Guard) -> Machine:
+    """The protocol without the guard. Its requests and answers are those of the protocol itself."""
+    source = inspect.getsource(protocol)
+    assert source.count(guard.text) == 1, f"the protocol holds {guard.text!r} {source.count(guard.text)} times"
+    functions: list[ast.stmt] = [
+        each for each in ast.parse(source.replace(guard.text, guard.without)).body if isinstance(each, ast.FunctionDef)
+    ]
+    names = dict(vars(protocol))
+    exec(compile(ast.Module(functions, []), guard.what, "exec"), names)  # noqa: S102  our own source
+    return Machine(names["next_request"], names["step"])
+
+
+ALONE = Bounds(operators=1)
+FAULTS = Bounds(operators=1, faults=2)
+DELETION = Bounds(operators=1, faults=1, deletions=1)
+SQUATTER = Bounds(operators=1, faults=1, deletions=1, squatters=1)
+TWO = Bounds(operators=2, faults=1, deletions=1)
+ALL = Bounds(operators=2, faults=1, deletions=1, squatters=1)
+
+# That the pod is claimed before it is recorded and committed is an order, not a guard: once there is a record, nothing
+# hangs on the finalizer any more.
+GUARDS = [
+    Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
+    Guard(
+        "a claimed pod that somebody deletes leaves a record behind",
+        "if pod.deleting and _claimed(pod) and not progress.denied:",
+        "if False:",
+        DELETION,
+    ),
+    Guard(
+        "nobody waits for the end of a pod that only our finalizer holds",
+        "    if _claimed(pod):\n        return Unclaim(pod)\n    return _cancelled(record) if",
+        "    return _cancelled(record) if",
+        ALONE,
+    ),
+    Guard(
+        "the finalizer goes before the record ends",
+        "    if _claimed(pod):\n        return Unclaim(pod)\n    return _cancelled(record) if",
+        "    if _claimed(pod) and record.step is not Step.RECORDED:\n"
+        "        return Unclaim(pod)\n    return _cancelled(record) if",
+        DELETION,
+    ),
+    Guard(
+        "the pod is deleted only once its record is committed",
+        "return Mark(record, Step.COMMITTED) if record.manifest_hash == progress.digest else Discard(record)",
+        "return Delete(pod)",
+        ALONE,
+    ),
+    Guard(
+        "a pod whose deletion came before the commit is not replaced",
+        "    if record.step is Step.RECORDED:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
+        "    if False:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
+        DELETION,
+    ),
+    Guard(
+        "a pod of another's making is not taken for the replacement",
+        '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
+        '    if False:\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
+        SQUATTER,
+    ),
+    Guard(
+        "a name that is taken ends the relaunch",
+        '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
+        '    if not _ours(pod, record):\n        return Pause(f"another pod took the name',
+        SQUATTER,
+    ),
+    Guard(
+        "what the API server denies is kept in a blocked record and no error",
+        "        return Mark(record, Step.BLOCKED, why=progress.denied)",
+        "        return Mark(record, Step.CANCELLED, why=progress.denied)",
+        FAULTS,
+    ),
+    Guard(
+        "only the pod that the record stands for is let go",
+        "    if pod.uid != record.new_uid:\n        return _leftover(pod, record) or Mark(",
+        "    if not _ours(pod, record):\n        return _leftover(pod, record) or Mark(",
+        TWO,
+    ),
+    Guard(
+        "a replacement that was deleted is not waited for",
+        '        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")',
+        '        return Pause("the replacement")',
+        DELETION,
+    ),
+    Guard(
+        "a pod that lost its gate is not let go again",
+        "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
+        "    if False:\n        return Mark(",
+        FAULTS,
+    ),
+    Guard(
+        "the record says what was launched only once it is",
+        "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
+        "    if True:\n        return Mark(",
+        ALONE,
+    ),
+    Guard(
+        "a record that ended on a read from before is opened again for the pod that waits",
+        "return Mark(record, Step.CREATED) if waits else None",
+        "return None",
+        FAULTS,
+    ),
+    Guard(
+        "a refused pod that is read from before ends no relaunch",
+        "    return Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)\n",
+        "    if record.step is Step.COMMITTED:\n        return Delete(pod)\n    return Mark(record, Step.CANCELLED)\n",
+        Bounds(operators=1, faults=3),
+    ),
+    Guard(
+        "a pod of our making that no record stands for is removed",
+        "        return Delete(pod)\n    return None\n",
+        "        return None\n    return None\n",
+        TWO,
+    ),
+    Guard(
+        "the pod that the record stands for is not removed",
+        "pod and _ours(pod, record) and pod.uid != record.new_uid and RELAUNCH_GATE",
+        "pod and _ours(pod, record) and RELAUNCH_GATE",
+        FAULTS,
+    ),
+    Guard(
+        "what was known is forgotten once a precondition fails",
+        "    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None)",
+        "    return replace(progress, record=UNREAD, nodes=None)",
+        Bounds(operators=2),
+    ),
+]
+
+PRECONDITIONS = {
+    "claiming names the pod": (Rules(claim_precondition=False), ALL),
+    "taking the finalizer off names the pod": (Rules(unclaim_precondition=False), ALL),
+    "deleting names the pod": (Rules(delete_precondition=False), ALL),
+    "launching names the pod": (Rules(launch_precondition=False), ALL),
+    "marking names the record's version": (Rules(mark_precondition=False), ALL),
+    "a pod has one record": (Rules(record_once=False), TWO),
+    "the replacement has a gate": (Rules(gate=False), TWO),
+    "the finalizer holds the pod": (Rules(finalizer=False), TWO),
+}

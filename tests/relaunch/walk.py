@@ -1,0 +1,288 @@
+"""Walks every interleaving of operators, faults and strangers with the protocol, breadth first.
+
+Operators are processes that believe to lead, each in the middle of an attempt; any of them may stand still for as long
+as it likes, which is a pause. A fault is one of these:
+
+- a crash before a request is sent, or before its answer comes, and the process starts anew (so does one whose answer
+  was lost: the driver ends the attempt);
+- a request whose answer did not come in time and that the API server carries out later, at any moment;
+- a read that is answered from an older state;
+- the API server denies the replacement, or no node admits it now.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import NamedTuple, TypeVar
+
+from tests.relaunch.world import (
+    BEFORE,
+    NEXT,
+    NOW,
+    OLD,
+    RECORD,
+    Broken,
+    Entry,
+    Rules,
+    Thing,
+    World,
+    check,
+    check_end,
+    delete,
+    entry_of,
+    serve,
+    squat,
+    start,
+    thing_of,
+)
+
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch
+from topomend.relaunch import protocol
+
+MAX_REQUESTS = 60
+
+_Versioned = TypeVar("_Versioned", bound=Thing | Entry | None)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The protocol, or one that lacks a guard: what is asked next, and what is known after an answer."""
+
+    next_request: Callable[[protocol.Progress], protocol.Request] = protocol.next_request
+    step: Callable[[protocol.Progress, protocol.Answer], tuple[protocol.Progress, protocol.Request]] = protocol.step
+
+
+class Operator(NamedTuple):
+    """One operator in the middle of an attempt: what it knows."""
+
+    pod: Thing | protocol.Unread | None = protocol.UNREAD
+    entry: Entry | protocol.Unread | None = protocol.UNREAD
+    nodes: tuple[str, ...] | None = None
+    denied: str = ""
+
+
+BEGIN = Operator()
+
+
+class Bounds(NamedTuple):
+    """How many operators there are, and how much may yet happen to them."""
+
+    operators: int = 1
+    faults: int = 0
+    deletions: int = 0
+    squatters: int = 0
+
+
+class Situation(NamedTuple):
+    """The world, what the operators in it know, the writes that are under way without anybody waiting for them (each
+    by who sent it), what was there before, and how much may yet happen."""
+
+    world: World
+    operators: tuple[Operator, ...]
+    late: tuple[Operator, ...]
+    past_pods: frozenset[Thing | None]
+    past_entries: frozenset[Entry | None]
+    left: Bounds
+
+
+class Walk:
+    """Walks through a protocol."""
+
+    def __init__(self, rules: Rules, machine: Machine) -> None:
+        self._rules, self._machine = rules, machine
+        self._checked: set[World] = set()
+        self._ends: set[tuple[World, Operator]] = set()
+        self._request = lru_cache(maxsize=None)(self._asked)
+        self._act = lru_cache(maxsize=None)(self._acted)
+
+    def walk(self, bounds: Bounds) -> int:
+        """Check every situation that can be reached; how many there are. Raises Broken, with the way to it."""
+        first = Situation(start(), (BEGIN,) * bounds.operators, (), frozenset(), frozenset(), bounds)
+        came: dict[Situation, tuple[Situation | None, str]] = {first: (None, "")}
+        waiting = deque([first])
+        while waiting:
+            here = waiting.popleft()
+            try:
+                self._check(here)
+                for what, following in self._following(here):
+                    if following not in came:
+                        came[following] = (here, what)
+                        waiting.append(following)
+            except Broken as error:
+                raise Broken("; ".join((str(error), *_trail(came, here)))) from None
+        return len(came)
+
+    def run(self, world: World, operator: Operator = BEGIN) -> tuple[World, list[protocol.Request]]:
+        """What an operator does that nobody disturbs: the world after it, and its requests. Raises Broken where it has
+        no end."""
+        sent = [self._request(operator)]
+        while not _rests(sent[-1]):
+            if len(sent) > MAX_REQUESTS:
+                raise Broken(f"I5: no end: ..., {', '.join(_name(each) for each in sent[-4:])}")
+            after, operator = self._act(world, operator)
+            operator = _aged(operator, world, after)
+            world = _settled(after)
+            sent.append(self._request(operator))
+        return world, sent
+
+    def _check(self, now: Situation) -> None:
+        """Each invariant holds now, each operator comes to an end if left alone, and one that starts anew to a good
+        one."""
+        for operator in now.operators:
+            if (now.world, operator) not in self._ends:
+                self._ends.add((now.world, operator))
+                self.run(now.world, operator)
+        if now.world in self._checked:
+            return
+        self._checked.add(now.world)
+        check(now.world)
+        after, sent = self.run(now.world)
+        if isinstance(sent[-1], protocol.Pause):
+            raise Broken(f"I5: stuck at {sent[-1]}")
+        check_end(after)
+
+    def _asked(self, operator: Operator) -> protocol.Request:
+        return self._machine.next_request(_progress(operator))
+
+    def _acted(self, world: World, operator: Operator) -> tuple[World, Operator]:
+        after, answer = serve(world, self._request(operator), self._rules)
+        return after, self._told(operator, answer)
+
+    def _told(self, operator: Operator, answer: protocol.Answer) -> Operator:
+        progress, _ = self._machine.step(_progress(operator), answer)
+        pod, record = progress.pod, progress.record
+        return Operator(
+            thing_of(pod) if isinstance(pod, WatchedPod) else pod,
+            entry_of(record) if isinstance(record, Relaunch) else record,
+            progress.nodes,
+            progress.denied,
+        )
+
+    def _following(self, now: Situation) -> Iterator[tuple[str, Situation]]:
+        for number, operator in enumerate(now.operators):
+            request = self._request(operator)
+            others = (*now.operators[:number], *now.operators[number + 1 :])
+            if _rests(request):
+                yield "a sweep", _next(now, now.world, (*others, BEGIN))
+                continue
+            world, told = self._act(now.world, operator)
+            yield _name(request), _next(now, world, (*others, told))
+            if now.left.faults:
+                fewer = now._replace(left=now.left._replace(faults=now.left.faults - 1))
+                for what, following in self._faults(fewer, others, operator, world):
+                    yield f"{_name(request)} {what}", following
+        for index, sender in enumerate(now.late):
+            world, _ = self._act(now.world, sender)
+            rest = now._replace(late=(*now.late[:index], *now.late[index + 1 :]))
+            yield f"{_name(self._request(sender))} arrives late", _next(rest, world, now.operators)
+        yield from self._strangers(now)
+
+    def _faults(
+        self, now: Situation, others: tuple[Operator, ...], operator: Operator, world: World
+    ) -> Iterator[tuple[str, Situation]]:
+        yield "is not sent", _next(now, now.world, (*others, BEGIN))
+        yield "has its answer lost", _next(now, world, (*others, BEGIN))
+        request = self._request(operator)
+        for what, answer in _other_answers(now, request):
+            yield what, _next(now, now.world, (*others, self._told(operator, answer)))
+        if not isinstance(request, protocol.ReadPod | protocol.ReadRecord | protocol.Choose):
+            late = now._replace(late=(*now.late, operator))
+            yield "is still under way", _next(late, now.world, (*others, BEGIN))
+
+    def _strangers(self, now: Situation) -> Iterator[tuple[str, Situation]]:
+        pod, left = now.world.pod, now.left
+        if left.deletions and pod and not pod.deleting:
+            fewer = now._replace(left=left._replace(deletions=left.deletions - 1))
+            yield f"somebody deletes {pod.uid}", _next(fewer, delete(now.world, self._rules), now.operators)
+        if left.squatters and pod is None:
+            fewer = now._replace(left=left._replace(squatters=left.squatters - 1))
+            yield "somebody takes the name", _next(fewer, squat(now.world), now.operators)
+
+
+def _rests(request: protocol.Request) -> bool:
+    return isinstance(request, protocol.Stop | protocol.Pause)
+
+
+def _progress(operator: Operator) -> protocol.Progress:
+    return protocol.Progress(
+        OLD,
+        RECORD,
+        pod=operator.pod.watched() if isinstance(operator.pod, Thing) else operator.pod,
+        record=operator.entry.relaunch() if isinstance(operator.entry, Entry) else operator.entry,
+        nodes=operator.nodes,
+        denied=operator.denied,
+    )
+
+
+def _other_answers(now: Situation, request: protocol.Request) -> Iterator[tuple[str, protocol.Answer]]:
+    match request:
+        case protocol.ReadPod():
+            for pod in now.past_pods:
+                yield f"is answered from before, {pod}", protocol.PodIs(pod.watched() if pod else None)
+        case protocol.ReadRecord():
+            for entry in now.past_entries:
+                yield f"is answered from before, {entry}", protocol.RecordIs(entry.relaunch() if entry else None)
+        case protocol.Choose():
+            yield "finds none", protocol.NodesAre(())
+        case protocol.Create():
+            yield "is denied", protocol.Denied("quota")
+
+
+def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> Situation:
+    """The situation in which the world is ``after``: what is NEXT in it is today's, what was today's is of BEFORE.
+
+    What was there before may yet be read, if a fault is left for that. Operators are alike, so their order is none.
+    """
+    world = before.world
+    pods, entries = before.past_pods, before.past_entries
+    if not before.left.faults:
+        pods, entries = frozenset(), frozenset()
+    elif after is not world:
+        pods = pods | {_as(world.pod, BEFORE)} if after.pod != world.pod else pods
+        entries = entries | {_as(world.entry, BEFORE)} if after.entry != world.entry else entries
+    return Situation(
+        _settled(after),
+        tuple(sorted((_aged(each, world, after) for each in operators), key=hash)),
+        tuple(sorted((_aged(each, world, after) for each in before.late), key=hash)),
+        pods,
+        entries,
+        before.left,
+    )
+
+
+@cache
+def _settled(world: World) -> World:
+    """The world with every version today's."""
+    return replace(world, pod=_as(world.pod, NOW), entry=_as(world.entry, NOW))
+
+
+@cache
+def _aged(operator: Operator, before: World, after: World) -> Operator:
+    pod, entry = operator.pod, operator.entry
+    if isinstance(pod, Thing) and before.pod != after.pod:
+        pod = _as(pod, NOW if pod.version == NEXT else BEFORE)
+    if isinstance(entry, Entry) and before.entry != after.entry:
+        entry = _as(entry, NOW if entry.version == NEXT else BEFORE)
+    return operator._replace(pod=pod, entry=entry)
+
+
+def _as(thing: _Versioned, version: int) -> _Versioned:
+    """The same with another version."""
+    return thing if thing is None else replace(thing, version=version)
+
+
+def _name(request: protocol.Request) -> str:
+    name = type(request).__name__
+    return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
+
+
+def _trail(came: dict[Situation, tuple[Situation | None, str]], situation: Situation) -> list[str]:
+    """How a situation came about."""
+    trail: list[str] = []
+    here: Situation | None = situation
+    while here is not None:
+        here, what = came[here]
+        trail.append(what)
+    return trail[-2::-1]
