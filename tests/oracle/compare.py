@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 from tests.oracle.agreement import Disagreement, play
 from tests.oracle.build import OracleNotBuilt, oracle_binary
@@ -38,6 +39,10 @@ MOST_SHRUNK = 5
 """Disagreements that are shrunk in each process; further ones are counted only."""
 
 
+Found: TypeAlias = tuple[int, Case, Disagreement]
+"""The seed of a case, the case made small, and where the two part on it."""
+
+
 @dataclass
 class Report:
     """What a batch of cases came to. ``seen`` counts the rules that the kubelet's answers passed through."""
@@ -46,7 +51,7 @@ class Report:
     admissions: int = 0
     asked_again: int = 0
     seen: Counter[str] = field(default_factory=Counter)
-    disagreements: list[tuple[int, Case, Disagreement]] = field(default_factory=list)
+    disagreements: list[Found] = field(default_factory=list)
 
     def add(self, other: "Report") -> None:
         """Count ``other`` in."""
@@ -60,12 +65,17 @@ class Report:
         """The report for a person."""
         for rule, count in sorted(self.seen.items()):
             yield f"{count:9}  {rule}"
-        for seed, case, found in self.disagreements:
-            yield f"\nDISAGREEMENT, case {seed}: {found}\n{json.dumps(case)}"
+        yield from map(told, self.disagreements)
         yield (
             f"\n{self.cases} cases, {self.admissions} admissions, {self.asked_again} settled only when asked again "
             f"(order of Go's maps): {len(self.disagreements)} disagreements"
         )
+
+
+def told(found: Found) -> str:
+    """A disagreement for a person, with the case that shows it."""
+    seed, case, disagreement = found
+    return f"\nDISAGREEMENT, case {seed}: {disagreement}\n{json.dumps(case)}\n"
 
 
 def compare(
@@ -190,7 +200,9 @@ def compare_all(seed: int, cases: int, processes: int, *, version: str = DEFAULT
     with ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver")) as pool:
         played = [pool.submit(compare_batch, seeds, version, name) for seeds, name in batches]
         for done, each in enumerate(as_completed(played), start=1):
-            report.add(each.result())
+            batch = each.result()
+            report.add(batch)
+            sys.stderr.writelines(map(told, batch.disagreements))
             if sys.stderr.isatty() or done % 20 == 0 or done == len(batches):
                 pace = report.cases / (time.monotonic() - begin)
                 sys.stderr.write(
