@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from topomend.decide.scheduling import lacking_total, requests_of, why_not_schedulable
+from topomend.decide.scheduling import lacking_total, why_not_schedulable
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 
@@ -90,23 +90,6 @@ def test_one_matching_term_is_enough_and_an_empty_one_matches_nothing() -> None:
 def test_a_node_selector_must_match_whole() -> None:
     assert why(node_selector={"zone": "a"}) == ""
     assert why(node_selector={"zone": "a", "rack": "1"}) == "NodeSelector"
-
-
-def test_init_containers_run_beside_earlier_sidecars_and_before_the_rest() -> None:
-    def container(kind: ContainerKind, cpus: int) -> Container:
-        return Container(f"{kind.value}-{cpus}", kind, Resources({"cpu": cpus * 1000}, {}))
-
-    containers = (
-        container(ContainerKind.INIT, 5),
-        container(ContainerKind.SIDECAR, 1),
-        container(ContainerKind.INIT, 6),
-        container(ContainerKind.APP, 2),
-        container(ContainerKind.APP, 3),
-    )
-    assert requests_of(Pod("ns", "p", "1", containers)) == {"cpu": 7000}
-    assert requests_of(Pod("ns", "p", "1", containers[3:])) == {"cpu": 5000}
-    whole = Pod("ns", "p", "1", containers, resources=Resources({"cpu": 9000}, {}))
-    assert requests_of(whole) == {"cpu": 9000}
 
 
 def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:

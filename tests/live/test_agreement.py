@@ -18,10 +18,10 @@ from click.testing import CliRunner
 from tests.live.conftest import Agents
 
 from topomend.cli.main import main
-from topomend.decide.scheduling import requests_of
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.model.bitmask import format_id_list, parse_id_list
+from topomend.model.pod import requests_of
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.cluster import read_node
 from topomend.wire.pod import read_pod

@@ -60,6 +60,7 @@ SINCE = {
     "cache_takes_started_cores": 34,
     "bounded_distribution": 37,
     "qos_by_container": 37,
+    "resize_judges_resource": 34,
 }
 """The first version of each rule that no gate switches; Gates names the source of each."""
 
@@ -178,3 +179,25 @@ def test_options_of_the_cpu_manager_grow_up(version: str, levels: tuple[str, ...
 def test_options_of_the_topology_manager_grow_up(version: str, levels: tuple[str, ...]) -> None:
     names = ("prefer-closest-numa-nodes", "max-allowable-numa-nodes")
     assert gates(version).topology_option_levels == dict(zip(names, levels, strict=False))
+
+
+@pytest.mark.parametrize(("minor", "checks"), [(33, True), (35, True), (36, False), (37, False)])
+def test_what_is_too_large_for_the_node_is_infeasible_until_1_35(minor: int, checks: bool) -> None:
+    assert gates(f"v1.{minor}.0").resize_checks_node == checks
+
+
+def test_exclusive_cpus_and_memory_are_resized_by_their_gates_alone() -> None:
+    exclusive = "InPlacePodVerticalScalingExclusive"
+    for minor in range(33, 38):
+        version = f"v1.{minor}.0"
+        assert not gates(version).resize_exclusive_cpus
+        assert not gates(version).resize_exclusive_memory
+        assert gates(version, **{f"{exclusive}CPUs": True}).resize_exclusive_cpus
+        assert gates(version, **{f"{exclusive}CPUs": True}).resize_exclusive_memory == (minor == 33)
+        assert gates(version, **{f"{exclusive}Memory": True}).resize_exclusive_memory == (minor > 33)
+
+
+def test_pods_with_pod_level_resources_are_resized_only_where_these_count() -> None:
+    gate = "InPlacePodLevelResourcesVerticalScaling"
+    assert not gates("v1.34.0", **{gate: True}).resize_pod_level
+    assert not gates("v1.36.0", PodLevelResources=False).resize_pod_level

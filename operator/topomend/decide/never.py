@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from topomend.decide.explanation import explain, refused_merge
-from topomend.decide.scheduling import lacking_total, requests_of, why_not_selected
+from topomend.decide.scheduling import lacking_total, why_not_selected
 from topomend.model.cluster import Node, Placement
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit

@@ -7,7 +7,7 @@ Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), p
 from collections.abc import Iterable, Mapping
 
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
-from topomend.model.pod import Pod, largest_need
+from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -50,21 +50,6 @@ def lacking_total(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
         if used.get(resource, 0) + asked.get(resource, 0) > node.allocatable.get(resource, 0):
             return resource
     return ""
-
-
-def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
-    """What a pod asks of a node's totals (k8s.io/component-helpers/resource:PodRequests), its overhead left out.
-
-    Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
-    """
-    names = dict.fromkeys(name for container in pod.containers for name in container.resources.requests)
-    most = {
-        name: largest_need((container.kind, container.resources.requests.get(name, 0)) for container in pod.containers)
-        for name in names
-    }
-    if pod.resources:
-        most |= pod.resources.requests
-    return {resource: amount for resource, amount in most.items() if amount > 0}
 
 
 def _sum(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:

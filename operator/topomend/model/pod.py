@@ -63,3 +63,18 @@ def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
         else:
             apps += need
     return max(at_start, sidecars + apps)
+
+
+def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
+    """What a pod asks of a node's totals (k8s.io/component-helpers/resource:PodRequests), its overhead left out.
+
+    Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
+    """
+    names = dict.fromkeys(name for container in pod.containers for name in container.resources.requests)
+    most = {
+        name: largest_need((container.kind, container.resources.requests.get(name, 0)) for container in pod.containers)
+        for name in names
+    }
+    if pod.resources:
+        most |= pod.resources.requests
+    return {resource: amount for resource, amount in most.items() if amount > 0}

@@ -15,6 +15,9 @@ OLDEST_MINOR, NEWEST_MINOR = 30, 37
 
 POD_LEVEL_RESOURCES = "PodLevelResources"
 POD_LEVEL_RESOURCE_MANAGERS = "PodLevelResourceManagers"
+RESIZE = "InPlacePodVerticalScaling"
+RESIZE_POD_LEVEL = "InPlacePodLevelResourcesVerticalScaling"
+RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 RESIZE_EXCLUSIVE_CPUS = "InPlacePodVerticalScalingExclusiveCPUs"
 RESIZE_EXCLUSIVE_MEMORY = "InPlacePodVerticalScalingExclusiveMemory"
 CPU_POLICY_OPTIONS = "CPUManagerPolicyOptions"
@@ -79,6 +82,17 @@ class Gates:
     - ``device_nodes_only``: device hints name only NUMA nodes that host a device of the resource, since 1.36
       (devicemanager/topology_hints.go:deviceNUMANodes).
     - ``qos_by_container``: each container and resource is judged by itself, since 1.37 (qos.go:ComputePodQOS).
+
+    In-place resize (kube_features.go; up to 1.33 kubelet.go:canResizePod, then allocation/allocation_manager.go of that
+    name, since 1.36 allocation/handlers.go:Admit):
+
+    - ``resize``: on by default since 1.33, locked since 1.35; what it is before, in alpha, is not replayed.
+    - ``resize_pod_level``: ``spec.resources`` may be resized, since 1.35, on by default since 1.36.
+    - ``resize_init_containers``: so may init containers that are no sidecars, since 1.36, locked since 1.37.
+    - ``resize_exclusive_cpus``, ``resize_exclusive_memory``: the static policies let Guaranteed pods be resized; alpha.
+      In 1.33 the gate of the CPUs stands for both.
+    - ``resize_judges_resource``: a static policy minds only its own resource, since 1.34; before, any resize.
+    - ``resize_checks_node``: what is too large for the node is infeasible, before 1.36; since then, deferred.
     """
 
     pod_level_resources: bool
@@ -105,6 +119,13 @@ class Gates:
     cache_takes_started_cores: bool
     bounded_distribution: bool
     qos_by_container: bool
+    resize: bool
+    resize_pod_level: bool
+    resize_init_containers: bool
+    resize_exclusive_cpus: bool
+    resize_exclusive_memory: bool
+    resize_judges_resource: bool
+    resize_checks_node: bool
     unmodelled: tuple[str, ...]
 
 
@@ -114,6 +135,8 @@ def read_gates(settings: KubeletSettings) -> Gates:
     gates = settings.feature_gates
     pod_level = minor >= 32 and gates.get(POD_LEVEL_RESOURCES, minor >= 34)
     managers = pod_level and minor >= 36 and gates.get(POD_LEVEL_RESOURCE_MANAGERS, False)
+    resize = minor >= 35 or (minor >= 33 and gates.get(RESIZE, True))
+    exclusive_memory = RESIZE_EXCLUSIVE_MEMORY if minor >= 34 else RESIZE_EXCLUSIVE_CPUS
     return Gates(
         pod_level_resources=pod_level,
         pod_level_resource_managers=managers,
@@ -139,6 +162,13 @@ def read_gates(settings: KubeletSettings) -> Gates:
         cache_takes_started_cores=minor >= 34,
         bounded_distribution=minor >= 37,
         qos_by_container=minor >= 37,
+        resize=resize,
+        resize_pod_level=pod_level and minor >= 35 and gates.get(RESIZE_POD_LEVEL, minor >= 36),
+        resize_init_containers=minor >= 37 or (minor >= 36 and gates.get(RESIZE_INIT_CONTAINERS, True)),
+        resize_exclusive_cpus=resize and gates.get(RESIZE_EXCLUSIVE_CPUS, False),
+        resize_exclusive_memory=resize and gates.get(exclusive_memory, False),
+        resize_judges_resource=minor >= 34,
+        resize_checks_node=minor < 36,
         unmodelled=_unmodelled(settings),
     )
 

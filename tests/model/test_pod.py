@@ -1,0 +1,20 @@
+"""What a pod asks for in all."""
+
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+
+
+def test_init_containers_run_beside_earlier_sidecars_and_before_the_rest() -> None:
+    def container(kind: ContainerKind, cpus: int) -> Container:
+        return Container(f"{kind.value}-{cpus}", kind, Resources({"cpu": cpus * 1000}, {}))
+
+    containers = (
+        container(ContainerKind.INIT, 5),
+        container(ContainerKind.SIDECAR, 1),
+        container(ContainerKind.INIT, 6),
+        container(ContainerKind.APP, 2),
+        container(ContainerKind.APP, 3),
+    )
+    assert requests_of(Pod("ns", "p", "1", containers)) == {"cpu": 7000}
+    assert requests_of(Pod("ns", "p", "1", containers[3:])) == {"cpu": 5000}
+    whole = Pod("ns", "p", "1", containers, resources=Resources({"cpu": 9000}, {}))
+    assert requests_of(whole) == {"cpu": 9000}
