@@ -90,14 +90,21 @@ def test_requests_go_where_the_objects_are(client_of: ClientOf) -> None:
         client.node_topology("n1")
         client.apply_node_topology("n1", {"metadata": {}}, "me")
         client.apply_node_topology_status("n1", {"status": {"a": 1}}, "me")
+        client.replace_in_node_topology("n1", "status", {"a": 1}, "me")
+        client.replace_in_node_topology("n1", "metadata/ownerReferences", [], "me")
     assert [(method, path) for method, path, _, _ in asked] == [
         ("GET", "/api/v1/nodes/n1"),
         ("GET", "/apis/topomend.io/v1alpha1/nodetopologies/n1"),
         ("PATCH", "/apis/topomend.io/v1alpha1/nodetopologies/n1?fieldManager=me&force=true"),
         ("PATCH", "/apis/topomend.io/v1alpha1/nodetopologies/n1/status?fieldManager=me&force=true"),
+        ("PATCH", "/apis/topomend.io/v1alpha1/nodetopologies/n1/status?fieldManager=me"),
+        ("PATCH", "/apis/topomend.io/v1alpha1/nodetopologies/n1?fieldManager=me"),
     ]
     assert asked[3][2] == "application/apply-patch+yaml"
     assert json.loads(asked[3][3]) == {"status": {"a": 1}}
+    assert asked[4][2] == "application/json-patch+json"
+    assert json.loads(asked[4][3]) == [{"op": "add", "path": "/status", "value": {"a": 1}}]
+    assert json.loads(asked[5][3]) == [{"op": "add", "path": "/metadata/ownerReferences", "value": []}]
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,24 @@ class Server:
         return deepcopy(self.object)
 
     def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Server-side apply: fields of another manager stay unless this one names them, and then they are its own."""
+        """Server-side apply: what another manager has stays."""
         self._write(name, manager)
         if self.object is None:
             raise NotFound(404, "NotFound", f"{name} not found")
-        status = deepcopy(dict(content["status"]))
-        self.foreign = {key: value for key, value in self.foreign.items() if key not in status}
-        self.object["status"] = {**self.foreign, **status}
+        self.object["status"] = {**self.foreign, **deepcopy(dict(content["status"]))}
+        return deepcopy(self.object)
+
+    def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
+        self._write(name, manager)
+        if self.object is None:
+            raise NotFound(404, "NotFound", f"{name} not found")
+        *folders, last = field.split("/")
+        content = self.object
+        for folder in folders:
+            content = content[folder]
+        content[last] = deepcopy(value)
+        if last == "status":
+            self.foreign = {}
         return deepcopy(self.object)
 
     def _write(self, name: str, manager: str) -> None:
@@ -171,6 +182,18 @@ def test_an_object_that_was_edited_by_hand_is_put_right(server: Server, clock: C
     assert {key: value for key, value in server.object["status"].items() if key != "conditions"} == {
         "summary": {"numaNodes": 2}
     }
+
+
+@pytest.mark.parametrize("foreign", [[], [{"kind": "Node", "name": "n2", "uid": "uid-2"}]], ids=["none", "another"])
+def test_the_objects_only_owner_is_its_node(server: Server, clock: Clock, foreign: list[dict[str, str]]) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    assert server.object is not None
+    own = server.object["metadata"]["ownerReferences"]
+    server.object["metadata"]["ownerReferences"] = [*own, *foreign] if foreign else []
+    clock.seconds += RECHECK_SECONDS
+    assert agent.publish(status())
+    assert server.object["metadata"]["ownerReferences"] == own
 
 
 def test_a_node_that_was_made_anew_owns_the_object_again(server: Server, clock: Clock) -> None:

@@ -24,7 +24,7 @@ MAX_ANSWER_BYTES = 8 << 20
 _NODES = "/api/v1/nodes"
 _NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
 _NODE_RESOURCE_TOPOLOGIES = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
-_APPLY = "application/apply-patch+yaml"
+_APPLY, _JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 
 
 class LightClient:
@@ -54,6 +54,12 @@ class LightClient:
         """The same for its status."""
         return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}/status", content, manager)
 
+    def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
+        """Have ``field`` (``status``, or a path such as ``metadata/ownerReferences``) be this and nothing besides."""
+        path = f"{_NODE_TOPOLOGIES}/{quote(name)}" + ("/status" if field == "status" else "")
+        patch = [{"op": "add", "path": f"/{field}", "value": value}]
+        return self._ask("PATCH", path, {"fieldManager": manager}, patch, _JSON_PATCH)
+
     def node_resource_topology(self, name: str) -> dict[str, Any]:
         """The NodeResourceTopology object."""
         return self._ask("GET", f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}")
@@ -72,12 +78,17 @@ class LightClient:
         return self._ask("PATCH", path, {"fieldManager": manager, "force": str(force).lower()}, content)
 
     def _ask(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, content: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        content: object = None,
+        content_type: str = _APPLY,
     ) -> dict[str, Any]:
         target = self._access.path + path + (f"?{urlencode(query)}" if query else "")
         body = None if content is None else json.dumps(content, separators=(",", ":")).encode()
         try:
-            answer, text = self._answer(method, target, body)
+            answer, text = self._answer(method, target, body, content_type)
         except (HTTPException, OSError, ValueError) as error:
             self.close()
             raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
@@ -91,10 +102,10 @@ class LightClient:
             raise Unanswered(f"{method} {path}: the answer is not an object")
         return document
 
-    def _answer(self, method: str, target: str, body: bytes | None) -> tuple[HTTPResponse, bytes]:
+    def _answer(self, method: str, target: str, body: bytes | None, content_type: str) -> tuple[HTTPResponse, bytes]:
         headers = {"Accept": "application/json"}
         if body is not None:
-            headers["Content-Type"] = _APPLY
+            headers["Content-Type"] = content_type
         if token := self._access.token():
             headers["Authorization"] = f"Bearer {token}"
         if self._connection is not None:

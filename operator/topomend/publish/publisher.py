@@ -32,6 +32,9 @@ class Client(Protocol):
     def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """Server-side apply of the status."""
 
+    def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
+        """Put this in the place of a field and of all that is in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
@@ -97,20 +100,26 @@ class Publisher:
         if self._server is None:
             self._server = self._get()
         wrote = False
-        if not _is_owned(self._server, node):
-            self._server = self._client.apply_node_topology(self._name, self._metadata(node), FIELD_MANAGER)
+        owners = [self._owner(node)]
+        if not self._server:
+            self._server = self._client.apply_node_topology(self._name, self._metadata(owners), FIELD_MANAGER)
+            wrote = True
+        elif self._server.get("metadata", {}).get("ownerReferences") != owners:
+            # Server-side apply would leave the owners that somebody else put there, and no agent may write beside them.
+            self._server = self._replace("metadata/ownerReferences", owners)
             wrote = True
         held = self._server.get("status") or {}
         if _without_times(held) == _without_times(status):
             return wrote
         timed = self._timed(held, status)
         self._server = self._apply_status(timed)
-        foreign = {key: content for key, content in self._server["status"].items() if key not in status}
-        if foreign:
-            # Server-side apply removes only what its manager had: what somebody else put there is taken over first.
-            self._apply_status({**foreign, **timed})
-            self._server = self._apply_status(timed)
+        if _without_times(self._server.get("status") or {}) != _without_times(status):
+            # Server-side apply removes only what no other manager has: what somebody else put there goes now.
+            self._server = self._replace("status", timed)
         return True
+
+    def _replace(self, field: str, value: object) -> Mapping[str, Any]:
+        return self._client.replace_in_node_topology(self._name, field, value, FIELD_MANAGER)
 
     def _apply_status(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
         content = self._head() | {"metadata": {"name": self._name}, "status": dict(status)}
@@ -125,9 +134,11 @@ class Publisher:
     def _head(self) -> dict[str, Any]:
         return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY}
 
-    def _metadata(self, node: NodeFacts) -> dict[str, Any]:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node.uid}
-        return self._head() | {"metadata": {"name": self._name, "ownerReferences": [owner]}}
+    def _metadata(self, owners: list[dict[str, str]]) -> dict[str, Any]:
+        return self._head() | {"metadata": {"name": self._name, "ownerReferences": owners}}
+
+    def _owner(self, node: NodeFacts) -> dict[str, str]:
+        return {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node.uid}
 
     def _timed(self, held: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
         """The status to write. A condition keeps its time as long as its status is the same."""
@@ -141,11 +152,6 @@ class Publisher:
         if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
             return str(before["lastTransitionTime"])
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _is_owned(server: Mapping[str, Any], node: NodeFacts) -> bool:
-    owners = server.get("metadata", {}).get("ownerReferences", ())
-    return any(owner.get("kind") == "Node" and owner.get("uid") == node.uid for owner in owners)
 
 
 def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:
