@@ -95,7 +95,8 @@ def until(condition: Callable[[], _T], seconds: float = 30.0) -> _T:
         time.sleep(0.05)
 
 
-def agent(sandbox: Sandbox, node: str, *flags: str) -> subprocess.Popen[bytes]:
+def agent(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> subprocess.Popen[bytes]:
+    """The agent of a node; without ``state`` it is not given the kubelet's state files."""
     parts = sandbox.node(node)
     command = [
         *sandbox.exec_prefix(node),
@@ -106,7 +107,7 @@ def agent(sandbox: Sandbox, node: str, *flags: str) -> subprocess.Popen[bytes]:
         f"--node-name={node}",
         f"--kubelet-config={parts.kubelet_config}",
         f"--pod-resources={parts.pod_resources}",
-        f"--kubelet-state={parts.kubelet_state}",
+        *([f"--kubelet-state={parts.kubelet_state}"] if state else []),
         *flags,
     ]
     environment = {
@@ -118,11 +119,13 @@ def agent(sandbox: Sandbox, node: str, *flags: str) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str, state: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
     """The agent of a node, which has published for the first time."""
     with suppress(NotFound):
         kubernetes.delete_topology(node)
-    process = agent(sandbox, node, *flags)
+    process = agent(sandbox, node, *flags, state=state)
     try:
         until(lambda: kubernetes.ready(node) == "True")
         yield process
@@ -131,8 +134,8 @@ def running(sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str) ->
         assert process.wait(timeout=10) == 0
 
 
-def publish_once(sandbox: Sandbox, node: str, *flags: str) -> int:
-    return agent(sandbox, node, "--once", *flags).wait(timeout=30)
+def publish_once(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> int:
+    return agent(sandbox, node, "--once", *flags, state=state).wait(timeout=30)
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:
