@@ -46,10 +46,24 @@ def test_without_a_cluster_the_agent_ends_with_3_and_says_what_to_set(
 def test_an_address_that_cannot_be_listened_on_ends_the_agent_with_2(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
 ) -> None:
-    (tmp_path / "kubeconfig").write_text(
+    configure(tmp_path, monkeypatch)
+    assert run(AgentSettings("n1", metrics_address=address)) == 2
+    assert f"--metrics-address {address} cannot be listened on" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:http", ":10250"])
+def test_what_is_no_kubelets_address_ends_the_agent_with_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    configure(tmp_path, monkeypatch)
+    assert run(AgentSettings("n1", kubelet_address=address)) == 2
+    assert f"--kubelet-address: '{address}' is not HOST:PORT" in caplog.text
+
+
+def configure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have KUBECONFIG name a cluster that nobody answers for."""
+    (folder / "kubeconfig").write_text(
         '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],'
         ' "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
     )
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    assert run(AgentSettings("n1", metrics_address=address)) == 2
-    assert f"--metrics-address {address} cannot be listened on" in caplog.text
+    monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))

@@ -120,7 +120,13 @@ def test_the_overlay_that_reads_the_kubelets_state_covers_every_folder_with_secr
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     "arguments",
-    [("-f", "crds/"), ("-k", "deploy"), ("-f", "deploy/install.yaml"), ("-k", "deploy/overlays/kubelet-state")],
+    [
+        ("-f", "crds/"),
+        ("-k", "deploy"),
+        ("-f", "deploy/install.yaml"),
+        ("-k", "deploy/overlays/kubelet-state"),
+        ("-k", "deploy/overlays/kubelet-configz"),
+    ],
     ids=" ".join,
 )
 @pytest.mark.usefixtures("admin")

@@ -8,10 +8,16 @@ from tests.deploy.api import API
 pytestmark = pytest.mark.cluster  # asks a real API server's authorizer, a few hundred times
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+NODES = "configz pods healthz metrics stats log checkpoint statusz"
+"""What a kubelet asks for itself (pkg/kubelet/server/auth.go), beside nodes/proxy."""
 PODS = "status log exec attach portforward eviction binding resize ephemeralcontainers"
 CORE = "pods nodes nodes/status nodes/proxy namespaces events secrets configmaps serviceaccounts serviceaccounts/token"
 RESOURCES = {
-    "": [*CORE.split(), *(f"pods/{each}" for each in PODS.split())],
+    "": [
+        *CORE.split(),
+        *(f"pods/{each}" for each in PODS.split()),
+        *(f"nodes/{each}" for each in NODES.split()),
+    ],
     "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status"],
     "topology.node.k8s.io": ["noderesourcetopologies"],
     "events.k8s.io": ["events"],
@@ -97,13 +103,18 @@ def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], w
 def test_an_account_may_do_what_it_needs_and_nothing_else(
     admin: API, namespace: str, account: str, where: str, meant: dict[str, str]
 ) -> None:
-    granted: dict[str, str] = {}
+    assert granted(admin, namespace, account, where) == meant
+
+
+def granted(admin: API, namespace: str, account: str, where: str) -> dict[str, str]:
+    """Every right that the account has, as verbs by resource."""
+    rights: dict[str, str] = {}
     for right in every_right():
         if may(admin, namespace, account, right, where):
             verb, group, resource = right
             name = f"{resource}.{group}" if group else resource
-            granted[name] = f"{granted[name]} {verb}" if name in granted else verb
-    assert granted == meant
+            rights[name] = f"{rights[name]} {verb}" if name in rights else verb
+    return rights
 
 
 def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API) -> None:

@@ -117,6 +117,46 @@ def test_cpus_that_the_machine_does_not_have_are_a_contradiction() -> None:
     assert "can give CPUs 8-9, which this machine does not have" in condition(found(held), "Ready")[2]
 
 
+def test_reserved_cpus_that_do_not_exist_are_a_contradiction_under_any_policy() -> None:
+    for settings in (KubeletSettings(reserved_cpus=mask_of([0, 99])), replace(STATIC, reserved_cpus=mask_of([0, 99]))):
+        status, reason, message = condition(found(Allocations(), settings), "KubeletConfigRead")
+        assert (status, reason) == ("False", "Contradicted")
+        assert "would not start on this machine" in message
+        assert "99" in message
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        ({"pods": (pod("p", [1, 99]),)}, "pod default/p holds CPUs 99, which this machine does not have"),
+        ({"pods": (pod("p", [0, 1]),)}, "pod default/p holds CPUs 0, which are reserved"),
+        ({"pods": (pod("p", [1, 2]), pod("q", [2]))}, "pod default/q holds CPUs 2, which another pod holds"),
+        (
+            {"pods": (PodAllocation("d", "p", memory=(MemoryBlock("memory", mask_of([0, 7]), GIB),)),)},
+            "pod d/p holds memory of NUMA nodes 7, which this machine does not have",
+        ),
+        (
+            {"memory": (NUMANodeMemory(0, 0, 1), NUMANodeMemory(1, 0, 2), NUMANodeMemory(2, 0, 4))},
+            "memory_manager_state is of NUMA nodes 0-2, this machine has 0-1",
+        ),
+    ],
+)
+def test_what_cannot_be_held_on_this_machine_is_a_contradiction(held: dict[str, Any], words: str) -> None:
+    discovery = found(Allocations(allocatable_cpus=ALLOCATABLE, **held))
+    assert condition(discovery, "AllocationsRead") == ("False", "Contradicted", words)
+    assert condition(discovery, "Ready")[0] == "False"
+
+
+def test_containers_of_one_pod_may_hold_the_same_cpus() -> None:
+    """An init container's go to the others, and those of a pod are shared by its containers."""
+    containers = (
+        ContainerAllocation("i", init=True, cpus=mask_of([1, 2])),
+        ContainerAllocation("c", cpus=mask_of([2])),
+    )
+    both = PodAllocation("default", "p", "u", containers, cpus=mask_of([1, 2]))
+    assert condition(found(Allocations(pods=(both,), allocatable_cpus=ALLOCATABLE)), "Ready")[0] == "True"
+
+
 def test_a_configuration_with_which_no_kubelet_starts_is_a_contradiction() -> None:
     settings = replace(STATIC, topology_manager_policy="restricted", topology_manager_policy_options={"new": "1"})
     message = condition(found(settings=settings), "KubeletConfigRead")[2]

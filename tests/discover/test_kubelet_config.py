@@ -138,6 +138,28 @@ def test_drop_ins_are_merged_in_their_order_and_only_conf_files_count(tmp_path: 
     assert settings.reserved_cpu_millis == 2000
 
 
+@pytest.mark.parametrize(
+    ("fields", "drop_in", "reserved"),
+    [
+        ({}, {}, "100Mi"),
+        ({}, {"evictionHard": {"nodefs.available": "10%"}}, "100Mi"),
+        ({}, {"evictionHard": {"memory.available": "1Gi"}}, "1Gi"),
+        ({"evictionHard": {"nodefs.available": "10%"}}, {}, "0"),
+        ({"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True}, {}, "100Mi"),
+        ({"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True}, {}, "1Gi"),
+    ],
+)
+def test_the_files_default_threshold_is_filled_in_before_drop_ins_are_merged(
+    tmp_path: Path, fields: dict[str, Any], drop_in: dict[str, Any], reserved: str
+) -> None:
+    memory = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "7Gi"}}]}
+    base = config(tmp_path, **memory, **fields)
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "1.conf").write_text(yaml.safe_dump({**HEAD, **drop_in}))
+    (problem,) = read_kubelet_config(base, tmp_path / "conf.d").problems
+    assert f"eviction threshold to {reserved}:" in problem
+
+
 def test_a_drop_in_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "10.conf").write_text("kind: Pod\napiVersion: v1\n")
     found = read_kubelet_config(config(tmp_path), tmp_path)

@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -18,9 +18,13 @@ from typing import TYPE_CHECKING, Any
 from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
-from topomend.discover.kubelet_config import KubeletConfig, config_fingerprint, read_kubelet_config, with_version
+from topomend.discover.kubelet_config import KubeletConfig, with_version
+from topomend.discover.kubelet_process import PROC
+from topomend.discover.kubelet_settings import SettingsReader
 from topomend.discover.udev import MachineChanges, UdevUnavailable
+from topomend.kube.access import find_access
 from topomend.kube.errors import APIError, Refused
+from topomend.kube.kubelet import KubeletClient
 from topomend.kube.light import LightClient, NotConfigured
 from topomend.publish.publisher import Publisher
 
@@ -48,7 +52,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds."""
+    """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds.
+
+    ``kubelet_address`` (host:port) is where the kubelet is asked for what it runs with; None where it is not to be.
+    """
 
     node_name: str
     kubelet_config: Path | None = None
@@ -56,6 +63,8 @@ class AgentSettings:
     pod_resources: Path | None = None
     kubelet_state: Path | None = None
     kubelet_version: str | None = None
+    kubelet_address: str | None = None
+    kubelet_ca: Path | None = None
     root: Path = Path("/")
     interval: float = 0.75
     once: bool = False
@@ -74,13 +83,19 @@ def run(settings: AgentSettings) -> int:
         _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
         return CANNOT_ASK
     try:
+        watcher = _Watcher(settings)
+    except ValueError as error:
+        _log.error("--kubelet-address: %s", error)
+        client.close()
+        return USAGE
+    try:
         metrics = _serve(settings)
     except (OSError, ValueError, OverflowError) as error:
         _log.error("--metrics-address %s cannot be listened on: %s", settings.metrics_address, error)
         client.close()
         return USAGE
     agent = _Agent(
-        _Watcher(settings),
+        watcher,
         Publisher(client, settings.node_name, time.monotonic),
         _second_publisher(settings, client),
         metrics,
@@ -183,10 +198,17 @@ class _Watcher:
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
         self._reader = AllocationReader(settings.pod_resources, settings.kubelet_state)
-        self._changes = _listen() if settings.root == Path("/") else None
+        live = settings.root == Path("/")
+        self._config = SettingsReader(
+            settings.kubelet_config,
+            settings.kubelet_config_dir,
+            configz=_configz(settings),
+            proc=PROC if live else None,
+            socket=settings.pod_resources,
+        )
+        self._changes = _listen() if live else None
         self._host: Host | None = None
         self._host_due = 0.0
-        self._config: tuple[object, KubeletConfig] | None = None
         self._seen: tuple[Host, KubeletConfig, Allocations, str] | None = None
         self._discovery: Discovery | None = None
         self._answered = True
@@ -194,7 +216,7 @@ class _Watcher:
 
     def look(self, version: str) -> Discovery:
         """The node as it is now."""
-        host, config, held = self._read_host(), self._read_config(), self._reader.read()
+        host, config, held = self._read_host(), self._config.read(), self._reader.read()
         self._note_kubelet(held)
         if self._discovery is None or self._seen != (host, config, held, version):
             self._seen = (host, config, held, version)
@@ -232,13 +254,11 @@ class _Watcher:
             self._host = host
         return self._host
 
-    def _read_config(self) -> KubeletConfig:
-        settings = self._settings
-        mark = config_fingerprint(settings.kubelet_config, settings.kubelet_config_dir)
-        if self._config is None or self._config[0] != mark:
-            config = read_kubelet_config(settings.kubelet_config, settings.kubelet_config_dir)
-            self._config = (mark, config)
-        return self._config[1]
+
+def _configz(settings: AgentSettings) -> Callable[[], object] | None:
+    if settings.kubelet_address is None:
+        return None
+    return KubeletClient(find_access(), settings.kubelet_address, settings.node_name, settings.kubelet_ca).configz
 
 
 def _listen() -> MachineChanges | None:

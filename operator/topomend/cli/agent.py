@@ -23,6 +23,12 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
 @click.option("--kubelet-version", metavar="VERSION", help="In place of the version that the Node object tells.")
 @click.option(
+    "--kubelet-address",
+    metavar="HOST:PORT",
+    help="Ask the kubelet there for the configuration it runs with (configz); the account needs nodes/configz.",
+)
+@click.option("--kubelet-ca", type=_FILE, metavar="FILE", help="Its certificate's authority, if not the cluster's.")
+@click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path("/"),

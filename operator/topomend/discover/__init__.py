@@ -1,7 +1,8 @@
 """Finding out about a node: its machine, its kubelet's settings, and who holds what.
 
-One source a file: ``sysfs``, ``hardware``, ``pci`` and ``udev`` for the machine, ``kubelet_config``, ``pod_resources``
-and ``state_files`` for the kubelet. ``allocations`` and ``assemble`` put them together. Publishing is another room's.
+One source a file: ``sysfs``, ``hardware``, ``pci`` and ``udev`` for the machine, ``kubelet_config``,
+``kubelet_process``, ``pod_resources`` and ``state_files`` for the kubelet. ``kubelet_settings``, ``allocations`` and
+``assemble`` put them together. Publishing is another room's.
 """
 
 from dataclasses import replace
@@ -9,7 +10,9 @@ from pathlib import Path
 
 from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
-from topomend.discover.kubelet_config import read_kubelet_config, with_version
+from topomend.discover.kubelet_config import with_version
+from topomend.discover.kubelet_process import PROC
+from topomend.discover.kubelet_settings import SettingsReader
 from topomend.discover.pci import read_pci_devices
 from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
@@ -29,8 +32,9 @@ def discover(  # noqa: PLR0913 - one argument for each source
 ) -> Discovery:
     """Look once at everything that is given. What is not given, or wrong, is said in the conditions; never raises."""
     held = AllocationReader(pod_resources, kubelet_state).read()
-    config = with_version(read_kubelet_config(kubelet_config, kubelet_config_dir), kubelet_version)
-    return assemble(node_name, read_host(root, whole=True), config, held)
+    proc = PROC if root.absolute() == Path("/") else None
+    settings = SettingsReader(kubelet_config, kubelet_config_dir, proc=proc).read()
+    return assemble(node_name, read_host(root, whole=True), with_version(settings, kubelet_version), held)
 
 
 def read_host(path: Path, *, whole: bool = False) -> Host:

@@ -6,13 +6,14 @@ node is Ready only when host, configuration and allocations are all known and ag
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 from topomend.discover.allocations import Allocations, PodName
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
-from topomend.model.bitmask import CPUSet, format_id_list
+from topomend.model.bitmask import CPUSet, format_id_list, mask_of
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, allocations
@@ -68,11 +69,10 @@ def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) ->
     if state.cpu_pool == shared_pool(replace(state, cpu_pool=None)):
         state = replace(state, cpu_pool=None)
     kubelet = start(machine, settings)
-    if isinstance(kubelet, str) and not config.reason:
-        contradictions = (
-            *contradictions,
-            f"a kubelet with this configuration would not start on this machine: {kubelet}",
-        )
+    if not config.reason and (why := _why_not_started(machine, config.settings, kubelet)):
+        contradictions = (*contradictions, f"a kubelet with this configuration would not start on this machine: {why}")
+    if not held.reason and (impossible := "; ".join(_impossible(state))):
+        held = replace(held, reason="Contradicted", problem=impossible)
     conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held)
     return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions, held.listed)
 
@@ -140,6 +140,35 @@ def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[st
             )
 
 
+def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: StartedKubelet | str) -> str:
+    """Empty where one would start. CPUs to reserve are looked up under every policy (server.go:getReservedCPUs)."""
+    if isinstance(kubelet, str):
+        return kubelet
+    unknown = (configured.reserved_cpus or 0) & ~machine.cpus
+    return f"reservedSystemCPUs names CPUs {format_id_list(unknown)}, which are not there" if unknown else ""
+
+
+def _impossible(state: NodeState) -> Iterator[str]:
+    """What no kubelet gives out on this machine: the reading of the one or of the other is wrong."""
+    seen, reserved = 0, state.kubelet.reserved_cpus or 0
+    for pod in state.pods:
+        name = f"pod {pod.namespace}/{pod.name}"
+        cpus = reduce(or_, (container.cpus for container in pod.containers), pod.cpus)
+        if unknown := cpus & ~state.machine.cpus:
+            yield f"{name} holds CPUs {format_id_list(unknown)}, which this machine does not have"
+        if kept := cpus & reserved:
+            yield f"{name} holds CPUs {format_id_list(kept)}, which are reserved"
+        if twice := cpus & seen:
+            yield f"{name} holds CPUs {format_id_list(twice)}, which another pod holds"
+        seen |= cpus
+        blocks = (*pod.memory, *(block for container in pod.containers for block in container.memory))
+        if unknown := reduce(or_, (block.numa_nodes for block in blocks), 0) & ~state.machine.numa_mask:
+            yield f"{name} holds memory of NUMA nodes {format_id_list(unknown)}, which this machine does not have"
+    if state.memory is not None and mask_of(each.numa_node for each in state.memory) != state.machine.numa_mask:
+        known = format_id_list(mask_of(each.numa_node for each in state.memory))
+        yield f"{MEMORY_STATE} is of NUMA nodes {known}, this machine has {format_id_list(state.machine.numa_mask)}"
+
+
 # Conditions
 
 
@@ -154,7 +183,7 @@ def _conditions(
             "KubeletConfigRead",
             config.reason or ("Contradicted" if contradictions else ""),
             (*config.problems, *contradictions),
-            "Read",
+            config.source,
             config.remarks,
         ),
         _condition(

@@ -1,16 +1,18 @@
-"""The kubelet's configuration file and its drop-ins, as far as admission depends on them.
+"""The kubelet's configuration, as far as admission depends on it: its file with drop-ins and flags, or its ``configz``.
 
 Owns KubeletConfiguration (kubelet.config.k8s.io/v1beta1). A field that the kubelet would refuse is a problem and is
-never read as something near. Flags given to the kubelet itself cannot be seen here.
+never read as something near. Which of the sources is believed is decided next door.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
 
+from topomend.discover.kubelet_process import Flags
 from topomend.discover.root import Absent, Unreadable, read_bytes
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
@@ -47,28 +49,69 @@ _GATES: Mapping[str, str] = {
 _DEFAULT_EVICTION = "100Mi"
 """evictionHard memory.available where evictionHard is not given at all (apis/config/v1beta1/defaults_linux.go)."""
 
+NO_FLAGS: Flags = MappingProxyType({})
+
+_TEXT_FLAGS: Mapping[str, str] = {
+    "topology-manager-policy": "topologyManagerPolicy",
+    "topology-manager-scope": "topologyManagerScope",
+    "cpu-manager-policy": "cpuManagerPolicy",
+    "memory-manager-policy": "memoryManagerPolicy",
+    "reserved-cpus": "reservedSystemCPUs",
+}
+_MAP_FLAGS: Mapping[str, tuple[str, str]] = {
+    "topology-manager-policy-options": ("topologyManagerPolicyOptions", "="),
+    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", "="),
+    "kube-reserved": ("kubeReserved", "="),
+    "system-reserved": ("systemReserved", "="),
+    "eviction-hard": ("evictionHard", "<"),
+    "feature-gates": ("featureGates", "="),
+}
+"""The flags that admission depends on, the field that each overrides, and what stands between a key and its value
+(cmd/kubelet/app/options/options.go:AddKubeletConfigFlags)."""
+
+_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+"""As Go's strconv.ParseBool has them."""
+
 
 @dataclass(frozen=True)
 class KubeletConfig:
-    """``reason`` is empty where the configuration was read whole; ``problems`` say what is wrong, and with what."""
+    """``reason`` is empty where the configuration was read whole; ``problems`` say what is wrong, and with what.
+
+    ``source`` says in one word where it comes from, ``remarks`` what is worth saying of that.
+    """
 
     settings: KubeletSettings
     reason: str = ""
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    source: str = "Read"
 
 
-def read_kubelet_config(file: Path | None, drop_ins: Path | None = None) -> KubeletConfig:
-    """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order."""
+def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: Flags = NO_FLAGS) -> KubeletConfig:
+    """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order.
+
+    ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence).
+    """
     if file is None:
         return KubeletConfig(KubeletSettings(), "NotGiven", ("no kubelet configuration is given: name its file",))
     try:
-        content = _load(file)
+        content = _with_default_eviction(_load(file))
         for drop_in in _drop_ins(drop_ins):
             content = _merged(content, _load(drop_in))
+        content = _overridden(content, flags)
     except Unreadable as error:
         return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configuration {error}",))
     return _read(Document(content))
+
+
+def read_configz(answer: object) -> KubeletConfig:
+    """The settings in what a kubelet answers to ``/configz``: those that it runs with, flags and defaults included."""
+    document = Document(answer)
+    try:
+        _check_kind(document["kubeletconfig"])
+    except MalformedObject as error:
+        return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configz is no {KIND}: {error}",))
+    return _read(document["kubeletconfig"])
 
 
 def config_fingerprint(file: Path | None, drop_ins: Path | None = None) -> object:
@@ -76,12 +119,13 @@ def config_fingerprint(file: Path | None, drop_ins: Path | None = None) -> objec
     if file is None:
         return None
     try:
-        return tuple((path, *_mark(path)) for path in (file, *_drop_ins(drop_ins)))
+        return tuple((path, *mark_of(path)) for path in (file, *_drop_ins(drop_ins)))
     except Unreadable as error:
         return str(error)
 
 
-def _mark(path: Path) -> tuple[int, int, int]:
+def mark_of(path: Path) -> tuple[int, int, int]:
+    """Changes whenever the file is written or replaced."""
     try:
         status = path.stat()
     except OSError:
@@ -109,13 +153,27 @@ def _load(path: Path) -> dict[str, Any]:
         raise type(error)(f"{path} {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise Unreadable(f"{path} is not YAML: {' '.join(str(error).split())[:160]}") from error
-    document = Document(content)
     try:
-        if document["kind"].text() != KIND or document["apiVersion"].text() != API_VERSION:
-            raise document.wrong(f"a {KIND} of {API_VERSION}")
+        _check_kind(Document(content))
     except MalformedObject as error:
         raise Unreadable(f"{path} is no {KIND} of {API_VERSION}: {error}") from error
     assert isinstance(content, dict)  # noqa: S101 - a document that has a kind is one
+    return content
+
+
+def _check_kind(document: Document) -> None:
+    if document["kind"].text() != KIND or document["apiVersion"].text() != API_VERSION:
+        raise document.wrong(f"a {KIND} of {API_VERSION}")
+
+
+def _with_default_eviction(content: dict[str, Any]) -> dict[str, Any]:
+    """The file's threshold, filled in before any drop-in is merged (cmd/kubelet/app/server.go:loadConfigFile)."""
+    default = {"memory.available": _DEFAULT_EVICTION}
+    hard = content.get("evictionHard")
+    if hard is None:
+        return {**content, "evictionHard": default}
+    if isinstance(hard, dict) and content.get("mergeDefaultEvictionSettings") is True:
+        return {**content, "evictionHard": {**default, **hard}}
     return content
 
 
@@ -134,6 +192,53 @@ def _merged(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: content for key, content in fields.items() if content is not None}
+
+
+# Flags
+
+
+def _overridden(content: dict[str, Any], flags: Flags) -> dict[str, Any]:
+    """``content`` with every flag in place of its field. Raises Unreadable."""
+    fields: dict[str, Any] = {
+        _TEXT_FLAGS[name]: values[-1] for name, values in flags.items() if name in _TEXT_FLAGS and values
+    }
+    for name, (field, between) in _MAP_FLAGS.items():
+        if name in flags:
+            fields[field] = _pairs(name, flags[name], between)
+    if gates := fields.get("featureGates"):
+        # Of maps, this one alone keeps what the flag does not name.
+        before = content.get("featureGates")
+        named = {gate: _boolean(value) for gate, value in gates.items()}
+        fields["featureGates"] = {**(before if isinstance(before, dict) else {}), **named}
+    if reserved := [part for value in flags.get("reserved-memory", ()) for part in value.split(";") if part]:
+        fields["reservedMemory"] = [_reservation(part) for part in reserved]
+    return {**content, **fields}
+
+
+def _pairs(name: str, values: Sequence[str], between: str) -> dict[str, str]:
+    """``key=value,...``, each value of the flag adding to the ones before (component-base/cli/flag)."""
+    # One option a flag: its value may hold commas (options.go: NewMapStringStringNoSplit).
+    parts = values if name == "cpu-manager-policy-options" else [part for each in values for part in each.split(",")]
+    pairs = {}
+    for part in filter(None, parts):
+        key, found, value = part.partition(between)
+        if not found:
+            raise Unreadable(f"is overridden by --{name} with {part[:60]!r}, which is not KEY{between}VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _boolean(text: str) -> bool | str:
+    """What no boolean is stays a text, to be named by who reads the field."""
+    return True if text in _TRUE else False if text in _FALSE else text
+
+
+def _reservation(text: str) -> dict[str, Any]:
+    """``NUMA:RESOURCE=QUANTITY,...`` as the file would have it (pkg/util/flag/flags.go:ReservedMemoryVar)."""
+    node, _, limits = text.partition(":")
+    if not node.isascii() or not node.isdigit() or len(node) > 9:
+        raise Unreadable(f"is overridden by --reserved-memory with {text[:60]!r}, which begins with no NUMA node's id")
+    return {"numaNode": int(node), "limits": _pairs("reserved-memory", [limits], "=")}
 
 
 # The fields

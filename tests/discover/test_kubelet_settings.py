@@ -1,0 +1,244 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.discover.test_kubelet_config import HEAD, config
+from tests.discover.test_kubelet_process import process
+
+from topomend.discover import kubelet_settings
+from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader
+from topomend.kube.errors import APIError, Forbidden, Unanswered
+from topomend.model.kubelet import MemoryReservation
+
+
+class Kubelet:
+    """A kubelet's configz, and a clock."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields, self.asked, self.now = fields, 0, 0.0
+        self.error: APIError | None = None
+
+    def __call__(self) -> object:
+        self.asked += 1
+        if self.error:
+            raise self.error
+        return {"kubeletconfig": {**HEAD, **self.fields}}
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def with_flags(folder: Path, file: Path, *flags: str) -> KubeletConfig:
+    """The settings where a kubelet with these flags is seen."""
+    process(folder / "proc", 7, "kubelet", f"--config={file}", *flags)
+    (folder / "proc" / "7" / "root").unlink()
+    (folder / "proc" / "7" / "root").symlink_to("/")
+    return SettingsReader(file, proc=folder / "proc").read()
+
+
+# The file and the flags
+
+
+def test_where_no_process_is_seen_the_condition_says_that_flags_are_not_known(tmp_path: Path) -> None:
+    found = SettingsReader(config(tmp_path, cpuManagerPolicy="static"), proc=tmp_path / "proc").read()
+    assert (found.reason, found.source, found.remarks) == ("", "Read", (FLAGS_UNSEEN,))
+    assert found.settings.cpu_manager_policy == "static"
+
+
+def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
+    file = config(
+        tmp_path,
+        topologyManagerPolicy="restricted",
+        topologyManagerPolicyOptions={"max-allowable-numa-nodes": "9"},
+        kubeReserved={"cpu": "1", "memory": "1Gi"},
+        reservedMemory=[{"numaNode": 3, "limits": {"memory": "5Gi"}}],
+        evictionHard={"memory.available": "1Gi"},
+        featureGates={"PodLevelResources": True, "DRAExtendedResource": True},
+    )
+    found = with_flags(
+        tmp_path,
+        file,
+        "--topology-manager-policy=single-numa-node",
+        "--topology-manager-scope=pod",
+        "--topology-manager-policy-options=prefer-closest-numa-nodes=true",
+        "--cpu-manager-policy=static",
+        "--cpu-manager-policy-options=full-pcpus-only=true",
+        "--cpu-manager-policy-options=distribute-cpus-across-numa=false",
+        "--memory-manager-policy",
+        "Static",
+        "--kube-reserved=cpu=2,memory=512Mi",
+        "--system-reserved=cpu=500m",
+        "--reserved-memory=0:memory=300Mi,hugepages-1Gi=1Gi;1:memory=200Mi",
+        "--reserved-memory=2:memory=112Mi",
+        "--eviction-hard=memory.available<100Mi,nodefs.available<10%",
+        "--feature-gates=PodLevelResources=F,CPUManagerPolicyAlphaOptions=1",
+    )
+    assert found.problems == ()
+    settings = found.settings
+    assert (settings.topology_manager_policy, settings.topology_manager_scope) == ("single-numa-node", "pod")
+    assert settings.topology_manager_policy_options == {"prefer-closest-numa-nodes": "true"}
+    assert settings.cpu_manager_policy_options == {"full-pcpus-only": "true", "distribute-cpus-across-numa": "false"}
+    assert settings.memory_manager_policy == "Static"
+    assert settings.reserved_cpu_millis == 2500
+    assert settings.reserved_memory == (
+        MemoryReservation(0, "memory", 300 << 20),
+        MemoryReservation(0, "hugepages-1Gi", 1 << 30),
+        MemoryReservation(1, "memory", 200 << 20),
+        MemoryReservation(2, "memory", 112 << 20),
+    )
+    assert settings.feature_gates == {
+        "PodLevelResources": False,
+        "DRAExtendedResource": True,
+        "CPUManagerPolicyAlphaOptions": True,
+    }
+    (remark,) = found.remarks
+    assert remark.startswith("flags on the kubelet's command line override topologyManagerPolicy, topologyManagerScope")
+    assert "featureGates" in remark
+
+
+def test_reserved_cpus_on_the_command_line_replace_those_of_the_file(tmp_path: Path) -> None:
+    found = with_flags(tmp_path, config(tmp_path, reservedSystemCPUs="0"), "--reserved-cpus=0-1")
+    assert found.settings.reserved_cpus == 0b11
+    assert found.remarks[0].endswith("override reservedSystemCPUs, kubeReserved and systemReserved")
+
+
+def test_flags_that_change_nothing_are_not_worth_a_word(tmp_path: Path) -> None:
+    file = config(tmp_path, cpuManagerPolicy="static")
+    assert with_flags(tmp_path, file, "--cpu-manager-policy=static", "--node-ip=::").remarks == ()
+
+
+def test_the_drop_ins_that_the_kubelet_names_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    (folder / "1.conf").write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
+    found = with_flags(tmp_path, config(tmp_path), f"--config-dir={folder}")
+    assert found.settings.cpu_manager_policy == "static"
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--reserved-memory=all:memory=1Gi", "overridden by --reserved-memory with 'all:memory=1Gi'"),
+        ("--reserved-memory=0:memory", "overridden by --reserved-memory with 'memory'"),
+        ("--kube-reserved=cpu", "overridden by --kube-reserved with 'cpu', which is not KEY=VALUE"),
+        ("--eviction-hard=memory.available=1Gi", "which is not KEY<VALUE"),
+        ("--cpu-manager-policy=dynamic", "cpuManagerPolicy: 'dynamic' where one of none, static"),
+        ("--feature-gates=PodLevelResources=maybe", "featureGates['PodLevelResources']: 'maybe' where true or false"),
+        ("--reserved-cpus=0-", "reservedSystemCPUs: '0-' is not an id"),
+    ],
+)
+def test_a_flag_with_which_no_kubelet_starts_is_named(tmp_path: Path, flag: str, words: str) -> None:
+    found = with_flags(tmp_path, config(tmp_path), flag)
+    assert found.reason in ("Unreadable", "Invalid")
+    assert words in found.problems[0]
+
+
+# What the kubelet itself tells
+
+
+def test_what_the_kubelet_runs_with_is_believed() -> None:
+    kubelet = Kubelet(cpuManagerPolicy="static", reservedSystemCPUs="0", evictionHard={"memory.available": "5%"})
+    found = SettingsReader(None, configz=kubelet).read()
+    assert (found.reason, found.source, found.remarks) == ("", "ReadFromConfigz", ())
+    assert found.settings.cpu_manager_policy == "static"
+
+
+def test_a_file_that_says_the_same_in_another_order_contradicts_nothing(tmp_path: Path) -> None:
+    limits = {"memory": "1Gi", "hugepages-1Gi": "2Gi"}
+    file = config(tmp_path, reservedMemory=[{"numaNode": 0, "limits": limits}])
+    kubelet = Kubelet(reservedMemory=[{"numaNode": 0, "limits": dict(reversed(limits.items()))}])
+    assert SettingsReader(file, configz=kubelet).read().source == "ReadFromConfigz"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (yaml.safe_dump({**HEAD, "cpuManagerPolicy": "none"}), "runs with another cpuManagerPolicy than its file says"),
+        (yaml.safe_dump({**HEAD, "cpuManagerPolicy": "other"}), "not in force, yet: the kubelet's configuration: cpu"),
+        ("{", "not in force, yet: the kubelet's configuration"),
+    ],
+)
+def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_told_and_not_believed(
+    tmp_path: Path, content: str, words: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(content)
+    found = SettingsReader(file, configz=Kubelet(cpuManagerPolicy="static")).read()
+    assert (found.reason, found.source) == ("", "FileContradicted")
+    assert words in found.remarks[0]
+    assert found.settings.cpu_manager_policy == "static"
+
+
+def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
+    kubelet = Kubelet()
+    kubelet.error = Unanswered("nobody is there")
+    found = SettingsReader(config(tmp_path, cpuManagerPolicy="static"), configz=kubelet).read()
+    assert (found.reason, found.source) == ("", "ConfigzUnavailable")
+    assert found.remarks == (
+        "the kubelet's configz cannot be read: nobody is there; its file is read instead",
+        FLAGS_UNSEEN,
+    )
+    assert found.settings.cpu_manager_policy == "static"
+
+
+def test_a_kubelet_that_refuses_is_told_with_what_it_takes() -> None:
+    kubelet = Kubelet()
+    kubelet.error = Forbidden(403, "", "no")
+    found = SettingsReader(None, configz=kubelet).read()
+    assert found.reason == "NotGiven"
+    assert "needs the right nodes/configz" in found.problems[1]
+
+
+@pytest.mark.parametrize("answer", [None, [], "x", {"kubeletconfig": []}, {"kubeletconfig": {"kind": "Pod"}}])
+def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None:
+    found = SettingsReader(None, configz=lambda: answer).read()
+    assert found.reason == "Unreadable"
+    assert found.problems[0].startswith("the kubelet's configz is no KubeletConfiguration")
+
+
+# When the sources are asked again
+
+
+def test_the_kubelet_is_asked_again_when_its_socket_is_new_or_time_has_passed(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(cpuManagerPolicy="none"), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = SettingsReader(None, configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
+    first = reader.read()
+    assert reader.read() is first
+    assert kubelet.asked == 1
+    kubelet.fields = {"cpuManagerPolicy": "static"}
+    (tmp_path / "new").touch()
+    (tmp_path / "new").rename(socket)
+    assert reader.read().settings.cpu_manager_policy == "static"
+    kubelet.fields = {"cpuManagerPolicy": "none"}
+    assert reader.read().settings.cpu_manager_policy == "static"
+    kubelet.now = kubelet_settings.RECHECK_SECONDS
+    assert reader.read().settings.cpu_manager_policy == "none"
+    assert kubelet.asked == 3
+
+
+def test_an_equal_answer_is_the_very_same_object(tmp_path: Path) -> None:
+    kubelet = Kubelet()
+    reader = SettingsReader(config(tmp_path), configz=kubelet, monotonic=kubelet.monotonic)
+    first = reader.read()
+    kubelet.now = 1000.0
+    assert reader.read() is first
+    assert kubelet.asked == 2
+
+
+def test_a_kubelet_that_did_not_answer_is_asked_again_soon() -> None:
+    kubelet = Kubelet()
+    kubelet.error = Unanswered("not yet")
+    reader = SettingsReader(None, configz=kubelet, monotonic=kubelet.monotonic)
+    assert reader.read().reason == "NotGiven"
+    kubelet.error, kubelet.now = None, kubelet_settings.RETRY_SECONDS
+    assert reader.read().source == "ReadFromConfigz"
+
+
+def test_a_changed_file_is_read_at_once(tmp_path: Path) -> None:
+    reader = SettingsReader(config(tmp_path), monotonic=lambda: 0.0)
+    assert reader.read().settings.cpu_manager_policy == "none"
+    config(tmp_path, cpuManagerPolicy="static")
+    assert reader.read().settings.cpu_manager_policy == "static"
