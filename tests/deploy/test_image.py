@@ -64,6 +64,15 @@ def test_the_image_runs_topomend_as_the_operators_user() -> None:
     assert instructions("ENTRYPOINT") == ['["topomend"]']
 
 
+def test_the_image_has_the_names_of_pci_devices_where_libudev_looks_for_them() -> None:
+    """Where it looks: systemd src/libsystemd/sd-hwdb/hwdb-internal.h. That names are then found, make vm-test shows."""
+    (copied_names,) = [words.split()[1:] for words in instructions("COPY") if words.startswith("--from=names")]
+    assert copied_names == ["/names/etc/udev/hwdb.bin", "/etc/udev/hwdb.bin"]
+    (compiled,) = [run for run in instructions("RUN") if "systemd-hwdb" in run]
+    assert "install --yes --no-install-recommends udev " in compiled
+    assert "--root=/names --strict update" in compiled
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built and installed into a folder of its own; its dependencies are this environment's."""

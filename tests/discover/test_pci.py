@@ -1,6 +1,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from topomend.cli.main import main
 from topomend.discover.pci import DEVICES, MAX_DEVICES, read_pci_devices
 from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
@@ -117,8 +120,19 @@ def test_names_come_from_the_records_that_udev_keeps(tmp_path: Path) -> None:
     record = folder / f"run/udev/data/+pci:{GPU.address}"
     record.parent.mkdir(parents=True)
     record.write_text("E:ID_VENDOR_FROM_DATABASE=NVIDIA Corporation\nE:ID_MODEL_FROM_DATABASE=GH100\nV:1\n")
-    devices, _ = read(folder)
+    devices, root = read(folder)
     assert (devices[0].vendor_name, devices[0].device_name) == ("NVIDIA Corporation", "GH100")
+    assert root.remarks == []
+
+
+def test_without_a_hardware_database_devices_have_their_ids_and_that_is_said(tmp_path: Path) -> None:
+    devices, root = read(tree(tmp_path, replace(GPU, path=())))
+    assert (devices[0].vendor_name, devices[0].device_name) == ("", "")
+    assert (devices[0].vendor_id, devices[0].device_id) == (GPU.vendor_id, GPU.device_id)
+    (remark,) = root.remarks
+    assert remark.endswith("no hardware database names here: their ids alone are shown")
+    printed = CliRunner().invoke(main, ["discover", "--root", str(tmp_path / "machine")]).stdout
+    assert f"{GPU.vendor_id:04x}:{GPU.device_id:04x}" in printed
 
 
 def test_the_chipsets_own_functions_are_left_out_and_what_is_passed_through_is_kept(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def read_pci_devices(root: Root, machine: Machine, *, whole: bool = False) -> tu
     if not kept:
         return ()
     known = _names_from_libudev() if root.live else _names_from_records(root, kept)
+    if not any(any(known.get(address, ())) for address in kept):
+        root.remark(DEVICES, "holds devices that no hardware database names here: their ids alone are shown")
     names = names_under_devices(root)
     places = _Places(root, machine)
     return tuple(_device(root, address, places, known, names) for address in kept)
