@@ -30,6 +30,9 @@ import yaml
 
 CHUNK = 65536
 
+IDLE_SECONDS = 30.0
+"""How long a client's connection may lie idle: less than the 90 s after which the API server closes one."""
+
 OF_A_NAMESPACE = ("/api/v1/pods", "/apis/topomend.io/v1alpha1/relaunches")
 """The lists and watches of all namespaces that can be made those of one."""
 
@@ -254,10 +257,19 @@ class Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            timeout = IDLE_SECONDS
+
+            def setup(self) -> None:
+                super().setup()
+                self._connection = proxy.connect()
+
+            def finish(self) -> None:
+                self._connection.close()
+                super().finish()
 
             def _forward(self) -> None:
                 try:
-                    _forward(proxy, self)
+                    _forward(proxy, self, self._connection)
                 except (OSError, HTTPException):  # either side may hang up
                     self.close_connection = True
 
@@ -269,7 +281,7 @@ class Proxy:
         return Handler
 
 
-def _forward(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
+def _forward(proxy: Proxy, handler: BaseHTTPRequestHandler, connection: HTTPSConnection) -> None:
     length = int(handler.headers.get("Content-Length") or 0)
     body = handler.rfile.read(length) if length else b""
     request = proxy.take(handler.command, handler.path)
@@ -278,23 +290,20 @@ def _forward(proxy: Proxy, handler: BaseHTTPRequestHandler) -> None:
         _give(handler, own)
         return
     write = proxy.count(request.method, request.url, body)
+    fault = proxy.fault  # the one that was set when the request came, however long it takes
     if write:
-        proxy.fault(write, Moment.BEFORE)
-    connection = proxy.connect()
-    try:
-        connection.request(request.method, request.url, body or None, _end_to_end(handler.headers))
-        answer = connection.getresponse()
-        if write:
-            proxy.fault(write, Moment.BETWEEN)
-        _head(handler, answer.status, dict(answer.getheaders()))
-        if request.watches and answer.status == 200:
-            _hand_on(proxy, Stream(request, handler, connection), answer)
-        else:
-            _hand_over(proxy, request, handler, answer)
-        if write:
-            proxy.fault(write, Moment.AFTER)
-    finally:
-        connection.close()
+        fault(write, Moment.BEFORE)
+    connection.request(request.method, request.url, body or None, _end_to_end(handler.headers))
+    answer = connection.getresponse()
+    if write:
+        fault(write, Moment.BETWEEN)
+    _head(handler, answer.status, dict(answer.getheaders()))
+    if request.watches and answer.status == 200:
+        _hand_on(proxy, Stream(request, handler, connection), answer)
+    else:
+        _hand_over(proxy, request, handler, answer)
+    if write:
+        fault(write, Moment.AFTER)
 
 
 def _end_to_end(headers: Message | Mapping[str, str]) -> dict[str, str]:

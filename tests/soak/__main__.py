@@ -1,6 +1,7 @@
 """``python -m tests.soak``: kill the operator KILLS times, and report. Exits with 1 where a pod was lost or doubled."""
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -14,13 +15,16 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--operators", type=int, default=2, help="operators side by side (default: 2)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="kill no more after so long")
     parser.add_argument("--logs", type=Path, help="keep the operators' logs there")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.logs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        report = soak(arguments.kills, arguments.seed, folder, operators=arguments.operators)
+        report = soak(
+            arguments.kills, arguments.seed, folder, operators=arguments.operators, seconds=arguments.minutes * 60
+        )
     print("\n".join(report.lines()))
     return 0 if report.passed else 1
 

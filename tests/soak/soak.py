@@ -5,21 +5,25 @@ write of a relaunch (before it is forwarded, before its answer, after it), and a
 Pods keep coming: a real kubelet refuses each, and once its replacement runs and its record has ended, it is removed.
 """
 
+import math
 import random
+import signal
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tests.controller.conftest import Cluster, Operator
+from tests.controller.conftest import Cluster, Operator, wait_for
 from tests.faults import judge
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.faults.stage import lopsided_cluster, refused_pod
 from tests.faults.steps import MAIN_LINE, step_of
+from tests.soak.life import Life
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import APIError, Conflict, NotFound
@@ -29,16 +33,16 @@ NAMESPACE = "default"
 ROOM = "numa:4 cores:16 memory:8Gi"
 """numa-b: room for twenty of our pods."""
 
-AT_ONCE = 6
-"""Pods that are being relaunched at any time."""
+AT_ONCE, AT_ONCE_IN_CALM = 12, 4
+"""Pods that are being relaunched at any time, under kills and before."""
 
 FLAGS = ("--relaunch-rate=100", "--relaunch-burst=200", "--max-attempts=100")
 OF_RANDOM_KILLS = 1 / 3
-LATEST, PATIENCE = 3.0, 6.0
+LATEST, PATIENCE = 1.0, 6.0
 """Seconds after an operator's start: a random kill comes by then, and one at a write where no such write came."""
 
-LOOK_SECONDS = 0.15
-RECORDS_KEPT = 100
+LOOK_SECONDS = 0.25
+RECORDS_KEPT = 40
 """Records of pods that are done with, before the oldest are removed: each start of an operator lists all."""
 
 END_PATIENCE = 180.0
@@ -54,7 +58,7 @@ class Report:
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
     left_over: tuple[str, ...]
-    faults_logged: tuple[str, ...]
+    faults: tuple[str, ...]
     undisturbed: Sequence[float]
     under_kills: Sequence[float]
     converged_in: float
@@ -63,7 +67,7 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether nothing was lost, doubled, left behind or unexpected."""
-        return not (self.lost or self.doubled or self.left_over or self.faults_logged)
+        return not (self.lost or self.doubled or self.left_over or self.faults)
 
     def lines(self) -> list[str]:
         """The report for people."""
@@ -75,7 +79,7 @@ class Report:
             f"lost                        {len(self.lost)} {' '.join(self.lost[:10])}",
             f"doubled                     {len(self.doubled)} {' '.join(self.doubled[:10])}",
             f"left over                   {len(self.left_over)} {' '.join(self.left_over[:10])}",
-            f"unexpected in the logs      {len(self.faults_logged)} {' | '.join(self.faults_logged[:3])}",
+            f"unexpected                  {len(self.faults)} {' | '.join(self.faults[:3])}",
             f"refused to let go           {_quantiles(self.undisturbed)} undisturbed",
             f"                            {_quantiles(self.under_kills)} under kills",
             f"converged after the last    {self.converged_in:.1f} s",
@@ -94,7 +98,7 @@ class Feed:
     first: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     refused: dict[str, set[str]] = field(default_factory=dict)
-    open: bool = True
+    at_once: int = AT_ONCE_IN_CALM
     number: int = 0
 
     def look(self) -> None:
@@ -114,7 +118,7 @@ class Feed:
                 del self.first[name]
                 self.done.append(name)
         self._remove_old(records)
-        while self.open and len(self.first) < AT_ONCE:
+        while len(self.first) < self.at_once:
             self.number += 1
             made = client.create(PODS, refused_pod(f"soak-{self.number}"), NAMESPACE)
             self.first[made["metadata"]["name"]] = made["metadata"]["uid"]
@@ -143,27 +147,21 @@ class Killer:
         self._tally = tally
         self.proxy = Proxy(cluster.sandbox.kubeconfig, self._folder, ("events", "configmaps"))
         self.log = self._folder / "operator.log"
-        self._thread = threading.Thread(target=self._kill_on, name=f"killer-{number}", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join()
-        self.proxy.close()
-
-    def _kill_on(self) -> None:
+    def kill_on(self) -> None:
+        """Until there were enough."""
         while (place := self._tally.next_place()) is not None:
             self._live(place)
+        self.proxy.close()
 
     def _live(self, place: "Place") -> None:
         self.proxy.forget()
         killed = threading.Event()
-        operator = Operator(self.proxy.kubeconfig, self.log, *FLAGS)
+        operator = Life(self.proxy.kubeconfig, self.log, FLAGS)
 
         def kill(write: Write, moment: Moment) -> None:
             if place.moment is moment and step_of(write) == place.step and not killed.is_set():
-                operator.process.kill()
+                operator.kill()
                 killed.set()
                 self._tally.killed(f"{moment.name.lower()} {place.step}")
             if killed.is_set() and moment is Moment.BEFORE:
@@ -171,10 +169,12 @@ class Killer:
 
         self.proxy.fault = kill
         if not killed.wait(place.seconds):
-            operator.process.kill()
+            operator.kill()
             killed.set()
             self._tally.killed("at a random time")
-        operator.kill()
+        code = operator.bury()
+        if code != -signal.SIGKILL:
+            self._tally.faults.append(f"an operator ended by itself with {code}")
 
 
 @dataclass(frozen=True)
@@ -189,17 +189,18 @@ class Place:
 class Tally:
     """How many kills there were, and where the next ones are to be."""
 
-    def __init__(self, kills: int, seed: int) -> None:
-        self._most, self._random = kills, random.Random(seed)
+    def __init__(self, kills: int, until: float, seed: int) -> None:
+        self._most, self._until, self._random = kills, until, random.Random(seed)
         self._places = list(product(MAIN_LINE, Moment))
         self._lock = threading.Lock()
         self._given = 0
         self.kills: dict[str, int] = {}
+        self.faults: list[str] = []
 
     def next_place(self) -> Place | None:
-        """None once there were enough."""
+        """None once there were enough, or it is late enough."""
         with self._lock:
-            if self._given == self._most:
+            if self._given == self._most or time.monotonic() > self._until:
                 return None
             self._given += 1
             if self._random.random() < OF_RANDOM_KILLS:
@@ -219,24 +220,27 @@ class Tally:
             return sum(self.kills.values())
 
 
-def soak(kills: int, seed: int, folder: Path, *, operators: int = 2, calm: int = 40) -> Report:
-    """``kills`` kills of ``operators`` operators, after ``calm`` relaunches of one that is let live."""
+def soak(
+    kills: int, seed: int, folder: Path, *, operators: int = 2, calm: int = 40, seconds: float = math.inf
+) -> Report:
+    """``kills`` kills of ``operators`` operators, or as many as ``seconds`` allow, after ``calm`` relaunches of one
+    that is let live."""
     begun = time.monotonic()
     with lopsided_cluster(ROOM) as cluster:
         own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "topomend-system"}}
         cluster.client.create(NAMESPACES, own)
         feed, ended = Feed(cluster), threading.Event()
         flow = threading.Thread(target=feed.flow, args=(ended,), name="feed", daemon=True)
-        flow.start()
-        logs = [_relaunch_calmly(cluster, folder, feed, calm)]
+        logs = [_relaunch_calmly(cluster, folder, feed, flow, calm)]
         calm_names = set(feed.done)
-        tally = Tally(kills, seed)
+        feed.at_once = AT_ONCE
+        tally = Tally(kills, begun + seconds, seed)
         killers = [Killer(cluster, folder, number, tally) for number in range(operators)]
-        for killer in killers:
-            killer.start()
-        _tell_progress(tally, kills, feed)
-        for killer in killers:
-            killer.join()
+        with ThreadPoolExecutor(operators) as pool:
+            killing = [pool.submit(killer.kill_on) for killer in killers]
+            _tell_progress(killing, tally, kills, feed)
+        for each in killing:
+            each.result()
         logs += [each.log for each in killers]
         converged_in = _converge(cluster, folder, feed)
         logs.append(folder / "last.log")
@@ -254,9 +258,12 @@ def soak(kills: int, seed: int, folder: Path, *, operators: int = 2, calm: int =
         )
 
 
-def _relaunch_calmly(cluster: Cluster, folder: Path, feed: Feed, calm: int) -> Path:
+def _relaunch_calmly(cluster: Cluster, folder: Path, feed: Feed, flow: threading.Thread, calm: int) -> Path:
     log = folder / "calm.log"
     operator = Operator(cluster.sandbox.kubeconfig, log, *FLAGS)
+    wait_for("the operator to watch", lambda: "the cluster is listed" in operator.text())
+    time.sleep(2)  # the streams are up
+    flow.start()
     deadline = time.monotonic() + END_PATIENCE
     while len(feed.done) < calm and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
@@ -264,11 +271,10 @@ def _relaunch_calmly(cluster: Cluster, folder: Path, feed: Feed, calm: int) -> P
     return log
 
 
-def _tell_progress(tally: Tally, kills: int, feed: Feed) -> None:
+def _tell_progress(killing: "Sequence[Future[None]]", tally: Tally, kills: int, feed: Feed) -> None:
     step = max(kills // 10, 1)
     told = 0
-    while tally.total < kills:
-        time.sleep(0.5)
+    while wait(killing, 0.5).not_done:
         if tally.total // step > told:
             told = tally.total // step
             print(f"{tally.total} kills, {len(feed.done)} pods relaunched", flush=True)
@@ -276,7 +282,7 @@ def _tell_progress(tally: Tally, kills: int, feed: Feed) -> None:
 
 def _converge(cluster: Cluster, folder: Path, feed: Feed) -> float:
     """Seconds until every pod runs again, by one operator that is let live."""
-    feed.open = False
+    feed.at_once = 0
     operator = Operator(cluster.sandbox.kubeconfig, folder / "last.log", *FLAGS)
     begun = time.monotonic()
     while feed.first and time.monotonic() - begun < END_PATIENCE:
@@ -318,7 +324,7 @@ def _judge(
         lost=tuple(lost),
         doubled=tuple(doubled),
         left_over=_left_over(cluster),
-        faults_logged=tuple(line for log in logs for line in log.read_text().splitlines() if _is_fault(line)),
+        faults=(*tally.faults, *(line for log in logs for line in log.read_text().splitlines() if _is_fault(line))),
         undisturbed=latencies[True],
         under_kills=latencies[False],
         converged_in=converged_in,

@@ -19,6 +19,6 @@ def test_two_hundred_kills_lose_no_pod_and_double_none(tmp_path: Path) -> None:
     assert not report.lost
     assert not report.doubled
     assert not report.left_over
-    assert not report.faults_logged
+    assert not report.faults
     assert sum(report.kills.values()) == KILLS
     assert report.relaunched > 40

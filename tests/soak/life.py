@@ -1,0 +1,51 @@
+"""Lives of the operator that begin in milliseconds: each is forked from a server that has its modules loaded.
+
+What runs is the command itself (``topomend operator``) in a process of its own, to be killed like any other; only the
+second that Python takes to load the modules is spent once, not once a life.
+"""
+
+import os
+import threading
+from collections.abc import Iterable
+from multiprocessing import connection, get_context
+from pathlib import Path
+
+from kubernetes.config import kube_config
+
+from topomend.cli.main import main as topomend
+
+_MODULES = ["tests.soak.soak", "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.streams"]
+
+_server = get_context("forkserver")
+_server.set_forkserver_preload(_MODULES)
+
+
+_lock = threading.Lock()
+"""The start of a process looks at the ends of all others, and an end can be read once."""
+
+
+class Life:
+    """One operator process, from its start on."""
+
+    def __init__(self, kubeconfig: Path, log: Path, flags: Iterable[str]) -> None:
+        self._process = _server.Process(target=_live, args=(kubeconfig, log, tuple(flags)), daemon=True)
+        with _lock:
+            self._process.start()
+
+    def kill(self) -> None:
+        """End it with SIGKILL; one that has ended stays so."""
+        self._process.kill()
+
+    def bury(self) -> int | None:
+        """Wait for the end of one that was killed: its exit code, or the negative number of the signal."""
+        connection.wait([self._process.sentinel], 10)
+        with _lock:
+            return self._process.exitcode
+
+
+def _live(kubeconfig: Path, log: Path, flags: tuple[str, ...]) -> None:
+    os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)  # read when it was loaded
+    written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    topomend(["operator", *flags])
