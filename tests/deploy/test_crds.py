@@ -13,7 +13,7 @@ from tests.deploy.schema import complaints, fields, paths
 
 from topomend.model.node_state import NodeState
 from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
-from topomend.wire.node_topology import node_topology, read_node_topology, status_of
+from topomend.wire.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
 from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
 
 NODE_TOPOLOGY = crd_schema("nodetopologies")
@@ -31,7 +31,7 @@ def published(state: NodeState, rng: random.Random) -> dict[str, Any]:
     status = status_of(state, random_summary(rng), random_conditions(rng))
     for condition in status["conditions"]:
         condition["lastTransitionTime"] = NOW  # the writer's part
-    return node_topology(state.name, status)
+    return node_topology(state.name, status | {HEARTBEAT: NOW})  # and this
 
 
 def relaunch(step: Step) -> dict[str, Any]:

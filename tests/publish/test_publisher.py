@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from topomend.kube.errors import APIError, NotFound, Unanswered
-from topomend.publish.publisher import FIELD_MANAGER, Publisher
+from topomend.publish.publisher import FIELD_MANAGER, HEARTBEAT_SECONDS, Publisher
 from topomend.publish.recheck import RECHECK_SECONDS
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -179,9 +179,8 @@ def test_an_object_that_was_edited_by_hand_is_put_right(server: Server, clock: C
     server.object["status"] |= server.foreign
     clock.seconds += RECHECK_SECONDS
     assert agent.publish(status())
-    assert {key: value for key, value in server.object["status"].items() if key != "conditions"} == {
-        "summary": {"numaNodes": 2}
-    }
+    assert server.object["status"].keys() == {"summary", "conditions", "heartbeatTime"}
+    assert server.object["status"]["summary"] == {"numaNodes": 2}
 
 
 @pytest.mark.parametrize("foreign", [[], [{"kind": "Node", "name": "n2", "uid": "uid-2"}]], ids=["none", "another"])
@@ -234,3 +233,75 @@ def test_rechecks_of_nodes_started_together_drift_apart(server: Server, clock: C
     clock.seconds = RECHECK_SECONDS * 0.75
     early.publish(status())
     assert server.reads == reads + 1
+
+
+# Heartbeats
+
+
+def beat(server: Server) -> str:
+    assert server.object is not None
+    return str(server.object["status"]["heartbeatTime"])
+
+
+def pass_time(agent: Publisher, clock: Clock, seconds: int) -> list[float]:
+    """Publish the same again every second; the times at which something was written."""
+    same, written = status(), []
+    for _ in range(seconds):
+        clock.seconds += 1
+        if agent.publish(same):
+            written.append(clock.seconds)
+    return written
+
+
+@pytest.mark.parametrize(("jitter", "gap"), [(0.0, HEARTBEAT_SECONDS), (1.0, HEARTBEAT_SECONDS * 1.25)])
+def test_a_heartbeat_is_written_at_most_every_ten_minutes_and_at_the_latest_after_a_quarter_more(
+    server: Server, clock: Clock, jitter: float, gap: float
+) -> None:
+    agent = Publisher(server, "n1", clock.monotonic, clock.now, jitter=lambda: jitter)
+    agent.publish(status())
+    assert beat(server) == "2026-01-02T03:04:05Z"
+    assert pass_time(agent, clock, 4000) == [gap * number for number in range(1, int(4000 // gap) + 1)]
+    assert since(server) == "2026-01-02T03:04:05Z"
+
+
+def test_a_change_is_a_heartbeat_too_and_puts_the_next_one_off(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    pass_time(agent, clock, 500)
+    agent.publish(status("False"))
+    assert beat(server) == "2026-01-02T03:12:25Z"
+    agent.publish(status())
+    assert pass_time(agent, clock, 740) == []
+
+
+def test_an_agent_that_is_restarted_again_and_again_writes_no_more_heartbeats_than_another(
+    server: Server, clock: Clock
+) -> None:
+    publisher(server, clock).publish(status())
+    writes = server.writes
+    for _ in range(40):
+        pass_time(publisher(server, clock), clock, 50)
+    assert server.writes - writes == 2000 // int(HEARTBEAT_SECONDS * 1.25)
+
+
+@pytest.mark.parametrize("time", [None, "", 5, "yesterday", "2026-01-02T03:04:05", "2099-01-01T00:00:00Z"])
+def test_a_heartbeat_that_this_clock_cannot_have_written_is_written_anew(
+    server: Server, clock: Clock, time: object
+) -> None:
+    publisher(server, clock).publish(status())
+    assert server.object is not None
+    server.object["status"]["heartbeatTime"] = time
+    assert publisher(server, clock).publish(status())
+    assert beat(server) == "2026-01-02T03:04:05Z"
+
+
+def test_heartbeats_wait_for_an_api_server_that_is_away(server: Server, clock: Clock) -> None:
+    agent = publisher(server, clock)
+    agent.publish(status())
+    server.away = True
+    clock.seconds += HEARTBEAT_SECONDS * 2
+    with pytest.raises(APIError):
+        agent.publish(status())
+    server.away = False
+    assert agent.publish(status())
+    assert beat(server) == "2026-01-02T03:24:05Z"

@@ -170,3 +170,62 @@ def test_a_doubt_ends_when_the_node_admits_a_pod_as_predicted() -> None:
     view = folded(events.Released(asking(2), ("a",), 11.0), view=view)
     shown = replace(STATE, pods=(PodAllocation("ns", "p", "", (ContainerAllocation("main", cpus=6),)),))
     assert not folded(events.Published(shown, "4"), view=view).doubts
+
+
+# Heartbeats
+
+
+def confirmed(version: str, time: str, now: float, age: float = 0.0, state: NodeState = STATE) -> events.Published:
+    return events.Published(state, version, heartbeat=events.Heartbeat(time, age, now))
+
+
+def problem(view: ClusterView) -> str:
+    return view.publications["a"].problem
+
+
+def test_an_agent_that_confirms_nothing_for_half_an_hour_is_no_longer_believed() -> None:
+    view = folded(confirmed("3", "t1", 100.0), events.TimePassed(100.0 + events.SILENT_SECONDS - 1))
+    assert problem(view) == ""
+    view = folded(events.TimePassed(100.0 + events.SILENT_SECONDS), view=view)
+    assert problem(view) == events.SILENT
+    assert folded(events.TimePassed(9999.0), view=view) is view
+
+
+def test_a_heartbeat_keeps_the_publication_its_version_and_what_is_expected() -> None:
+    view = folded(confirmed("3", "t1", 100.0), events.Released(asking(2), ("a",), 110.0))
+    beaten = folded(confirmed("9", "t2", 700.0, state=replace(STATE)), view=view)
+    before, after = view.publications["a"], beaten.publications["a"]
+    assert after.state is before.state
+    assert after.expected is before.expected
+    assert (after.version, after.confirmed, after.heard) == ("3", "9", 700.0)
+    assert folded(confirmed("9", "t2", 800.0), view=beaten) is beaten
+    assert problem(folded(events.TimePassed(700.0 + events.SILENT_SECONDS - 1), view=beaten)) == ""
+
+
+def test_an_agent_that_is_heard_again_is_believed_again() -> None:
+    view = folded(confirmed("3", "t1", 100.0), events.TimePassed(100.0 + events.SILENT_SECONDS))
+    assert problem(folded(confirmed("4", "t2", 2500.0), view=view)) == ""
+
+
+def test_what_a_dead_agent_left_is_not_believed_at_the_first_sight_of_it() -> None:
+    assert problem(folded(confirmed("3", "t1", 5.0, age=events.SILENT_SECONDS))) == events.SILENT
+    view = folded(confirmed("3", "t1", 5.0, age=1000.0))
+    assert problem(view) == ""
+    assert problem(folded(events.TimePassed(5.0 + 800.0), view=view)) == events.SILENT
+
+
+def test_a_heartbeat_that_is_seen_to_come_counts_whatever_the_agents_clock_says() -> None:
+    slow = folded(confirmed("3", "t1", 5.0, age=7200.0))
+    assert problem(slow) == events.SILENT
+    assert problem(folded(confirmed("4", "t2", 605.0, age=7200.0), view=slow)) == ""
+    fast = folded(confirmed("3", "t1", 5.0, age=-7200.0))
+    assert problem(folded(events.TimePassed(5.0 + events.SILENT_SECONDS), view=fast)) == events.SILENT
+
+
+def test_an_agent_without_heartbeats_is_believed_as_long_as_its_object_is_there() -> None:
+    assert problem(folded(PUBLISHED, events.TimePassed(1e9))) == ""
+
+
+def test_what_the_agent_itself_says_is_wrong_stays_said() -> None:
+    view = folded(events.Published(STATE, "3", "not ready", events.Heartbeat("t1", 9999.0, 1.0)))
+    assert problem(folded(events.TimePassed(1e9), view=view)) == "not ready"

@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from topomend.controller.store import Store
@@ -128,7 +129,7 @@ class Observer:
             case "nodetopologies", True:
                 return events.Unpublished(name)
             case "nodetopologies", False:
-                return published(content)
+                return published(content, datetime.now(UTC), self._clock())
             case "relaunches", True:
                 return events.RelaunchGone(metadata["namespace"], name)
         return events.RelaunchSeen(read_relaunch(content))
@@ -155,9 +156,11 @@ class Observer:
         elif isinstance(event, events.RelaunchesListed):
             for relaunch in event.relaunches:
                 self._tell_of_record(relaunch)
+        elif isinstance(event, events.TimePassed):
+            self._tell_of_silence(before, after)
         if (
             before.nodes is not after.nodes
-            or before.publications is not after.publications
+            or (before.publications is not after.publications and not _is_confirmation(event, before, after))
             or before.doubts is not after.doubts
         ):
             self._nodes_changed(before, after)
@@ -181,6 +184,12 @@ class Observer:
         for pod in waiting:
             self._look_at(pod, GATHER_SECONDS)
 
+    def _tell_of_silence(self, before: ClusterView, after: ClusterView) -> None:
+        if before.publications is not after.publications:
+            for name, each in after.publications.items():
+                if each.problem == events.SILENT and before.publications[name].problem != events.SILENT:
+                    _log.warning("NodeTopology %s is no longer believed: %s", name, each.problem)
+
     def _tell_of_pod(self, pod: WatchedPod) -> None:
         if events.is_refusal(pod):
             self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
@@ -192,6 +201,14 @@ class Observer:
     def _tell_of_record(self, relaunch: Relaunch) -> None:
         if not relaunch.step.ended:
             self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
+
+
+def _is_confirmation(event: events.Event, before: ClusterView, after: ClusterView) -> bool:
+    """Whether an agent only said again what it had said."""
+    if not isinstance(event, events.Published):
+        return False
+    known, now = (view.publications.get(event.state.name) for view in (before, after))
+    return known is not None and now is not None and known.state is now.state and known.problem == now.problem
 
 
 def _name(item: Sighting | events.Event) -> str:

@@ -1,7 +1,8 @@
 """The publisher: keeps one NodeTopology on the server as the node is.
 
-Owns what is compared and when it is written. What the object says comes from discover; which requests failed and when
-to try again is the caller's business.
+Owns what is compared and when it is written: on a change, and else as a heartbeat, by which a reader tells that the
+agent lives. What the object says comes from discover; which requests failed and when to try again is the caller's
+business.
 """
 
 import random
@@ -13,8 +14,12 @@ from typing import Any, Protocol
 from topomend.kube.errors import APIError, NotFound
 from topomend.publish.recheck import Recheck
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+from topomend.wire.node_topology import HEARTBEAT, heartbeat_age
 
 FIELD_MANAGER = "topomend-agent"
+
+HEARTBEAT_SECONDS = 600.0
+"""The least time between a write and a heartbeat after it; as much as a quarter more keeps nodes apart."""
 
 
 class Client(Protocol):
@@ -58,8 +63,9 @@ class Publisher:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._client, self._name = client, name
+        self._client, self._name, self._monotonic, self._jitter = client, name, monotonic, jitter
         self._recheck, self._now = Recheck(monotonic, jitter), now
+        self._heartbeat_due = 0.0
         self._node: NodeFacts | None = None
         self._server: Mapping[str, Any] | None = None
         self._published: Mapping[str, Any] | None = None
@@ -83,11 +89,12 @@ class Publisher:
     def publish(self, status: Mapping[str, Any]) -> bool:
         """Have the server hold this status, whose conditions carry no times; whether anything had to be written.
 
-        The very object that was published last is not even compared: the caller does not change it.
+        The very object that was published last is not even compared: the caller does not change it. A heartbeat that is
+        due counts as something to write.
         """
         try:
             node = self.node()
-            if status is self._published:
+            if status is self._published and self._monotonic() < self._heartbeat_due:
                 return False
             wrote = self._publish(node, status)
         except APIError:
@@ -109,10 +116,11 @@ class Publisher:
             self._server = self._replace("metadata/ownerReferences", owners)
             wrote = True
         held = self._server.get("status") or {}
-        if _without_times(held) == _without_times(status):
+        if _without_times(held) == _without_times(status) and not self._is_heartbeat_due(held):
             return wrote
         timed = self._timed(held, status)
         self._server = self._apply_status(timed)
+        self._heartbeat_due = self._monotonic() + self._heartbeat_seconds()
         if _without_times(self._server.get("status") or {}) != _without_times(status):
             # Server-side apply removes only what no other manager has: what somebody else put there goes now.
             self._server = self._replace("status", timed)
@@ -146,18 +154,33 @@ class Publisher:
         conditions = [
             {**each, "lastTransitionTime": self._since(before.get(each["type"]), each)} for each in status["conditions"]
         ]
-        return {**status, "conditions": conditions}
+        return {**status, "conditions": conditions, HEARTBEAT: self._time()}
+
+    def _is_heartbeat_due(self, held: Mapping[str, Any]) -> bool:
+        """Whether what the server holds is old enough by its own word, or names a time that is far from having come."""
+        age = heartbeat_age({"status": held}, self._now())
+        if age is None or age < -HEARTBEAT_SECONDS:
+            return True
+        left = self._heartbeat_seconds() - max(0.0, age)
+        self._heartbeat_due = self._monotonic() + left
+        return left <= 0.0
+
+    def _heartbeat_seconds(self) -> float:
+        return HEARTBEAT_SECONDS * (1.0 + self._jitter() / 4)
 
     def _since(self, before: Mapping[str, Any] | None, condition: Mapping[str, Any]) -> str:
         if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
             return str(before["lastTransitionTime"])
+        return self._time()
+
+    def _time(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:
-    """A status for comparison: conditions by type and without times."""
+    """A status for comparison: without a heartbeat, conditions by type and without times."""
     conditions = {
         each.get("type"): {key: content for key, content in each.items() if key != "lastTransitionTime"}
         for each in status.get("conditions", ())
     }
-    return {**status, "conditions": conditions}
+    return {key: content for key, content in status.items() if key != HEARTBEAT} | {"conditions": conditions}

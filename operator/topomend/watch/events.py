@@ -24,6 +24,12 @@ at worst to publish a change."""
 DOUBT_SECONDS = 600.0
 """How long a kubelet's disagreement with replay counts."""
 
+SILENT_SECONDS = 1800.0
+"""After this long without a heartbeat a node's agent is taken to be gone: two beats are late by then
+(publish/publisher.py: HEARTBEAT_SECONDS and a quarter)."""
+
+SILENT = "its agent has confirmed nothing for half an hour: does it run, and is its clock right?"
+
 UNBOUND_SECONDS = 30.0
 """How long a released pod that no scheduler binds keeps its place."""
 
@@ -175,19 +181,42 @@ class NodesListed:
 
 
 @dataclass(frozen=True)
+class Heartbeat:
+    """When an agent last confirmed what it published: its own word for it, and seconds by the observer's clock.
+
+    ``age`` is how long ago that is if both clocks agree, ``now`` when it was seen.
+    """
+
+    time: str
+    age: float
+    now: float
+
+
+@dataclass(frozen=True)
 class Published:
     """A node's agent published a state; ``problem`` says why it is not to be relied on."""
 
     state: NodeState
     version: str
     problem: str = ""
+    heartbeat: Heartbeat | None = None
 
     def onto(self, view: ClusterView) -> ClusterView:
-        """Take the state, and drop from those on their way the pods that it shows."""
+        """Take the state, and drop from those on their way the pods that it shows.
+
+        A state that is merely confirmed stays the publication that it was, its version included.
+        """
         name = self.state.name
         known = view.publications.get(name)
-        if known and not is_newer(self.version, known.version):
+        if known and not is_newer(self.version, known.confirmed or known.version):
             return view
+        heard, problem = self._heard(known), self.problem
+        if self.heartbeat and not problem and heard + SILENT_SECONDS <= self.heartbeat.now:
+            problem = SILENT
+        time = self.heartbeat.time if self.heartbeat else ""
+        if known and (problem, self.state) == (known.problem, known.state):
+            confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
+            return replace(view, publications=_with(view.publications, name, confirmed))
         shown = _pods_of(self.state)
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
         if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
@@ -195,12 +224,22 @@ class Published:
         view = replace(
             view,
             publications=_with(
-                view.publications, name, Publication(self.state, self.version, self.state, self.problem)
+                view.publications,
+                name,
+                Publication(self.state, self.version, self.state, problem, self.version, time, heard),
             ),
             unreadable=_without(view.unreadable, name),
             on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
         )
         return _expecting(view, {name}.union(*(each.nodes for each in arrived.values())))
+
+    def _heard(self, known: Publication | None) -> float:
+        """A heartbeat that is seen to come is new whatever the agent's clock says; else the clock is all there is."""
+        if self.heartbeat is None:
+            return 0.0
+        if known is None or not known.heartbeat:
+            return self.heartbeat.now - max(0.0, self.heartbeat.age)
+        return known.heard if known.heartbeat == self.heartbeat.time else self.heartbeat.now
 
 
 @dataclass(frozen=True)
@@ -351,14 +390,19 @@ class TimePassed:
     now: float
 
     def onto(self, view: ClusterView) -> ClusterView:
-        """Free the places that were kept long enough, and forget old doubts."""
+        """Free the places that were kept long enough, forget old doubts, and cease to believe silent agents."""
         for key, going in view.on_their_way.items():
             if going.expires is not None and going.expires <= self.now:
                 view = _off_its_way(view, key)
         for node, doubt in view.doubts.items():
             if doubt.since + DOUBT_SECONDS <= self.now:
                 view = replace(view, doubts=_without(view.doubts, node))
-        return view
+        silent = {
+            name: replace(each, problem=SILENT)
+            for name, each in view.publications.items()
+            if each.heartbeat and not each.problem and each.heard + SILENT_SECONDS <= self.now
+        }
+        return replace(view, publications={**view.publications, **silent}) if silent else view
 
 
 # How pods come to be on their way, and what their nodes are then expected to hold

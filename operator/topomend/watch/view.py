@@ -22,13 +22,17 @@ class Publication:
     """What a node's agent published. ``version`` is the object's resourceVersion.
 
     ``expected`` is ``state`` with the pods that are on their way; ``problem`` says why the state is not to be relied
-    on, empty where it is.
+    on, empty where it is. ``confirmed`` is the resourceVersion at which the agent last wrote, be it the same state
+    with a new ``heartbeat``, which was then ``heard`` (in seconds); agents without one leave it empty.
     """
 
     state: NodeState
     version: str
     expected: NodeState
     problem: str = ""
+    confirmed: str = ""
+    heartbeat: str = ""
+    heard: float = 0.0
 
 
 @dataclass(frozen=True)

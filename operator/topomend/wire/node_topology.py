@@ -6,6 +6,7 @@ object is small: sets of CPUs are cpulist strings, cores are one string each, an
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from topomend.model.bitmask import MAX_ID, CPUSet, format_id_list, mask_of, members
@@ -23,6 +24,9 @@ from topomend.model.node_state import (
 from topomend.model.quantity import MAX_INT64, value
 from topomend.wire.document import Document, MalformedObject, without_empty
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+
+HEARTBEAT = "heartbeatTime"
+"""The field of the status that says when the agent last found it true, in UTC as RFC 3339 has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,14 @@ def read_conditions(content: Any) -> tuple[Condition, ...]:
         Condition(each["type"].text(), each["status"].text(), each["reason"].text(""), each["message"].text(""))
         for each in Document(content)["status"]["conditions"]
     )
+
+
+def heartbeat_age(content: Mapping[str, Any], now: datetime) -> float | None:
+    """For how many seconds the object's agent has confirmed nothing; None where it does not tell, or no time."""
+    try:
+        return (now - datetime.fromisoformat(content["status"][HEARTBEAT])).total_seconds()
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 # The machine
@@ -523,9 +535,11 @@ def _read_mask(ids: Document) -> int:
 
 
 __all__ = [
+    "HEARTBEAT",
     "Condition",
     "MalformedObject",
     "Summary",
+    "heartbeat_age",
     "node_topology",
     "read_conditions",
     "read_node_topology",

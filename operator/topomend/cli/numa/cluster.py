@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -72,6 +73,6 @@ def _readable(nodes: tuple[dict[str, Any], ...]) -> Iterator[Any]:
 
 def _published(content: dict[str, Any]) -> events.Published | events.Unreadable:
     try:
-        return published(content)
+        return published(content, datetime.now(UTC))
     except MalformedObject as error:
         return events.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")

@@ -1,0 +1,68 @@
+"""What the observer makes of what agents publish. No cluster: objects are handed in as they would come."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.watch.test_events import STATE
+from tests.watch.test_reading import content
+
+from topomend.controller.observer import Observer, PodID, Sighting
+from topomend.controller.store import Store
+from topomend.watch import events
+from topomend.watch.view import Publication
+
+POD = PodID("ns", "p", "1")
+
+
+class Seen:
+    """An observer, the pods that it had looked at, and a clock."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[PodID] = []
+        self.now = 1000.0
+        self.store = Store()
+        self._observer = Observer(self.store, lambda pod, _: self.looked_at.append(pod), lambda: self.now)
+        self._observer.wait_for_nodes(POD)
+
+    def publication(self, version: int, heartbeat: datetime, **status: Any) -> Publication:
+        """What is known of the node after it published this."""
+        made = content(heartbeatTime=heartbeat.strftime("%Y-%m-%dT%H:%M:%SZ"), **status)
+        made["metadata"] = {"name": "a", "resourceVersion": str(version)}
+        self.take(Sighting("nodetopologies", made))
+        return self.store.view.publications["a"]
+
+    def take(self, item: Sighting | events.Event) -> None:
+        self._observer._take(item)
+
+
+def test_a_heartbeat_has_no_pod_looked_at_and_a_change_has() -> None:
+    seen, date = Seen(), datetime.now(UTC)
+    first = seen.publication(5, date)
+    assert seen.looked_at == [POD]
+    seen.looked_at.clear()
+    second = seen.publication(6, date + timedelta(seconds=600))
+    assert (second.state, second.version, second.confirmed) == (STATE, first.version, "6")
+    assert seen.looked_at == []
+    seen.publication(7, date + timedelta(seconds=700), cpuPool="0-3")
+    assert seen.looked_at == [POD]
+
+
+def test_an_agent_that_died_is_told_and_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    seen, date = Seen(), datetime.now(UTC)
+    seen.publication(5, date)
+    seen.looked_at.clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            seen.now += events.SILENT_SECONDS
+            seen.take(events.TimePassed(seen.now))
+    assert caplog.messages == [f"NodeTopology a is no longer believed: {events.SILENT}"]
+    assert seen.store.view.publications["a"].problem == events.SILENT
+    assert seen.looked_at == [POD]
+    assert seen.publication(6, date + timedelta(hours=2)).problem == ""
+
+
+def test_what_an_agent_left_that_died_before_the_operator_started_is_not_believed() -> None:
+    died = datetime.now(UTC) - timedelta(seconds=events.SILENT_SECONDS + 5)
+    assert Seen().publication(5, died).problem == events.SILENT
