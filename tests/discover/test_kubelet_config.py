@@ -1,3 +1,4 @@
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from topomend.discover.kubelet_config import (
 )
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.replay.gates import NEWEST_MINOR, OLDEST_MINOR, read_gates
 
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
@@ -74,6 +76,32 @@ def test_all_alpha_sets_the_gates_that_are_not_named(tmp_path: Path) -> None:
     assert gates["CPUManagerPolicyAlphaOptions"] is True
     assert gates["PodLevelResourceManagers"] is False
     assert "CPUManagerPolicyBetaOptions" not in gates
+
+
+class Asked(Mapping[str, bool]):
+    """Gates of which none is set; keeps the names that were asked for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> bool:
+        self.names.add(name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_every_gate_that_replay_asks_for_is_published(tmp_path: Path) -> None:
+    asked = Asked()
+    for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1):
+        read_gates(KubeletSettings(version=f"v1.{minor}.0", feature_gates=asked))
+    assert len(asked.names) > 10
+    gates = read(tmp_path, featureGates=dict.fromkeys(asked.names, False)).settings.feature_gates
+    assert gates == dict.fromkeys(asked.names, False)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import yaml
@@ -67,3 +69,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Ask a process to end, and wait until it has."""
     process.terminate()
     process.wait(15)
+
+
+_Seen = TypeVar("_Seen")
+
+
+def wait(what: str, look: Callable[[], _Seen | None], seconds: float = 40.0) -> _Seen:
+    """What ``look`` sees, once it sees something. Fails the test where that takes too long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"waited {seconds:.0f} s for {what}")

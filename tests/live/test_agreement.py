@@ -6,16 +6,15 @@ Slow because kubelets take their time: a pod is admitted at once but its status 
 import json
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.live.conftest import Agents
+from tests.live.conftest import Agents, wait
 
 from topomend.cli.main import main
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
@@ -162,12 +161,12 @@ def test_simulate_on_the_published_topology_agrees_with_the_kubelets_on_random_p
             told = json.dumps({"node": topology["status"], "pod": pod})
             asked.append((node, predicted, told, client.create(PODS, _bound(pod, node.name), "default")))
         for node, predicted, told, created in asked:
-            seen = _wait("the kubelet's answer", lambda created=created: answered(client, created))  # type: ignore[misc]
+            seen = wait("the kubelet's answer", lambda created=created: answered(client, created))  # type: ignore[misc]
             assert what_happened(seen) == (predicted["reason"], predicted["message"]), told
             if predicted["admitted"]:
                 node.alive[predicted["name"]] = predicted
                 node.asked[predicted["name"]] = requests_of(read_pod(created))
-                held = _wait("its CPUs", lambda node=node, created=created: cpus_held(sandbox, node.name, created))  # type: ignore[misc]
+                held = wait("its CPUs", lambda node=node, created=created: cpus_held(sandbox, node.name, created))  # type: ignore[misc]
                 assert held == {each["name"]: each["cpus"] for each in predicted["containers"]}, node.name
             else:
                 client.delete(PODS, predicted["name"], "default", uid=created["metadata"]["uid"])
@@ -231,7 +230,7 @@ def settled(client: Client, node: Node) -> dict[str, Any]:
         return found if ready and shown == expected else None
 
     try:
-        found: dict[str, Any] = _wait(f"{node.name} to publish {expected}", as_expected)
+        found: dict[str, Any] = wait(f"{node.name} to publish {expected}", as_expected)
     except pytest.fail.Exception:
         print(json.dumps(client.get(NODE_TOPOLOGIES, node.name)["status"]))
         raise
@@ -301,7 +300,7 @@ def _end_some(client: Client, node: Node, chance: random.Random, share: float = 
         if chance.random() < share:
             uid = client.get(PODS, name, "default")["metadata"]["uid"]
             client.delete(PODS, name, "default", uid=uid)
-            _wait(f"{name} to be gone", lambda name=name: _gone(client, name))  # type: ignore[misc]
+            wait(f"{name} to be gone", lambda name=name: _gone(client, name))  # type: ignore[misc]
             del node.alive[name], node.asked[name]
 
 
@@ -315,13 +314,3 @@ def _gone(client: Client, name: str) -> bool:
 
 def _bound(pod: dict[str, Any], node: str) -> dict[str, Any]:
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
-
-
-def _wait(what: str, look: Callable[[], Any], seconds: float = 40.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"waited {seconds:.0f} s for {what}")

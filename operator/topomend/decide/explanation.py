@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.quantity import format_bytes
 from topomend.model.verdict import MergeTrace, Preference, ResourceTrace, Verdict
+from topomend.replay.resize import DEFERRED, Resized
 
 _FIT_RULES = {
     "single-numa-node": "single-numa-node refuses what is not one NUMA node",
@@ -17,18 +18,27 @@ _FIT_RULES = {
 
 def explain(verdict: Verdict, node: str, policy: str) -> str:
     """One line: why ``node`` refuses the pod, or that it admits it and on which NUMA nodes."""
+    remarks = _unmodelled(verdict.unmodelled)
     if verdict.admitted:
-        return f"{node} admits {verdict.name}{_places(verdict)}{_unmodelled(verdict)}"
+        return f"{node} admits {verdict.name}{_places(verdict)}{remarks}"
     if verdict.failure:
         failure = verdict.failure
-        return (
-            f"{node} refuses container {failure.container}: {failure.provider}: {failure.error}{_unmodelled(verdict)}"
-        )
+        return f"{node} refuses container {failure.container}: {failure.provider}: {failure.error}{remarks}"
     merge = refused_merge(verdict)
     if merge is None:
-        return f"{node} refuses {verdict.name}: {verdict.message}{_unmodelled(verdict)}"
+        return f"{node} refuses {verdict.name}: {verdict.message}{remarks}"
     who = f"container {merge.container}" if merge.container else f"{verdict.name} as a whole (scope pod)"
-    return f"{node} refuses {who}: {_why(merge)} ({policy}){_unmodelled(verdict)}"
+    return f"{node} refuses {who}: {_why(merge)} ({policy}){remarks}"
+
+
+def explain_resize(answer: Resized, pod: str, node: str) -> str:
+    """One line: whether ``node`` resizes the pod in place, and in the kubelet's words why not."""
+    remarks = _unmodelled(answer.unmodelled)
+    if not answer.reason:
+        return f"{node} resizes {pod} in place{remarks}"
+    if answer.reason == DEFERRED:
+        return f"{node} puts the resize of {pod} off ({DEFERRED}): {answer.message}{remarks}"
+    return f"{node} does not resize {pod} ({answer.reason}): {answer.message}{remarks}"
 
 
 def table(verdict: Verdict, policy: str) -> tuple[str, ...]:
@@ -82,8 +92,8 @@ def _places(verdict: Verdict) -> str:
     return f" on {where}" if where else ""
 
 
-def _unmodelled(verdict: Verdict) -> str:
-    return f"; not modelled: {', '.join(verdict.unmodelled)}" if verdict.unmodelled else ""
+def _unmodelled(remarks: Sequence[str]) -> str:
+    return f"; not modelled: {', '.join(remarks)}" if remarks else ""
 
 
 def _why(merge: MergeTrace) -> str:

@@ -41,10 +41,20 @@ _GATES: Mapping[str, str] = {
     "TopologyManagerPolicyBetaOptions": "beta",
     "PodLevelResources": "beta",
     "PodLevelResourceManagers": "alpha",
+    "PodLevelResourcesFixKubeletQOSClass": "beta",
+    "CPUManagerPolicyOptions": "stable",
+    "TopologyManagerPolicyOptions": "stable",
+    "MemoryManager": "stable",
+    "SidecarContainers": "stable",
+    "InPlacePodVerticalScaling": "stable",
+    "InPlacePodVerticalScalingExclusiveCPUs": "alpha",
+    "InPlacePodVerticalScalingExclusiveMemory": "alpha",
+    "InPlacePodVerticalScalingInitContainers": "beta",
+    "InPlacePodLevelResourcesVerticalScaling": "beta",
     "DRAExtendedResource": "beta",
     "KubeletPodResourcesListUseActivePods": "stable",
 }
-"""The gates that admission depends on, and their stage in v1.36 (pkg/features/kube_features.go)."""
+"""The gates that admission and resizes depend on, and their stage in v1.36 (pkg/features/kube_features.go)."""
 
 _DEFAULT_EVICTION = "100Mi"
 """evictionHard memory.available where evictionHard is not given at all (apis/config/v1beta1/defaults_linux.go)."""

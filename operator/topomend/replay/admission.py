@@ -85,6 +85,12 @@ def start_refusal(node: NodeState) -> str | None:
     return kubelet if isinstance(kubelet, str) else None
 
 
+def unmodelled(node: NodeState) -> tuple[str, ...]:
+    """What replay does not know about the node's kubelet: each verdict carries it."""
+    kubelet = start(node.machine, node.kubelet)
+    return read_gates(node.kubelet).unmodelled if isinstance(kubelet, str) else kubelet.unmodelled
+
+
 def shared_pool(node: NodeState) -> CPUSet:
     """The CPUs of containers without exclusive ones, reserved CPUs included unless these are kept strictly apart."""
     kubelet = start(node.machine, node.kubelet)

@@ -3,9 +3,10 @@
 Source: pkg/kubelet/allocation/handlers.go:podResizesAdmitHandler.Admit, allocation_manager.go:handlePodResourcesResize
 and status/status_manager.go:SetPodResizePendingCondition; for what older kubelets do otherwise see ``gates``.
 
-What the API server refuses (another quality of service, a request taken away: validation.go:ValidatePodResize) never
-reaches a kubelet. Of what a kubelet asks, swap, static pods, memory-backed volumes, evictions and the filters that a
-running pod has passed are left out: nothing that a node publishes tells them.
+What the API server refuses never reaches a kubelet: another quality of service, a request taken away
+(validation.go:ValidatePodResize), since 1.36 more than the node has allocatable (plugin/pkg/admission/podresize). Of
+what a kubelet asks, swap, static pods, memory-backed volumes, evictions and the filters that a running pod has passed
+are left out: nothing that a node publishes tells them.
 """
 
 from collections.abc import Iterator, Mapping

@@ -31,7 +31,7 @@ def pod_of_cluster(cluster: Cluster, name: str) -> AskedPod:
         content = cluster.client.get(PODS, short, cluster.namespace)
     except NotFound as error:
         raise BadInput(f"namespace {cluster.namespace} has no pod {short}; name another with -n") from error
-    return _asked(content, f"pod {short}")
+    return read_asked(content, f"pod {short}")
 
 
 def pod_of_file(source: str) -> AskedPod:
@@ -39,7 +39,7 @@ def pod_of_file(source: str) -> AskedPod:
     documents = [each for each in read_documents(source, "-f") if each is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise BadInput(f"-f {source}: {len(documents)} documents where one Pod or workload belongs")
-    return _asked(_pod_in(documents[0], source), f"-f {source}")
+    return read_asked(_pod_in(documents[0], source), f"-f {source}")
 
 
 def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
@@ -59,7 +59,8 @@ def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
 
 
-def _asked(content: dict[str, Any], where: str) -> AskedPod:
+def read_asked(content: dict[str, Any], where: str) -> AskedPod:
+    """A Pod of an API server or a file; ``where`` is what an error calls it. Raises BadInput."""
     try:
         return AskedPod(read_pod(content), read_placement(Document(content)["spec"]), content)
     except MalformedObject as error:

@@ -12,6 +12,7 @@ from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.machine import Core, HugePages, NUMANode
 from topomend.model.node_state import NodeState
 from topomend.model.quantity import format_bytes
+from topomend.replay.admission import unmodelled
 
 FREE, RESERVED, SEVERAL, UNNAMED = ".", "R", "+", "#"
 
@@ -41,6 +42,7 @@ def draw(state: NodeState) -> Iterator[str]:
     for node in machine.numa_nodes:
         yield from _numa_node(state, node, holders, explained)
     yield from _distances(machine.numa_nodes)
+    yield from (f"not modelled by replay: {each}" for each in unmodelled(state))
 
 
 def _holders(state: NodeState) -> list[Holder]:

@@ -7,12 +7,13 @@ import click
 from topomend.cli.failures import NO, BadInput
 from topomend.cli.numa.asked import AskedPod, pod_of_cluster, pod_of_file
 from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.resized import explain_resized, is_pending
 from topomend.decide.candidates import survey
 from topomend.decide.explanation import explain as explanation
 from topomend.decide.explanation import table
 from topomend.kube.client import RELAUNCHES
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView
+from topomend.watch.view import ClusterView, Publication
 from topomend.wire.relaunch import read_relaunch
 
 
@@ -27,14 +28,21 @@ from topomend.wire.relaunch import read_relaunch
 def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: str, node: str) -> None:
     """Say why a node refuses a pod, in numbers, and where it would be admitted now.
 
+    Of a running pod together with -f, say what its kubelet would answer to a resize in place to what FILE asks for.
+
     Exits with 0 if the node admits the pod, with 1 if it refuses.
     """
-    if bool(pod) == bool(filename):
+    if not pod and not filename:
         raise BadInput("name one pod, as in: kubectl numa explain pod/train-9, or a file with -f")
-    asked = pod_of_cluster(cluster, pod) if pod else pod_of_file(filename)
+    running = pod_of_cluster(cluster, pod) if pod else None
+    asked = running if running and not filename else pod_of_file(filename)
     view = cluster.view()
-    chosen = node or asked.content.get("spec", {}).get("nodeName", "")
-    lines, admitted = _on_node(view, asked, chosen) if chosen else ([], False)
+    bound = (running or asked).content.get("spec", {}).get("nodeName", "")
+    chosen = node or bound
+    if running and chosen == bound and (filename or is_pending(running)):
+        lines, admitted = _resized(cluster, view, running, asked)
+    else:
+        lines, admitted = _on_node(view, asked, chosen) if chosen else ([], False)
     for line in [*lines, *_elsewhere(view, asked, chosen), *_done(cluster, asked)]:
         click.echo(line)
     if not admitted:
@@ -43,9 +51,7 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
 
 def _on_node(view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], bool]:
     """What the node says, and whether that is yes. A pod that holds its place there is admitted as it is."""
-    publication = view.publications.get(node)
-    if publication is None:
-        raise BadInput(f"{node}: {view.unreadable.get(node, 'no agent publishes its state')}")
+    publication = _publication(view, node)
     policy = publication.state.kubelet.topology_manager_policy
     if any((each.namespace, each.name) == (asked.pod.namespace, asked.pod.name) for each in publication.state.pods):
         return [f"{node} has admitted {asked.pod.name}; see: kubectl numa show {node}"], True
@@ -54,6 +60,21 @@ def _on_node(view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], 
     return [explanation(verdict, node, policy), *(f"  {line}" for line in table(verdict, policy)), *warning], (
         verdict.admitted
     )
+
+
+def _publication(view: ClusterView, node: str) -> Publication:
+    publication = view.publications.get(node)
+    if publication is None:
+        raise BadInput(f"{node}: {view.unreadable.get(node, 'no agent publishes its state')}")
+    return publication
+
+
+def _resized(cluster: Cluster, view: ClusterView, running: AskedPod, desired: AskedPod) -> tuple[list[str], bool]:
+    """What the kubelet of a running pod answers to a resize, and whether that is yes."""
+    node = running.content["spec"].get("nodeName", "")
+    if running.content.get("status", {}).get("phase") != "Running":
+        raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
+    return explain_resized(cluster, view, _publication(view, node).state, running, desired)
 
 
 def _elsewhere(view: ClusterView, asked: AskedPod, node: str) -> Iterator[str]:

@@ -1,0 +1,168 @@
+"""Running pods are resized in place: ``kubectl numa explain`` says beforehand what the real kubelet then answers.
+
+Slow because it needs a sandbox; the kubelet answers within a second or two.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.live.conftest import Agents, wait
+
+from topomend.cli.kubectl_numa import numa
+from topomend.kube.client import PODS, Client
+from topomend.kube.errors import Forbidden, NotFound
+from topomend.replay.resize import DEFERRED, INFEASIBLE
+from topomend.sandbox import NodeSpec, Sandbox
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
+EXCLUSIVE = ("InPlacePodVerticalScalingExclusiveCPUs", "InPlacePodVerticalScalingExclusiveMemory")
+SPECS = (
+    NodeSpec.of_shape("pinning", SHAPE, topology_manager_policy="single-numa-node"),
+    NodeSpec.of_shape("sharing", SHAPE, cpu_manager_policy="none", memory_manager_policy="None"),
+    NodeSpec.of_shape(
+        "alpha", SHAPE, topology_manager_policy="single-numa-node", feature_gates=dict.fromkeys(EXCLUSIVE, True)
+    ),
+)
+"""Eight CPUs each; where CPUs are static one is reserved."""
+
+Resources = dict[str, dict[str, str]]
+
+
+def guaranteed(cpu: str, memory: str = "64Mi") -> Resources:
+    return {"limits": {"cpu": cpu, "memory": memory}, "requests": {"cpu": cpu, "memory": memory}}
+
+
+def burstable(cpu: str, memory: str = "64Mi") -> Resources:
+    return {"limits": {"memory": memory}, "requests": {"cpu": cpu, "memory": memory}}
+
+
+RESIZES = (
+    ("pinning", "exclusive-cpus", guaranteed("2"), guaranteed("3"), INFEASIBLE),
+    ("pinning", "fewer-exclusive-cpus", guaranteed("2"), guaranteed("1"), INFEASIBLE),
+    ("pinning", "no-whole-cpus", guaranteed("1500m"), guaranteed("1200m"), INFEASIBLE),
+    ("pinning", "pinned-memory", guaranteed("2"), guaranteed("2", "128Mi"), INFEASIBLE),
+    ("pinning", "too-large-for-what-is-left", burstable("1"), burstable("6500m"), DEFERRED),
+    ("alpha", "other-cpus-than-held", guaranteed("2"), guaranteed("3"), DEFERRED),
+    ("pinning", "burstable", burstable("1"), burstable("2", "128Mi"), ""),
+    ("sharing", "guaranteed-that-nothing-pins", guaranteed("2"), guaranteed("3", "128Mi"), ""),
+)
+"""The node, what a container has, what it asks for then, and the reason that the answer has to come to.
+
+What is allocated comes last on its node: a sandbox has no pod cgroups, and its kubelet falls over when it carries a
+resize out (kuberuntime_manager.go:doPodResizeAction), which it does once it has answered.
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox.up(SPECS, on_progress=print) as up:
+        yield up
+
+
+@pytest.fixture
+def published(sandbox: Sandbox, with_agents: Agents) -> Client:
+    """The nodes, with an agent each."""
+    client = with_agents.start(sandbox)
+    result = CliRunner().invoke(numa, ["check", "--wait", "60", "--kubeconfig", str(sandbox.kubeconfig)])
+    assert result.exit_code == 0, result.output
+    return client
+
+
+def test_what_is_too_large_for_the_node_does_not_even_reach_its_kubelet(published: Client) -> None:
+    """The API server refuses it since 1.36 (plugin/pkg/admission/podresize)."""
+    started = run(published, pod("alpha", "small", burstable("1")))
+    for now in (burstable("100"), burstable("1", "100Gi")):
+        resized = {**started["spec"]["containers"][0], "resources": now}
+        with pytest.raises(Forbidden, match="node didn't have enough allocatable resources"):
+            published.merge(PODS, "small", {"spec": {"containers": [resized]}}, "default", subresource="resize")
+
+
+def test_a_kubelet_answers_a_resize_as_explain_said_it_would(
+    sandbox: Sandbox, published: Client, tmp_path: Path
+) -> None:
+    run(published, pod("pinning", "neighbour", burstable("1")))
+    for node, name, before, now, reason in RESIZES:
+        started = run(published, pod(node, name, before))
+        told = asked(sandbox, name, tmp_path, pod(node, name, now))
+        resized = {**started["spec"]["containers"][0], "resources": now}
+        published.merge(PODS, name, {"spec": {"containers": [resized]}}, "default", subresource="resize")
+        answered, message = answer(sandbox, published, started, now)
+        assert answered == reason, (name, message)
+        assert told.partition("; not modelled: ")[0] == expected(node, name, answered, message)
+        if answered:
+            assert asked(sandbox, name) == told, "a resize that is pending is explained without a file"
+            end(published, name)
+
+
+def expected(node: str, name: str, reason: str, message: str) -> str:
+    """What explain has to say beforehand for the kubelet's answer."""
+    if not reason:
+        return f"{node} resizes {name} in place"
+    if reason == DEFERRED:
+        return f"{node} puts the resize of {name} off (Deferred): {message}"
+    return f"{node} does not resize {name} ({reason}): {message}"
+
+
+def asked(sandbox: Sandbox, name: str, folder: Path | None = None, desired: dict[str, Any] | None = None) -> str:
+    """The first line of explain, with the pod as it is to be in a file."""
+    arguments = ["explain", f"pod/{name}", "--kubeconfig", str(sandbox.kubeconfig)]
+    if folder and desired:
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(desired))
+        arguments += ["-f", str(path)]
+    result = CliRunner().invoke(numa, arguments)
+    assert result.exit_code in (0, 1), result.output
+    return result.stdout.splitlines()[0]
+
+
+def answer(sandbox: Sandbox, client: Client, pod: dict[str, Any], asked: Resources) -> tuple[str, str]:
+    """Reason and message of the condition PodResizePending; both empty once the kubelet has allocated what is asked."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    path = sandbox.folder / "nodes" / pod["spec"]["nodeName"] / "kubelet" / "allocated_pods_state"
+
+    def answered() -> tuple[str, str] | None:
+        entries = json.loads(json.loads(path.read_text())["data"])["entries"]
+        if entries[uid]["ContainerResources"]["main"] == asked:
+            return "", ""
+        conditions = client.get(PODS, name, "default")["status"].get("conditions", [])
+        found = next((each for each in conditions if each["type"] == "PodResizePending"), None)
+        return (found["reason"], found.get("message", "")) if found else None
+
+    return wait(f"the kubelet's answer to the resize of {name}", answered)
+
+
+def run(client: Client, content: dict[str, Any]) -> dict[str, Any]:
+    """The pod, once it runs."""
+    name = content["metadata"]["name"]
+    client.create(PODS, content, "default")
+
+    def running() -> dict[str, Any] | None:
+        found = client.get(PODS, name, "default")
+        return found if found["status"].get("phase") == "Running" else None
+
+    return wait(f"{name} to run", running)
+
+
+def end(client: Client, name: str) -> None:
+    client.delete(PODS, name, "default", uid=client.get(PODS, name, "default")["metadata"]["uid"])
+
+    def gone() -> bool:
+        try:
+            client.get(PODS, name, "default")
+        except NotFound:
+            return True
+        return False
+
+    wait(f"{name} to be gone", gone)
+
+
+def pod(node: str, name: str, resources: Resources) -> dict[str, Any]:
+    container = {"name": "main", "image": "sandbox/nothing", "resources": resources}
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
