@@ -10,6 +10,7 @@ Ends with 0 where all are noticed, 1 where one survives, 2 where the list is out
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,10 +27,14 @@ from tests.oracle.build import OracleNotBuilt, oracle_binary
 
 from topomend.sandbox.failures import SandboxUnavailable
 
-SECONDS = 300
-"""How long each half of the suite may take: a mutant without an end is noticed, too."""
+SECONDS = 120
+"""How much of a processor's time each half of the suite may use: replay as it is needs 20 s."""
 
-TESTS = ("--hypothesis-seed=0", "--ignore=tests/replay/test_properties.py", "tests/replay")
+SEARCHING = ("test_fit.py", "test_merge.py")
+"""Tests that take long because they compare thousands of answers: they come last."""
+
+LEFT_OUT = "test_properties.py"
+"""Seeks in nodes and pods at random, which is never twice the same."""
 
 
 class SuiteFails(RuntimeError):
@@ -68,11 +73,12 @@ class Workshop:
             _copy(self.whole, project)
             file = project / REPLAY / mutant.file
             file.write_text(mutant.applied_to(file.read_text()))
-            return self._complaint_of(project)
+            return self._complaint_of(project, mutant.file)
 
-    def _complaint_of(self, project: Path) -> str:
+    def _complaint_of(self, project: Path, broken: str = "") -> str:
         cases = ["tests.mutants.suite", str(self.recorded), str(self.binary)]
-        tests = ["pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", *TESTS]
+        tests = ["pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", "--hypothesis-seed=0"]
+        tests += _tests_of_replay(project, broken)
         surroundings = {
             **os.environ,
             "PYTHONPATH": str(project / "operator"),
@@ -80,16 +86,21 @@ class Workshop:
             "TOPOMEND_SEED": "1",
         }
         for module in (cases, tests):
-            command = [sys.executable, "-m", *module]
-            try:
-                done = subprocess.run(
-                    command, cwd=project, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
-                )
-            except subprocess.TimeoutExpired:
+            command = [sys.executable, "-m", "tests.mutants.limited", str(SECONDS), *module]
+            done = subprocess.run(command, cwd=project, env=surroundings, capture_output=True, text=True, check=False)
+            if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
                 return f"{module[0]} had no end in {SECONDS} s"
             if done.returncode:
                 return done.stdout + done.stderr
         return ""
+
+
+def _tests_of_replay(project: Path, broken: str) -> list[str]:
+    """The files of tests: those of the ``broken`` file first, because they are the likeliest to complain."""
+    folder = project / "tests" / "replay"
+    own = folder / Path(broken).parent / f"test_{Path(broken).name}"
+    files = (each for each in folder.rglob("test_*.py") if each.name != LEFT_OUT)
+    return sorted(map(str, files), key=lambda each: (Path(each) != own, Path(each).name in SEARCHING, each))
 
 
 def _copy(source: Path, target: Path) -> None:
