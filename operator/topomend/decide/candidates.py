@@ -3,18 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 
 from topomend.decide.explanation import explain, lacking, numa
 from topomend.decide.ranking import Rank, rank, rank_of, touched
-from topomend.decide.scheduling import HOSTNAME_LABEL, why_not_schedulable
+from topomend.decide.scheduling import HOSTNAME_LABEL, why_kept_off
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, requests_of
+from topomend.model.quantity import MilliQuantity
 from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
-from topomend.replay.fit import Fit, Kind, Refusal, Standing, remember
+from topomend.replay.fit import Fit, Kind, Refusal, Standing, kind_of, remember
 from topomend.replay.remembered import Remembered
 from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
@@ -123,42 +125,58 @@ def survey(
     The node that refused the pod is asked again only once it has published since: until then its state is the one
     that misled the scheduler. Where it is not known which came first it stands last.
     """
-    fit = Fit(pod)
+    question = _question(pod, placement)
     answers = [
-        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, fit, placement, refuser)
+        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, question, refuser)
         for node in view.nodes.values()
     ]
-    candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=lambda each: each.rank)
+    candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=attrgetter("rank"))
     if refuser:
         candidates.sort(key=lambda each: each.node == refuser.node)
     turned = sorted((each for each in answers if isinstance(each, Turned)), key=_tellable)
     return Survey(tuple(candidates), tuple(turned))
 
 
-def _answer(
-    view: ClusterView, node: Node, fit: Fit, placement: Placement, refuser: Refuser | None
-) -> Candidate | Turned:
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places."""
+
+    fit: Fit
+    placement: Placement
+    requests: Mapping[str, MilliQuantity]
+    kind: Kind
+
+
+def _question(pod: Pod, placement: Placement) -> _Question:
+    fit = Fit(pod)
+    selector = tuple(sorted(placement.node_selector.items()))
+    return _Question(
+        fit, placement, requests_of(pod), kind_of((fit.kind, selector, placement.terms, placement.tolerations))
+    )
+
+
+def _answer(view: ClusterView, node: Node, question: _Question, refuser: Refuser | None) -> Candidate | Turned:
     publication = view.publications.get(node.name)
     if refuser and refuser.node == node.name and not _published_since(publication, refuser):
         return _turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
-    kept_out = why_not_schedulable(node, placement, fit.pod)
-    if kept_out:
-        return _turned(node.name, kept_out, f"the scheduler would not use {node.name}: {kept_out}", kept_out)
     if publication is None or publication.problem:
         problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
-        return _turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+        return _kept_off(node, question) or _turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
     doubt = view.doubts.get(node.name)
     if doubt and len(doubt.pods) >= MOST_DISAGREEMENTS:
         why = f"{node.name} refused {len(doubt.pods)} pods in a row that replay admits"
-        return _turned(node.name, DOUBTED, why, "not as replayed")
-    state = publication.expected
-    replayed = _replay(state, fit)
-    if isinstance(replayed, _Refused):
-        policy = publication.state.kubelet.topology_manager_policy
-        return Turned(
-            node.name, replayed.reason, replayed.summary, lambda: explain(admit(state, fit.pod)[0], node.name, policy)
-        )
-    return Candidate(node.name, node.labels[HOSTNAME_LABEL], replayed.numa_nodes, replayed.rank)
+        return _kept_off(node, question) or _turned(node.name, DOUBTED, why, "not as replayed")
+    reply = _reply(node, publication.expected, question)
+    if not isinstance(reply, _Refused):
+        return reply
+    state, pod, policy = publication.expected, question.fit.pod, publication.state.kubelet.topology_manager_policy
+    return Turned(node.name, reply.reason, reply.summary, lambda: explain(admit(state, pod)[0], node.name, policy))
+
+
+def _kept_off(node: Node, question: _Question) -> Turned | None:
+    """The scheduler's objection, if it has one."""
+    why = why_kept_off(node, question.placement, question.requests)
+    return _turned(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,25 +191,38 @@ class _Refused:
     summary: str
 
 
-_replayed: Remembered[dict[Kind, _Admitted | _Refused]] = Remembered(dict)
+_Reply = Candidate | Turned | _Refused
+
+_replies: Remembered[dict[Kind, tuple[Node, _Reply]]] = Remembered(dict)
+"""What was said of a state to each kind of pods, and about which node."""
+
+
+def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
+    """What scheduler and replay say in short, remembered with the state for all pods of the kind."""
+    if question.fit.is_held_by(state):
+        return _kept_off(node, question) or _candidate(node, _replay_whole(state, question.fit.pod))
+    replies = _replies.of(state)
+    known = replies.get(question.kind)
+    if known is not None and known[0] is node:
+        return known[1]
+    reply = _kept_off(node, question) or _candidate(node, _replay(state, question.fit))
+    remember(replies, question.kind, (node, reply))
+    return reply
+
+
+def _candidate(node: Node, replayed: _Admitted | _Refused) -> Candidate | _Refused:
+    if isinstance(replayed, _Refused):
+        return replayed
+    return Candidate(node.name, node.labels[HOSTNAME_LABEL], replayed.numa_nodes, replayed.rank)
 
 
 def _replay(state: NodeState, fit: Fit) -> _Admitted | _Refused:
-    """What replay says in short, remembered with the state for all pods of the kind."""
-    known = _replayed.of(state)
-    answer = known.get(fit.kind)
-    if answer is not None and not fit.is_held_by(state):
-        return answer
     outcome = fit.outcome(state)
     if isinstance(outcome, Standing):
-        answer = _Admitted(outcome.numa_nodes, rank_of(state, outcome))
-    elif isinstance(outcome, Refusal):
-        answer = _Refused(outcome.reason, ",".join(outcome.lacking))
-    else:
-        answer = _replay_whole(state, fit.pod)
-    if not fit.is_held_by(state):
-        remember(known, fit.kind, answer)
-    return answer
+        return _Admitted(outcome.numa_nodes, rank_of(state, outcome))
+    if isinstance(outcome, Refusal):
+        return _Refused(outcome.reason, ",".join(outcome.lacking))
+    return _replay_whole(state, fit.pod)
 
 
 def _replay_whole(state: NodeState, pod: Pod) -> _Admitted | _Refused:

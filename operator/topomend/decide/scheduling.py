@@ -13,11 +13,19 @@ from topomend.model.quantity import MilliQuantity
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+_ITSELF: Mapping[str, MilliQuantity] = {"pods": 1000}
+"""What every pod takes by being there."""
+
 _EFFECTS_THAT_KEEP_OUT = ("NoSchedule", "NoExecute")
 
 
 def why_not_schedulable(node: Node, placement: Placement, pod: Pod) -> str:
     """The name of the scheduler's filter that keeps ``pod`` off ``node``, empty where none does."""
+    return why_kept_off(node, placement, requests_of(pod))
+
+
+def why_kept_off(node: Node, placement: Placement, asked: Mapping[str, MilliQuantity]) -> str:
+    """The same of any pod that asks so much of a node's totals."""
     if not node.ready:
         return "NotReady"
     if node.unschedulable and not _tolerated(_UNSCHEDULABLE, placement.tolerations):
@@ -28,7 +36,7 @@ def why_not_schedulable(node: Node, placement: Placement, pod: Pod) -> str:
     kept_off = why_not_selected(node, placement)
     if kept_off:
         return kept_off
-    return "InsufficientResources" if lacking_total(node, pod, ()) else ""
+    return "InsufficientResources" if _lacking(node, asked, _ITSELF) else ""
 
 
 def why_not_selected(node: Node, placement: Placement) -> str:
@@ -42,10 +50,13 @@ def why_not_selected(node: Node, placement: Placement) -> str:
 
 def lacking_total(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
     """The first resource of the node's totals that is too little for ``pod`` beside ``others``; empty where none is."""
-    used = {"pods": 1000}
+    used = _ITSELF
     for other in others:
         used = _sum(used, {"pods": 1000, **requests_of(other)})
-    asked = requests_of(pod)
+    return _lacking(node, requests_of(pod), used)
+
+
+def _lacking(node: Node, asked: Mapping[str, MilliQuantity], used: Mapping[str, MilliQuantity]) -> str:
     for resource in ("pods", *asked):
         if used.get(resource, 0) + asked.get(resource, 0) > node.allocatable.get(resource, 0):
             return resource

@@ -78,7 +78,7 @@ class Fit:
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self._need = _need_of(pod)
-        self.kind = _kind(_likeness(pod))
+        self.kind = kind_of(_likeness(pod))
 
     def admits(self, node: NodeState) -> bool:
         """Whether the kubelet of ``node`` would admit the pod: ``admit(node, pod)[0].admitted``."""
@@ -133,7 +133,8 @@ def remember(answers: dict[Kind, _Answer], kind: Kind, answer: _Answer) -> None:
 
 
 @lru_cache(maxsize=256)
-def _kind(_: Hashable) -> Kind:
+def kind_of(_: Hashable) -> Kind:
+    """The kind of all pods that are alike in this."""
     return Kind()
 
 
@@ -337,12 +338,17 @@ class _Singles(NamedTuple):
 
 @dataclass(slots=True)
 class _Question:
-    """A need asked of a node."""
+    """A need asked of a node.
+
+    ``admits`` leaves behind whether any part of it is aligned, and the NUMA nodes that hold all such parts.
+    """
 
     node: NodeState
     kubelet: StartedKubelet
     free: _Free
     need: _Need
+    aligned: bool = False
+    common: NUMAMask = 0
 
     def admits(self) -> bool | None:
         """Whether the node admits it; None where that does not follow from what is free.
@@ -363,6 +369,7 @@ class _Question:
                 return False
             elif told is _Told.UNCLEAR:
                 return None
+        self.aligned, self.common = aligned, common
         if not aligned:
             return True
         if policy == NONE:
@@ -389,11 +396,7 @@ class _Question:
             return None
         if policy == NONE:
             return Standing(0, preferred=False, cpus=cpus)
-        common, aligned = every, False
-        for _, told in self._parts():
-            if isinstance(told, _Singles):
-                aligned = True
-                common &= told.nodes
+        aligned, common = self.aligned, self.common
         lowest = common & -common
         if policy == SINGLE_NUMA_NODE:
             if aligned and kubelet.prefer_most_allocated:
