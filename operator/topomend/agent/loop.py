@@ -181,7 +181,7 @@ class _Agent:
         began = time.monotonic()
         discovery = self.watcher.look(node.kubelet_version)
         took = time.monotonic() - began
-        status: Mapping[str, Any] = discovery.status
+        status: Mapping[str, Any] = discovery.published
         if self.second is not None:
             status = self.second.publish(discovery.state, discovery.pods, status, node)
         wrote = self.publisher.publish(status)

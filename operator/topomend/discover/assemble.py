@@ -4,7 +4,7 @@ Owns what fits together and what does not. A contradiction is named in a conditi
 node is Ready only when host, configuration and allocations are all known and agree.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -21,6 +21,7 @@ from topomend.model.quantity import format_bytes
 from topomend.replay.admission import release, shared_pool
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.replay.memory.static import Book
+from topomend.wire.bounded import bounded
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
 MAX_MESSAGE = 1000
@@ -51,6 +52,11 @@ class Discovery:
     def status(self) -> dict[str, Any]:
         """The object's status, conditions without times: one and the same object for one discovery."""
         return status_of(self.state, self.summary, self.conditions)
+
+    @cached_property
+    def published(self) -> Mapping[str, Any]:
+        """The status as it is published: the same, or what there is room for."""
+        return bounded(self.status)
 
     def node_topology(self) -> dict[str, Any]:
         """The NodeTopology object."""
