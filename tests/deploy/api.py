@@ -59,6 +59,10 @@ class API:
         """Create an object; a field that its schema does not know is an error."""
         return self._ask("POST", f"{path}?fieldValidation=Strict", body)
 
+    def replace(self, path: str, body: Any) -> Answer:
+        """Put an object in the place of the one that is there."""
+        return self._ask("PUT", f"{path}?fieldValidation=Strict", body)
+
     def patch(self, path: str, body: Any) -> Answer:
         """Patch an object: a list is a JSON patch, anything else a merge patch."""
         kind = _JSON_PATCH if isinstance(body, list) else _MERGE_PATCH

@@ -77,43 +77,6 @@ def test_the_policies_name_the_accounts_that_are_installed() -> None:
     }
 
 
-def test_the_agent_has_none_of_roots_powers_and_writes_nothing_on_the_host() -> None:
-    pod = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
-    (container,) = pod["containers"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
-
-
-def test_the_agent_never_mounts_the_kubelets_folder() -> None:
-    """It holds every pod's tokens and secrets."""
-    volumes = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
-    assert {volume["hostPath"]["path"] for volume in volumes} == {
-        "/sys",
-        "/run/udev/data",
-        "/var/lib/kubelet/config.yaml",
-        "/var/lib/kubelet/pod-resources",
-    }
-
-
-def test_the_overlay_that_reads_the_kubelets_state_covers_every_folder_with_secrets() -> None:
-    overlay = yaml.safe_load((DEPLOY / "overlays" / "kubelet-state" / "agent.yaml").read_text())
-    assert key(overlay) == key(WORKLOADS["DaemonSet"])
-    (container,) = overlay["spec"]["template"]["spec"]["containers"]
-    (base,) = WORKLOADS["DaemonSet"]["spec"]["template"]["spec"]["containers"]
-    assert container["name"] == base["name"]
-    assert container["args"] == [*base["args"], "--kubelet-state=/kubelet-state"]
-    covers = {mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "nothing"}
-    assert {
-        f"/kubelet-state/{each}" for each in ("pods", "pki", "plugins", "plugins_registry", "checkpoints")
-    } == covers
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
-
-
 # On a real API server
 
 
