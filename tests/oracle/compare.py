@@ -25,7 +25,9 @@ from tests.oracle.build import OracleNotBuilt, oracle_binary
 from tests.oracle.generate import random_case
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from tests.oracle.recorded import RECORDED, recorded_machine
+from tests.oracle.rules import passed, rules_of
 from tests.oracle.shrink import shrink
+from tests.oracle.varied import varied_case
 
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox.failures import SandboxUnavailable
@@ -34,6 +36,9 @@ REPORT = Path("build/oracle-report.txt")
 
 BATCH = 500
 """Cases a batch: small enough that all cores end together."""
+
+VARIED = 7
+"""One case in so many is a kept one with something changed: an odd number, so that both merges meet them."""
 
 MOST_SHRUNK = 5
 """Disagreements that are shrunk in each process; further ones are counted only."""
@@ -45,11 +50,15 @@ Found: TypeAlias = tuple[int, Case, Disagreement]
 
 @dataclass
 class Report:
-    """What a batch of cases came to. ``seen`` counts the rules that the kubelet's answers passed through."""
+    """What a batch of cases came to.
+
+    ``reached`` counts the cases that passed through each rule of the list, ``seen`` whatever else differs among cases.
+    """
 
     cases: int = 0
     admissions: int = 0
     asked_again: int = 0
+    reached: Counter[str] = field(default_factory=Counter)
     seen: Counter[str] = field(default_factory=Counter)
     disagreements: list[Found] = field(default_factory=list)
 
@@ -58,13 +67,20 @@ class Report:
         self.cases += other.cases
         self.admissions += other.admissions
         self.asked_again += other.asked_again
+        self.reached += other.reached
         self.seen += other.seen
         self.disagreements += other.disagreements
 
-    def lines(self) -> Iterator[str]:
-        """The report for a person."""
-        for rule, count in sorted(self.seen.items()):
-            yield f"{count:9}  {rule}"
+    def lines(self, version: str = DEFAULT_VERSION) -> Iterator[str]:
+        """The report for a person: of a kubelet of this version."""
+        for what, count in sorted(self.seen.items()):
+            yield f"{count:9}  {what}"
+        rules = rules_of(version)
+        yield "\nThe rules that were reached, and by how many cases:"
+        yield from (f"{self.reached[rule]:9}  {rule}" for rule in rules if self.reached[rule])
+        never = [rule for rule in rules if not self.reached[rule]]
+        yield f"\n{len(rules) - len(never)} of {len(rules)} rules reached"
+        yield from (f"never reached: {rule}" for rule in never)
         yield from map(told, self.disagreements)
         yield (
             f"\n{self.cases} cases, {self.admissions} admissions, {self.asked_again} settled only when asked again "
@@ -92,14 +108,17 @@ def compare(
     """
     report = Report()
     for seed in seeds:
-        case = random_case(Random(seed), machine)
+        case = (
+            varied_case(Random(seed)) if machine is None and seed % VARIED == 0 else random_case(Random(seed), machine)
+        )
         case["kubelet"]["version"] = version
         wide = seed % 2 == 1
         played = play(case, oracle, wide=wide)
         report.cases += 1
         report.admissions += sum("admit" in step for step in case["steps"])
         report.asked_again += played.disagreement is None and played.asked_again > 0
-        report.seen.update(_rules(case, played.answer))
+        report.reached.update(passed(case, played.answer))
+        report.seen.update(_seen(case, played.answer))
         report.seen.update(f"not modelled by replay: {each}" for each in played.unmodelled)
         if played.disagreement is not None:
             if len(report.disagreements) < shrunk:
@@ -123,8 +142,8 @@ def smallest(
     return case, play(case, oracle, wide=wide).disagreement or found
 
 
-def _rules(case: Case, answer: Answer) -> Iterator[str]:
-    """What the kubelet passed through in this case, with numbers and names taken out."""
+def _seen(case: Case, answer: Answer) -> Iterator[str]:
+    """What is in this case and its answer, with numbers and names taken out."""
     kubelet = case["kubelet"]
     yield f"machine: {len(case['machine']['numaNodes'])} NUMA nodes"
     for name in ("topologyManagerPolicyOptions", "cpuManagerPolicyOptions", "featureGates"):
@@ -181,9 +200,10 @@ def main() -> int:
     first = f"kubelet {options.version}, seed {seed}: repeat with --seed {seed} --cases {options.cases}"
     sys.stdout.write(f"{first}\n")
     report = compare_all(seed, options.cases, options.processes, version=options.version, recorded=options.recorded)
-    sys.stdout.write("\n".join(report.lines()) + "\n")
+    lines = list(report.lines(options.version))
+    sys.stdout.write("\n".join(lines) + "\n")
     options.report.parent.mkdir(parents=True, exist_ok=True)
-    options.report.write_text("\n".join([first, *report.lines()]) + "\n")
+    options.report.write_text("\n".join([first, *lines]) + "\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         for number, case, _ in report.disagreements:

@@ -1,0 +1,70 @@
+"""The list of rules that a comparison has to pass through, and the report that names those that no case reached."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from tests.oracle.compare import Report
+from tests.oracle.rules import RULES, passed, rules_of
+from tests.oracle.varied import varied_case
+
+CASES = Path(__file__).parent / "cases"
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    assert [name for name, count in Counter(RULES).items() if count > 1] == []
+    assert len(RULES) > 100
+
+
+def test_older_kubelets_have_fewer_rules() -> None:
+    assert set(rules_of("v1.30.14")) < set(rules_of("v1.32.13")) < set(rules_of("v1.36.3")) == set(RULES)
+
+
+def test_a_rule_that_no_case_reached_is_named() -> None:
+    reached = Report(cases=1, reached=Counter(dict.fromkeys(RULES[1:], 2)))
+    lines = list(reached.lines())
+    assert f"never reached: {RULES[0]}" in lines
+    assert f"{len(RULES) - 1} of {len(RULES)} rules reached" in "".join(lines)
+    assert [line for line in lines if line.startswith("never")] == [f"never reached: {RULES[0]}"]
+    reached.add(Report(reached=Counter({RULES[0]: 1})))
+    assert [line for line in reached.lines() if line.startswith("never")] == []
+
+
+def test_what_a_case_passed_through_is_in_the_list() -> None:
+    """The answer is one that the kubelet gave: a Guaranteed pod on one NUMA node, then one that fits nowhere."""
+    case = json.loads((CASES / "refused-pods-leave-nothing.json").read_text())
+    given = {"name": "a", "affinity": [0], "preferred": True, "cpus": "1-2", "memory": None, "devices": None}
+    state = {"pods": {"default/p": [given]}, "memory": None, "devices": {}, "defaultCPUs": "0"}
+    words = "Pod was rejected: Resources cannot be allocated with Topology locality"
+    steps = [
+        {"admitted": True, "reason": "", "message": "", "containers": [given], "state": state},
+        {"admitted": False, "reason": "TopologyAffinityError", "message": words, "containers": [], "state": state},
+    ]
+    admissions = [step for step in case["steps"] if "admit" in step][:2]
+    names = passed({**case, "steps": admissions}, {"steps": steps})
+    assert names <= set(RULES)
+    assert {"refused: no hint that the policy admits", "an affinity of one NUMA node"} <= names
+
+
+def test_why_a_kubelet_does_not_start_is_told_by_its_words() -> None:
+    case = json.loads((CASES / "refused-pair-of-options.json").read_text())
+    assert not any(name.startswith("does not start") for name in passed(case, {"steps": []}))
+    answer = {"refused": "static policy options a and b can not be used at the same time"}
+    (told,) = (name for name in passed(case, answer) if name.startswith("does not start"))
+    options = case["kubelet"]["cpuManagerPolicyOptions"]
+    assert told == f"does not start: options {' and '.join(sorted(options))}"
+
+
+def test_a_panic_is_told_by_its_words() -> None:
+    case = json.loads((CASES / "hugepages-of-a-missing-size.json").read_text())
+    names = passed(case, {"panic": "runtime error: invalid memory address or nil pointer dereference"})
+    assert "a panic: huge pages of a size that a NUMA node lacks" in names
+
+
+def test_a_varied_case_is_the_same_for_the_same_number_and_seldom_the_kept_one() -> None:
+    cases = [varied_case(Random(seed)) for seed in range(60)]
+    assert cases == [varied_case(Random(seed)) for seed in range(60)]
+    kept = [json.loads(path.read_text()) for path in CASES.glob("*.json")]
+    plain = [{**each, "timeoutSeconds": 5} for each in kept]
+    assert sum(case not in plain for case in cases) > 30

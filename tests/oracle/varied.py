@@ -1,0 +1,94 @@
+"""Kept cases with something changed: they stand at edges that random cases seldom come to."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from tests.oracle.kubelet_oracle import Case
+
+FOLDER = Path(__file__).parent / "cases"
+
+BEYOND_THE_MASKS = 64
+"""The first NUMA id that the kubelet's masks cannot hold."""
+
+
+def varied_case(random: Random) -> Case:
+    """A kept case with up to two changes; equal states of ``random`` give equal cases."""
+    case: Case = {**deepcopy(random.choice(_kept())), "timeoutSeconds": 5}
+    for _ in range(random.randint(0, 2)):
+        change = _renumber if random.randrange(12) == 0 else random.choice(_CHANGES)
+        change(random, case)
+    return case
+
+
+@cache
+def _kept() -> list[Case]:
+    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def _drop_a_step(random: Random, case: Case) -> None:
+    if len(case["steps"]) > 1:
+        del case["steps"][random.randrange(len(case["steps"]))]
+
+
+def _admit_one_more(random: Random, case: Case) -> None:
+    pods = [step["admit"] for step in case["steps"] if "admit" in step]
+    if pods:
+        another = deepcopy(random.choice(pods))
+        another["metadata"] |= {"name": "another", "uid": "another"}
+        case["steps"].insert(random.randint(0, len(case["steps"])), {"admit": another})
+
+
+def _ask_for_other_cpus(random: Random, case: Case) -> None:
+    """One container of a pod asks for another amount. Pods with resources of their own stay: theirs is the most that
+    the API server lets containers ask for."""
+    pods = [step["admit"] for step in case["steps"] if "admit" in step and "resources" not in step["admit"]["spec"]]
+    if not pods:
+        return
+    resources = random.choice(random.choice(pods)["spec"]["containers"]).get("resources", {})
+    amount = str(random.randint(1, 6))
+    for amounts in resources.values():
+        if "cpu" in amounts:
+            amounts["cpu"] = amount
+
+
+def _choose_another_policy(random: Random, case: Case) -> None:
+    case["kubelet"]["topologyManagerPolicy"] = random.choice(("best-effort", "restricted", "single-numa-node"))
+
+
+def _choose_the_other_scope(random: Random, case: Case) -> None:
+    case["kubelet"]["topologyManagerScope"] = random.choice(("container", "pod"))
+
+
+def _restart(random: Random, case: Case) -> None:
+    """All pods that are there are admitted again, as a kubelet does once it is back."""
+    alive: dict[str, Case] = {}
+    steps = case["steps"][: random.randint(0, len(case["steps"]))]
+    for step in steps:
+        if "admit" in step:
+            alive[step["admit"]["metadata"]["name"]] = step["admit"]
+        elif "end" in step:
+            alive.pop(step["end"]["name"], None)
+    case["steps"] = [*steps, {"restart": True}, *({"admit": pod} for pod in alive.values())]
+
+
+def _renumber(_random: Random, case: Case) -> None:
+    """The last NUMA node gets an id beyond the kubelet's masks."""
+    node = case["machine"]["numaNodes"][-1]
+    for core in case["machine"]["cores"]:
+        if core["numaNode"] == node["id"]:
+            core["numaNode"] = BEYOND_THE_MASKS
+    node["id"] = BEYOND_THE_MASKS
+
+
+_CHANGES: tuple[Callable[[Random, Case], None], ...] = (
+    _drop_a_step,
+    _admit_one_more,
+    _ask_for_other_cpus,
+    _choose_another_policy,
+    _choose_the_other_scope,
+    _restart,
+)
