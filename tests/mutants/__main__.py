@@ -33,6 +33,8 @@ SECONDS = 120
 SEARCHING = ("test_fit.py", "test_merge.py")
 """Tests that take long because they compare thousands of answers: they come last."""
 
+PYTEST = ("pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", "--hypothesis-seed=0")
+
 LEFT_OUT = "test_properties.py"
 """Seeks in nodes and pods at random, which is never twice the same."""
 
@@ -76,16 +78,17 @@ class Workshop:
             return self._complaint_of(project, mutant.file)
 
     def _complaint_of(self, project: Path, broken: str = "") -> str:
+        """What the first part that fails says: the tests of the broken file, the cases, all other tests.
+
+        What Python compiled of the whole project is copied with it: each mutant compiles its own file alone.
+        """
+        surroundings = {**os.environ, "PYTHONPATH": str(project / "operator"), "TOPOMEND_SEED": "1"}
+        surroundings.pop("PYTHONDONTWRITEBYTECODE", None)
+        own, others = _tests_of_replay(project, broken)
         cases = ["tests.mutants.suite", str(self.recorded), str(self.binary)]
-        tests = ["pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", "--hypothesis-seed=0"]
-        tests += _tests_of_replay(project, broken)
-        surroundings = {
-            **os.environ,
-            "PYTHONPATH": str(project / "operator"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TOPOMEND_SEED": "1",
-        }
-        for module in (cases, tests):
+        for module in ([*PYTEST, *own] if own else [], cases, [*PYTEST, *others]):
+            if not module:
+                continue
             command = [sys.executable, "-m", "tests.mutants.limited", str(SECONDS), *module]
             done = subprocess.run(command, cwd=project, env=surroundings, capture_output=True, text=True, check=False)
             if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -95,12 +98,14 @@ class Workshop:
         return ""
 
 
-def _tests_of_replay(project: Path, broken: str) -> list[str]:
-    """The files of tests: those of the ``broken`` file first, because they are the likeliest to complain."""
+def _tests_of_replay(project: Path, broken: str) -> tuple[list[str], list[str]]:
+    """The files of tests: those of the ``broken`` file, likeliest to complain unless they search, and all others."""
     folder = project / "tests" / "replay"
-    own = folder / Path(broken).parent / f"test_{Path(broken).name}"
-    files = (each for each in folder.rglob("test_*.py") if each.name != LEFT_OUT)
-    return sorted(map(str, files), key=lambda each: (Path(each) != own, Path(each).name in SEARCHING, each))
+    files = [each for each in folder.rglob("test_*.py") if each.name != LEFT_OUT]
+    own = {folder / Path(broken).parent / f"test_{Path(broken).name}"} & set(files)
+    first = [str(each) for each in own if each.name not in SEARCHING]
+    rest = sorted(map(str, files), key=lambda each: (Path(each) not in own, Path(each).name in SEARCHING, each))
+    return first, [each for each in rest if each not in first]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -108,7 +113,7 @@ def _copy(source: Path, target: Path) -> None:
     target.mkdir()
     shutil.copy(source / "pyproject.toml", target)
     for part in ("operator/topomend", "tests/mutants", "tests/oracle", "tests/replay"):
-        shutil.copytree(source / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source / part, target / part)
 
 
 def main() -> int:
