@@ -9,7 +9,7 @@ PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
 
-.PHONY: demo test check format bench agent-cost oracle contended live soak vm-test mutants generate lock clean help
+.PHONY: demo test check format bench agent-cost agent-life oracle contended live soak vm-test mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -36,6 +36,9 @@ bench: .venv/ready ## Compare with the kubelet's own code, side by side
 
 agent-cost: .venv/ready ## What an agent costs a node with 110 pods, over MINUTES, beside its kubelet
 	@$(BIN)/python -m tests.bench.agent_cost --minutes $(MINUTES) --metrics --state
+
+agent-life: .venv/ready ## Start and end PODS random pods: what agents publish is what their kubelets hold
+	@TOPOMEND_LIFE_PODS=$(PODS) $(BIN)/pytest -s tests/agent/test_life.py
 
 oracle: .venv/ready ## Compare CASES random cases with the managers of kubelet VERSION; the report is build/oracle-report.txt
 	@$(BIN)/python -m tests.oracle.compare --cases $(CASES) --version $(VERSION)

@@ -275,6 +275,7 @@ def _compare(node: Node, content: dict[str, Any]) -> tuple[list[str], str]:
     alive = {uid: name for name, uid in node.pods.items() if name in listed}
     held = {name: containers for uid, name in alive.items() if (containers := files.pods.get(uid))}
     state = read_node_topology(content)
+    reasons = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", ())}
     pairs: list[tuple[str, Any, Any]] = [
         ("the pods that the kubelet lists", set(listed), set(node.pods)),
         (
@@ -282,7 +283,12 @@ def _compare(node: Node, content: dict[str, Any]) -> tuple[list[str], str]:
             {name: containers for name, containers in listed.items() if containers},
             published_holdings(status, with_init=False),
         ),
-        ("Ready", "True", next((each["status"] for each in status["conditions"] if each["type"] == "Ready"), "")),
+        ("Ready", "True", reasons.get("Ready", ("", ""))[0]),
+        (
+            "how the allocations are known",
+            ("True", "PodResourcesOnly" if node.name in WITHOUT_STATE else "Read"),
+            reasons.get("AllocationsRead"),
+        ),
     ]
     if node.name not in WITHOUT_STATE:
         uids = {pod["name"]: pod["uid"] for pod in status.get("pods", ())}

@@ -5,6 +5,7 @@ Owns pyudev. libudev always speaks of this machine, so nothing here knows a root
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyudev  # type: ignore[import-untyped]  # it carries no types
@@ -71,14 +72,18 @@ class MachineChanges:
     """
 
     def __init__(self) -> None:
-        context = _context()
+        self._context = _context()
+        self._monitor = self._listen()
+
+    def _listen(self) -> Any:
         try:
-            self._monitor: Any = pyudev.Monitor.from_netlink(context, source="kernel")
+            monitor = pyudev.Monitor.from_netlink(self._context, source="kernel")
             for subsystem in _SUBSYSTEMS:
-                self._monitor.filter_by(subsystem)
-            self._monitor.start()
+                monitor.filter_by(subsystem)
+            monitor.start()
         except OSError as error:
             raise UdevUnavailable(f"the kernel's device messages cannot be received ({error})") from error
+        return monitor
 
     def happened(self) -> bool:
         """Whether anything came since the last call; does not wait. Lost messages count as a change."""
@@ -89,6 +94,10 @@ class MachineChanges:
                 seen = True
         except OSError as error:
             _log.warning("device messages were lost (%s): the machine is read again", error)
+            # pyudev never takes the error off the socket, and would tell it for ever. Where no new socket can be had,
+            # the machine is read again and again: dear, but true.
+            with suppress(UdevUnavailable):
+                self._monitor = self._listen()
             return True
         return seen
 
