@@ -14,7 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
-from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.client import (
+    BRAKES,
+    EVENTS,
+    MUTATING_ADMISSION_POLICIES,
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    NODES,
+    PODS,
+    RELAUNCHES,
+    Client,
+    Resource,
+    connect,
+)
 from topomend.kube.errors import AlreadyExists, APIError, NotFound
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
@@ -27,6 +39,14 @@ ROOT = Path(__file__).parents[2]
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 
 DEPLOYMENTS = Resource("apps/v1", "deployments")
+
+BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
+
+SYSTEM = "topomend-system"
+"""The operator's own namespace."""
+
+POLICY_SECONDS = 2.0
+"""How long an API server takes to have a new policy in force: it looks every second."""
 
 SHAPE = "numa:2 cores:4 memory:4Gi"
 NODE_A, NODE_B = "numa-a", "numa-b"
@@ -220,14 +240,35 @@ def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[...,
     """Start the operator, against the API server or whatever ``kubeconfig`` names; ended with the test."""
     started: list[Operator] = []
 
-    def start(*flags: str, kubeconfig: Path = two_nodes.sandbox.kubeconfig) -> Operator:
-        started.append(Operator(kubeconfig, tmp_path / f"operator-{len(started)}.log", *flags))
+    def start(*flags: str, kubeconfig: Path = two_nodes.sandbox.kubeconfig, module: str = "") -> Operator:
+        started.append(Operator(kubeconfig, tmp_path / f"operator-{len(started)}.log", *flags, module=module))
         return started[-1]
 
     yield start
     for operator in started:
         if operator.process.poll() is None:
             operator.terminate()
+
+
+@pytest.fixture
+def brake(two_nodes: Cluster) -> Iterator[None]:
+    """The brake's policy as it is deployed, its binding, and the operator's namespace."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+    with suppress(AlreadyExists):
+        two_nodes.client.create(NAMESPACES, namespace)
+    with suppress(AlreadyExists):
+        two_nodes.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
+    wait_for("brakes to be served", lambda: [two_nodes.client.list(BRAKES)])
+    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text())
+    made = []
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        with suppress(AlreadyExists):  # another test has installed everything
+            made.append((resource, two_nodes.client.create(resource, document)))
+    time.sleep(POLICY_SECONDS)
+    yield
+    for resource, content in made:
+        name = content["metadata"]["name"]  # a test may have installed it anew
+        two_nodes.client.delete(resource, name, uid=two_nodes.client.get(resource, name)["metadata"]["uid"])
 
 
 @pytest.fixture

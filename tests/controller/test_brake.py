@@ -1,101 +1,126 @@
-"""The storm brake: a Deployment whose replica no node admits makes a few refused pods, and not one every 100 ms."""
+"""The storm brake itself: it holds whatever becomes of its list and its policy. Every kind of owner: test_owners.py."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import DEPLOYMENTS, NODE_A, ROOT, Cluster, Operator, pod, wait_for
-from tests.faults.judge import audited
+from tests.controller.conftest import (
+    BINDINGS,
+    DEPLOYMENTS,
+    NODE_A,
+    ROOT,
+    SYSTEM,
+    Cluster,
+    Operator,
+    pod,
+    wait_for,
+)
+from tests.deploy.api import administrator
 
-from topomend.kube.client import CONFIG_MAPS, NAMESPACES, Resource
-from topomend.kube.errors import AlreadyExists
+from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES
+from topomend.wire.group import API_VERSION
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("brake")]
 
-NAMESPACE = "topomend-system"
-POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
-BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
-MOST_REFUSED = 4
-QUIET_SECONDS = 5.0
-
-POLICY_SECONDS = 2.0
-"""How long an API server takes to have a new policy in force: it looks every second."""
+NAME = "topomend-brake"
 
 
 @pytest.fixture
-def brake(two_nodes: Cluster) -> Iterator[None]:
-    """The policy as it is deployed, its binding, and the operator's namespace."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    with suppress(AlreadyExists):
-        two_nodes.client.create(NAMESPACES, namespace)
-    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text())
-    made = [
-        (resource, two_nodes.client.create(resource, document))
-        for resource, document in zip((POLICIES, BINDINGS), documents, strict=True)
-    ]
-    time.sleep(POLICY_SECONDS)
-    yield
-    for resource, content in made:
-        two_nodes.client.delete(resource, content["metadata"]["name"], uid=content["metadata"]["uid"])
+def operator(fragmented: Cluster, start_operator: Callable[..., Operator]) -> Operator:
+    """An operator that watches, and has its list."""
+    started = start_operator()
+    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    wait_for("the brake's list", lambda: fragmented.client.get(BRAKES, NAME, SYSTEM))
+    time.sleep(2)  # the streams are up by now
+    return started
 
 
-def _deployment(replicas: int) -> dict[str, Any]:
+@contextmanager
+def _deployment(cluster: Cluster) -> Iterator[None]:
+    """A Deployment whose one replica no node admits."""
     replica = pod("", 3)
     replica["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_A}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": replica["spec"]}
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web-brake"}, "spec": spec}
-
-
-@pytest.mark.usefixtures("brake")
-def test_a_storm_of_refused_replicas_stops_and_the_replica_runs_once_it_fits(
-    fragmented: Cluster, start_operator: Callable[..., Operator]
-) -> None:
-    operator = start_operator()
-    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
-    wait_for("the brake's list", lambda: fragmented.client.get(CONFIG_MAPS, "topomend-brake", NAMESPACE))
-    time.sleep(POLICY_SECONDS)
-    made = fragmented.client.create(DEPLOYMENTS, _deployment(1), "default")
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web-brake"}, "spec": spec}
+    made = cluster.client.create(DEPLOYMENTS, content, "default")
     try:
-        gated = wait_for("a replica to be gated", lambda: _replicas(fragmented, gated=True))
-        assert len(gated) == 1
-        refused = _created(fragmented)
-        wait_for("silence", lambda: _is_quiet(fragmented, refused), QUIET_SECONDS + 10)
-        assert len(_created(fragmented)) <= MOST_REFUSED, operator.text()
-        owner = gated[0]["metadata"]["ownerReferences"][0]["uid"]
-        assert owner in fragmented.client.get(CONFIG_MAPS, "topomend-brake", NAMESPACE)["data"]
-        fragmented.vacate(NODE_A, "filler-1")
-        running = wait_for("the replica to run", lambda: fragmented.running(gated[0]["metadata"]["name"]))
-        assert running["spec"]["nodeName"] == NODE_A
-        assert "Traceback" not in operator.text()
+        yield
     finally:
-        fragmented.client.delete(DEPLOYMENTS, "web-brake", "default", uid=made["metadata"]["uid"])
-        wait_for("no replica to be left", lambda: not _replicas(fragmented))
+        cluster.client.delete(DEPLOYMENTS, "web-brake", "default", uid=made["metadata"]["uid"])
+        wait_for("no replica to be left", lambda: not _replicas(cluster))
 
 
-def _replicas(cluster: Cluster, *, gated: bool = False) -> list[dict[str, Any]]:
-    found = [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
-    return [each for each in found if each["spec"].get("schedulingGates")] if gated else found
+def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
+    return [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
 
 
-def _created(cluster: Cluster) -> list[str]:
-    """The audit ids of the pods that the ReplicaSet created."""
-    assert cluster.sandbox.audit_log
-    return [
-        event["auditID"]
-        for event in audited(cluster.sandbox.audit_log)
-        if event["verb"] == "create"
-        and event["objectRef"]["resource"] == "pods"
-        and not event["objectRef"].get("subresource")
-        and "replicaset" in event["user"]["username"]
-        and event["stage"] == "ResponseComplete"
-    ]
+def _gated(cluster: Cluster) -> dict[str, Any] | None:
+    return next((each for each in _replicas(cluster) if each["spec"].get("schedulingGates")), None)
 
 
-def _is_quiet(cluster: Cluster, before: list[str]) -> bool:
-    """Whether no further pod was created for a while."""
-    time.sleep(QUIET_SECONDS)
-    return _created(cluster) == before
+def _owner(replica: dict[str, Any]) -> str:
+    return str(replica["metadata"]["ownerReferences"][0]["uid"])
+
+
+def test_an_owner_that_somebody_took_off_the_list_is_on_it_again_after_its_next_refused_pod(
+    fragmented: Cluster, operator: Operator
+) -> None:
+    with _deployment(fragmented):
+        gated = wait_for("a replica to be gated", lambda: _gated(fragmented))
+        time.sleep(2)
+        fragmented.client.merge(BRAKES, NAME, {"owners": {_owner(gated): None}}, SYSTEM)
+        time.sleep(1)
+        fragmented.remove(gated)
+        again = wait_for("a replica to be gated again", lambda: _another(fragmented, gated))
+        assert _owner(again) in fragmented.client.get(BRAKES, NAME, SYSTEM)["owners"]
+    assert "Traceback" not in operator.text()
+
+
+def _another(cluster: Cluster, one: dict[str, Any]) -> dict[str, Any] | None:
+    found = _gated(cluster)
+    return found if found and found["metadata"]["uid"] != one["metadata"]["uid"] else None
+
+
+def test_a_controller_in_a_namespace_that_opted_out_is_not_held(fragmented: Cluster, operator: Operator) -> None:
+    patch = {"metadata": {"annotations": {"topomend.io/relaunch": "false"}}}
+    fragmented.client.merge(NAMESPACES, "default", patch)
+    try:
+        with _deployment(fragmented):
+            wait_for("a storm", lambda: len(_replicas(fragmented)) > 5)
+            assert not _gated(fragmented)
+            owner = _owner(_replicas(fragmented)[0])
+        assert owner not in (fragmented.client.get(BRAKES, NAME, SYSTEM).get("owners") or {})
+    finally:
+        fragmented.client.merge(NAMESPACES, "default", {"metadata": {"annotations": {"topomend.io/relaunch": None}}})
+    assert "Traceback" not in operator.text()
+
+
+def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes: Cluster) -> None:
+    """With a list in a ConfigMap the API server never saw it change again."""
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text()))
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        found = two_nodes.client.get(resource, document["metadata"]["name"])
+        two_nodes.client.delete(resource, document["metadata"]["name"], uid=found["metadata"]["uid"])
+    time.sleep(3)
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        two_nodes.client.create(resource, document)
+    uid = f"after-{time.monotonic_ns()}"
+    head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}
+    api = administrator(two_nodes.sandbox.kubeconfig)
+    assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {uid: "default/ReplicaSet/web"}}).allowed
+    wait_for("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid), 15)
+    assert not _is_gated_at_birth(two_nodes, "another")
+
+
+def _is_gated_at_birth(cluster: Cluster, owner: str) -> bool:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner, "controller": True}
+    content = pod("tried", 1, ownerReferences=[reference])
+    answer = administrator(cluster.sandbox.kubeconfig).apply(
+        "/api/v1/namespaces/default/pods/tried", content, dry_run=True
+    )
+    assert answer.allowed, answer.message
+    return bool(answer.content["spec"].get("schedulingGates"))

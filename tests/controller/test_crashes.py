@@ -31,7 +31,7 @@ MAIN_LINE = (
 @pytest.fixture
 def proxy(two_nodes: Cluster, tmp_path: Path) -> Iterator[Proxy]:
     # The brake's list is written at any time, and is no step of a relaunch.
-    made = Proxy(two_nodes.sandbox.kubeconfig, tmp_path, uncounted=("events", "configmaps"))
+    made = Proxy(two_nodes.sandbox.kubeconfig, tmp_path, uncounted=("events", "brakes"))
     yield made
     made.close()
 

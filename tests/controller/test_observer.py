@@ -1,15 +1,17 @@
 """What the observer makes of what agents publish. No cluster: objects are handed in as they would come."""
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.watch.test_events import STATE
+from tests.watch.test_events import STATE, refused
 from tests.watch.test_reading import content
 
 from topomend.controller.observer import Observer, PodID, Sighting
 from topomend.controller.store import Store
+from topomend.model.cluster import Owner, WatchedPod
 from topomend.watch import events
 from topomend.watch.view import Publication
 
@@ -21,9 +23,12 @@ class Seen:
 
     def __init__(self) -> None:
         self.looked_at: list[PodID] = []
+        self.refused: list[WatchedPod] = []
         self.now = 1000.0
         self.store = Store()
-        self._observer = Observer(self.store, lambda pod, _: self.looked_at.append(pod), lambda: self.now)
+        self._observer = Observer(
+            self.store, lambda pod, _: self.looked_at.append(pod), self.refused.append, lambda: self.now
+        )
         self._observer.wait_for_nodes(POD)
 
     def publication(self, version: int, heartbeat: datetime, **status: Any) -> Publication:
@@ -66,3 +71,12 @@ def test_an_agent_that_died_is_told_and_not_believed(caplog: pytest.LogCaptureFi
 def test_what_an_agent_left_that_died_before_the_operator_started_is_not_believed() -> None:
     died = datetime.now(UTC) - timedelta(seconds=events.SILENT_SECONDS + 5)
     assert Seen().publication(5, died).problem == events.SILENT
+
+
+def test_a_refused_pod_of_a_controller_is_told_at_its_first_sight_even_if_it_is_gone_at_once() -> None:
+    seen = Seen()
+    owned = replace(refused("2"), owner=Owner("StatefulSet", "db", "9"))
+    seen.take(events.PodSeen(refused(), 10.0))
+    seen.take(events.PodSeen(owned, 10.0))
+    seen.take(events.PodGone("ns", "p", "2", 10.0))
+    assert seen.refused == [owned]

@@ -211,7 +211,7 @@ def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then
     assert judged(view, 10.0) == plans.NotYet(13.0)
     assert isinstance(judged(view, 13.0), plans.Disagreed)
     assert isinstance(judged(fold(view, events.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
-    newer = judged(fold(view, events.Published(state("a"), "6")), 11.0)
+    newer = judged(fold(view, events.Published(state("a", 1), "6")), 11.0)
     assert newer == plans.Explained("a refused p (TopologyAffinityError) and would admit it now: its state has changed")
 
 

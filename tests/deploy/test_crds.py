@@ -17,6 +17,7 @@ from topomend.wire.node_topology import HEARTBEAT, node_topology, read_node_topo
 from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
 
 NODE_TOPOLOGY = crd_schema("nodetopologies")
+BRAKE = crd_schema("brakes")
 RELAUNCH = crd_schema("relaunches")
 NOW = "2026-01-02T03:04:05Z"
 
@@ -102,7 +103,7 @@ def test_every_field_of_a_relaunch_record_is_written() -> None:
     assert allowed - set(paths(relaunch(Step.LAUNCHED), RELAUNCH)) == set()
 
 
-@pytest.mark.parametrize("schema", [NODE_TOPOLOGY, RELAUNCH], ids=["NodeTopology", "Relaunch"])
+@pytest.mark.parametrize("schema", [NODE_TOPOLOGY, RELAUNCH, BRAKE], ids=["NodeTopology", "Relaunch", "Brake"])
 def test_everything_in_a_schema_is_bounded_and_described(schema: dict[str, Any]) -> None:
     """Unbounded lists and strings make objects that etcd refuses and rules that cost too much to estimate."""
     for path, part in fields(schema):

@@ -371,6 +371,7 @@ def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology()
         f"/api/v1/namespaces/{NAMESPACE}/secrets",
         f"/api/v1/namespaces/{NAMESPACE}/configmaps",
         "/api/v1/namespaces/topomend-system/configmaps/other",
+        f"/apis/{group.API_VERSION}/namespaces/topomend-system/brakes/other",
         f"{PODS}/any/log",
         f"{PODS}/any/exec?command=sh",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",

@@ -18,7 +18,7 @@ RESOURCES = {
         *(f"pods/{each}" for each in PODS.split()),
         *(f"nodes/{each}" for each in NODES.split()),
     ],
-    "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status"],
+    "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status", "brakes"],
     "topology.node.k8s.io": ["noderesourcetopologies"],
     "events.k8s.io": ["events"],
     "authorization.k8s.io": ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews"],
@@ -62,7 +62,7 @@ OPERATOR = EVERYBODY | {
     "subjectaccessreviews.authorization.k8s.io": "create",
     "events.events.k8s.io": "create",
 }
-OPERATOR_AT_HOME = OPERATOR | {"configmaps": "create", "leases.coordination.k8s.io": "get create update patch"}
+OPERATOR_AT_HOME = OPERATOR | {"brakes.topomend.io": "create", "leases.coordination.k8s.io": "get create update patch"}
 
 
 def every_right() -> Iterator[tuple[str, str, str]]:

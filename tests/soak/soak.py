@@ -145,7 +145,7 @@ class Killer:
         self._folder = folder / f"killer-{number}"
         self._folder.mkdir(parents=True)
         self._tally = tally
-        self.proxy = Proxy(cluster.sandbox.kubeconfig, self._folder, ("events", "configmaps"))
+        self.proxy = Proxy(cluster.sandbox.kubeconfig, self._folder, ("events", "brakes"))
         self.log = self._folder / "operator.log"
 
     def kill_on(self) -> None:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from topomend.model.bitmask import parse_id_list
-from topomend.model.cluster import Node, WatchedPod
+from topomend.model.cluster import Node, Owner, WatchedPod
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
@@ -52,6 +52,13 @@ def test_a_refusal_keeps_the_version_and_time_of_its_first_sight() -> None:
     view = folded(events.PodSeen(refused(version="5"), 1.0), events.PodSeen(refused(version="9"), 2.0))
     refusal = view.refused["1"]
     assert (refusal.version, refusal.seen, refusal.pod.version) == ("5", 1.0, "9")
+
+
+def test_a_refused_pod_that_its_controller_leaves_behind_stays_that_controllers() -> None:
+    owned = replace(refused(), owner=Owner("Job", "train", "9"))
+    view = folded(events.PodSeen(owned, 10.0), events.PodSeen(refused(version="6"), 11.0))
+    assert view.refused["1"].pod.owner == owned.owner
+    assert folded(events.PodSeen(refused(), 10.0)).refused["1"].pod.owner is None
 
 
 def test_a_pod_that_failed_by_itself_is_no_refusal() -> None:

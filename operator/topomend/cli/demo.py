@@ -12,7 +12,7 @@ from rich.console import Console
 
 from topomend.cli.failures import NO, CannotAsk
 from topomend.cli.stage import Account, DidNotHappen, Stage
-from topomend.kube.client import CONFIG_MAPS, EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
+from topomend.kube.client import BRAKES, EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.sandbox import NodeSpec, SandboxError
 
@@ -79,7 +79,7 @@ def _install(stage: Stage) -> None:
     stage.start(["operator"], OPERATOR, stage.wait("the operator's pod", lambda: _placed(stage, OPERATOR)))
     for name, *_ in NODES:
         stage.wait(f"{name} publishes its topology", lambda name=name: _ready_topology(stage, name))  # type: ignore[misc]
-    stage.wait("the brake's list", lambda: _found(stage, CONFIG_MAPS, "topomend-brake", OPERATOR.namespace))
+    stage.wait("the brake's list", lambda: _found(stage, BRAKES, "topomend-brake", OPERATOR.namespace))
     stage.run(["kubectl", "get", "ntopo"])
 
 

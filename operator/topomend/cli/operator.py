@@ -66,7 +66,7 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     "--namespace",
     default="topomend-system",
     show_envvar=True,
-    help="The operator's own namespace, where it keeps the list of owners whose new pods are gated (ConfigMap).",
+    help="The operator's own namespace, where it keeps the list of owners whose new pods are gated (Brake).",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",

@@ -75,6 +75,11 @@ class Announcer:
         """The pod is left to others."""
         self._emit(_pod(pod), NORMAL, "RelaunchSkipped", "Relaunch", why)
 
+    def not_braked(self, pod: WatchedPod, why: str) -> None:
+        """The pod's controller goes on making pods that are refused."""
+        owner = _owner(pod)
+        self._emit(owner, WARNING, "StormNotBraked", "Gate", f"{owner.kind} {owner.name}: {why}")
+
     def limit_reached(self, pod: WatchedPod, why: str) -> None:
         """The pod was relaunched often enough."""
         self._emit(_pod(pod), WARNING, "RelaunchLimitReached", "Relaunch", why)

@@ -1,23 +1,52 @@
-"""The storm brake's list: owners whose new pods the API server gates at birth, in a ConfigMap that its policy reads.
+"""The storm brake's list: owners whose new pods the API server gates at birth, in a Brake that its policy reads.
 
 A controller whose pod is refused makes the next one at once, to be refused as well. From its first refused pod on, its
 owner is on the list, and the policy puts our gate on its new pods; they are let go one by one to where replay says they
-fit. An owner leaves the list when none of its pods waits behind the gate and none was refused for a while.
+fit. An owner leaves the list when for a while none of its pods waited behind the gate and none was refused: one that
+makes its pods one after another (StatefulSet, Job) makes the next one in that time.
+
+How many pods are refused before the list is in force is how many the controller makes in the time from the kubelet's
+word to the operator's write and on to the API server's own copy of the list: one, as a rule, or two.
+
+The list is of a kind of its own, not a ConfigMap: an API server v1.36 never again renews its copy of a built-in kind
+once the last policy with such a parameter was deleted (k8s.io/apiserver pkg/admission/plugin/policy/generic/
+policy_source.go:ensureParamsForPolicyLocked starts a shared informer anew, which does nothing), so that the brake of
+who installs topomend a second time would never hold.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from topomend.kube.client import CONFIG_MAPS, Client
-from topomend.kube.errors import APIError, Forbidden, NotFound
-from topomend.model.cluster import WatchedPod
+from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
+from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound
+from topomend.model.cluster import Owner, WatchedPod
+from topomend.wire.group import BRAKE
 
-CONFIG_MAP = "topomend-brake"
+NAME = "topomend-brake"
 QUIET_SECONDS = 60.0
 
+IN_FORCE_SECONDS = 2.0
+"""A listed owner whose pods are created without the gate after so long is written anew: somebody emptied the list."""
+
+ASK_SECONDS = 60.0
+REMEMBERED = 10_000
+
+NO_POLICIES = (
+    "this API server has no MutatingAdmissionPolicy (it is on from Kubernetes 1.36), so pods cannot be gated at birth"
+)
+
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Listed:
+    """When an owner was written on the list, and when one of its pods was refused or gated last."""
+
+    written: float
+    held: float
 
 
 class Brake:
@@ -25,72 +54,106 @@ class Brake:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._refused_at: dict[str, float] | None = None
+        self._owners: dict[str, _Listed] | None = None
+        self._pressed: dict[str, None] = {}
+        self._gates, self._asked = False, float("-inf")
         self._lock = threading.Lock()
 
-    def press(self, pod: WatchedPod) -> None:
-        """Have the owner's new pods gated. Without the right to, or the namespace, pods are relaunched all the same."""
-        if pod.owner is None:
-            return
-        uid = pod.owner.uid
+    def press(self, pod: WatchedPod) -> str:
+        """Have the owner's new pods gated; says why it cannot be, empty where it can. Raises APIError.
+
+        A pod counts once: some corpses stay for hours, and are seen again and again. Without the right to, or the
+        namespace, or policies at all, pods are relaunched all the same.
+        """
         with self._lock:
-            listed = self._listed()
-            if uid not in listed:
-                name = f"{pod.namespace}/{pod.owner.kind}/{pod.owner.name}"
-                if not self._write({uid: name}):
-                    return
-                _log.info("new pods of %s are gated until they fit", name)
-            listed[uid] = time.monotonic()
+            if pod.owner is None or pod.uid in self._pressed:
+                return ""
+            problem = self._list(pod.owner, pod) if self._gates_pods() else NO_POLICIES
+            if not problem:
+                self._pressed[pod.uid] = None
+                while len(self._pressed) > REMEMBERED:
+                    del self._pressed[next(iter(self._pressed))]
+            return problem
+
+    def _list(self, owner: Owner, pod: WatchedPod) -> str:
+        owners, now = self._listed(), time.monotonic()
+        known = owners.get(owner.uid)
+        if known is None or (not pod.released and now - known.written > IN_FORCE_SECONDS):
+            name = f"{pod.namespace}/{owner.kind}/{owner.name}"
+            problem = self._write({owner.uid: name})
+            if problem:
+                return problem
+            _log.info("new pods of %s are gated until they fit", name)
+            known = owners[owner.uid] = _Listed(now, now)
+        known.held = now
+        return ""
+
+    def _gates_pods(self) -> bool:
+        """Whether the API server has policies that gate; asked again while it has none, for it may be upgraded."""
+        now = time.monotonic()
+        if not self._gates and now - self._asked > ASK_SECONDS:
+            self._gates, self._asked = self._client.serves(MUTATING_ADMISSION_POLICIES), now
+            if not self._gates:
+                _log.warning("the storm brake is off: %s", NO_POLICIES)
+        return self._gates
 
     def forget(self) -> None:
         """Read the list anew: another operator may have changed it."""
         with self._lock:
-            self._refused_at = None
+            self._owners = None
 
     def ease(self, still_gated: Iterable[str]) -> None:
         """Take the owners off whose pods are admitted again; ``still_gated`` are uids of those with gated pods."""
-        gated = set(still_gated)
         with self._lock:
-            listed = self._listed()
-            quiet = time.monotonic() - QUIET_SECONDS
-            admitted = [uid for uid, refused_at in listed.items() if uid not in gated and refused_at < quiet]
-            if admitted and self._write(dict.fromkeys(admitted)):
+            if not self._gates_pods():
+                return
+            owners, now = self._listed(), time.monotonic()
+            for uid in still_gated:
+                if uid in owners:
+                    owners[uid].held = now
+            admitted = [uid for uid, each in owners.items() if each.held < now - QUIET_SECONDS]
+            if admitted and not self._write(dict.fromkeys(admitted)):
                 for uid in admitted:
-                    del listed[uid]
+                    del owners[uid]
 
-    def _listed(self) -> dict[str, float]:
+    def _listed(self) -> dict[str, _Listed]:
         """The list, read once from a life before this one: whoever is on it is as if just refused."""
-        if self._refused_at is None:
-            data: dict[str, str] = {}
+        if self._owners is None:
+            uids: Iterable[str] = ()
             try:
-                data = self._client.get(CONFIG_MAPS, CONFIG_MAP, self._namespace).get("data") or {}
+                uids = self._client.get(BRAKES, NAME, self._namespace).get("owners") or {}
             except NotFound:
                 self._create({})  # the API server is quicker to see a change than a new object
             except Forbidden as error:
                 _log.warning("the storm brake is off: %s", error)
-            self._refused_at = dict.fromkeys(data, time.monotonic())
-        return self._refused_at
+            now = time.monotonic()
+            self._owners = {uid: _Listed(now, now) for uid in uids}
+        return self._owners
 
-    def _write(self, data: Mapping[str, str | None]) -> bool:
+    def _write(self, owners: Mapping[str, str | None]) -> str:
+        """Change the list; says why it cannot be."""
         try:
-            self._client.merge(CONFIG_MAPS, CONFIG_MAP, {"data": data}, self._namespace)
+            self._client.merge(BRAKES, NAME, {"owners": owners}, self._namespace)
         except NotFound:
-            return self._create(data)
-        except Forbidden as error:
-            _log.warning("the storm brake is off: %s", error)
-            return False
-        return True
+            return self._create(owners)
+        except (Forbidden, Invalid) as error:
+            return self._off(error)
+        return ""
 
-    def _create(self, data: Mapping[str, str | None]) -> bool:
+    def _create(self, owners: Mapping[str, str | None]) -> str:
         content = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": CONFIG_MAP, "namespace": self._namespace},
-            "data": {key: value for key, value in data.items() if value is not None},
+            "apiVersion": BRAKES.api_version,
+            "kind": BRAKE,
+            "metadata": {"name": NAME, "namespace": self._namespace},
+            "owners": {uid: name for uid, name in owners.items() if name is not None},
         }
         try:
-            self._client.create(CONFIG_MAPS, content, self._namespace)
+            self._client.create(BRAKES, content, self._namespace)
         except APIError as error:
-            _log.warning("the storm brake is off: ConfigMap %s/%s: %s", self._namespace, CONFIG_MAP, error)
-            return False
-        return True
+            return self._off(error)
+        return ""
+
+    def _off(self, error: APIError) -> str:
+        problem = f"the list of owners to be gated, Brake {self._namespace}/{NAME}, cannot be written: {error}"
+        _log.warning("the storm brake is off: %s", problem)
+        return problem

@@ -47,10 +47,20 @@ class Sighting:
 
 
 class Observer:
-    """Folds sightings into the store. ``look_at`` is told which pods to reconcile, and after how many seconds."""
+    """Folds sightings into the store.
 
-    def __init__(self, store: Store, look_at: Callable[[PodID, float], None], clock: Callable[[], float]) -> None:
-        self._store, self._look_at, self._clock = store, look_at, clock
+    ``look_at`` is told which pods to reconcile, and after how many seconds; ``refused`` of every refused pod that a
+    controller owns, whose corpse may be gone the next moment. Both are quick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        look_at: Callable[[PodID, float], None],
+        refused: Callable[[WatchedPod], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._store, self._look_at, self._refused, self._clock = store, look_at, refused, clock
         self._inbox: queue.SimpleQueue[Sighting | events.Event | None] = queue.SimpleQueue()
         self._malformed: dict[tuple[str, str], str] = {}
         self._waiting: set[PodID] = set()
@@ -192,6 +202,8 @@ class Observer:
 
     def _tell_of_pod(self, pod: WatchedPod) -> None:
         if events.is_refusal(pod):
+            if pod.owner:
+                self._refused(pod)
             self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._look_at(PodID(pod.namespace, pod.name, pod.replaces), 0.0)

@@ -1,6 +1,7 @@
 """The operator as a whole: its parts put together, started, kept going and stopped."""
 
 import logging
+import queue
 import socket
 import threading
 import time
@@ -21,6 +22,7 @@ from topomend.kube.client import Client
 from topomend.kube.errors import APIError, NotFound, NotPermitted
 from topomend.kube.events import Recorder
 from topomend.kube.lease import Election
+from topomend.model.cluster import WatchedPod
 from topomend.relaunch.driver import NoProgress
 from topomend.watch.events import TimePassed
 from topomend.wire.document import MalformedObject
@@ -50,13 +52,14 @@ class Operator:
         self._stopped = threading.Event()
         self._sweep_now = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue()
+        self._to_brake: queue.SimpleQueue[WatchedPod] = queue.SimpleQueue()
         self._store = Store()
         self._leads = threading.Event()
         self._election: Election | None = None
         if settings.leader_elect:
             self._election = Election(client, settings.namespace, _identity(), self._lead)
             client = client.writing_while(self._election.leads)
-        self._observer = Observer(self._store, self._look_at, time.monotonic)
+        self._observer = Observer(self._store, self._look_at, self._brake_for, time.monotonic)
         self._recorder = Recorder(client)
         self._metrics = Metrics(lambda: self._store.view, self._observer.waiting, self._leads.is_set)
         self._reconciler = Reconciler(
@@ -83,6 +86,7 @@ class Operator:
             health.start()
         stop_metrics = self._metrics.serve(self._settings.metrics_address) if self._settings.metrics_address else None
         _log.info("the operator runs with %d workers", self._settings.workers)
+        threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._free_places, name="places", daemon=True).start()
         if self._election:
             self._election.start()
@@ -124,6 +128,21 @@ class Operator:
     def _look_at(self, pod: PodID, after: float) -> None:
         if self._leads.is_set():
             self._queue.add(pod, after)
+
+    def _brake_for(self, pod: WatchedPod) -> None:
+        if self._leads.is_set():
+            self._to_brake.put(pod)
+
+    def _brake_all(self) -> None:
+        """A storm is stopped before anything else is done: the workers may be busy, and the refused pod soon gone."""
+        while True:
+            pod = self._to_brake.get()
+            try:
+                self._reconciler.brake(pod)
+            except APIError as error:
+                _log.warning("%s/%s: its controller is not held yet: %s", pod.namespace, pod.name, error)
+            except Exception as error:  # noqa: BLE001  the next refused pod is another occasion
+                _log.error("%s/%s: its controller is not held: unexpected: %r", pod.namespace, pod.name, error)
 
     def _start_workers(self) -> Sequence[threading.Thread]:
         workers = [

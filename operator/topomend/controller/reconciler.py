@@ -24,7 +24,7 @@ from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
 from topomend.decide.candidates import UNKNOWN, Refuser, Survey
-from topomend.decide.eligibility import Limits, renames
+from topomend.decide.eligibility import Limits, eligibility, renames
 from topomend.decide.never import why_never
 from topomend.decide.scheduling import HOSTNAME_LABEL, lacking_total
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES, Client
@@ -136,6 +136,19 @@ class Reconciler:
         again = self._go_on(pod) if refusal is None else self._begin(pod, refusal)
         return again if unexplained is None else _sooner(again, unexplained)
 
+    def brake(self, pod: WatchedPod) -> None:
+        """Have the next pods of a refused pod's controller gated. Raises APIError.
+
+        To be called at the first sight of the pod: some controllers delete it at once.
+        """
+        if pod.owner is None or not eligibility(pod, self._limits(pod.namespace)).is_remade:
+            return
+        problem = self._brake.press(pod)
+        if problem:
+            self._announcer.not_braked(pod, problem)
+        if pod.released:
+            self._back_off.failed(pod.owner.uid, pod.uid)
+
     def take_over(self) -> None:
         """Begin where another operator has stopped: what it wrote is not known here."""
         self._brake.forget()
@@ -171,10 +184,7 @@ class Reconciler:
             refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
         limits = self._limits(pod.namespace)
         plan = self._plan(refusal, limits)
-        if _makes_others(refusal.pod, plan):
-            self._brake.press(refusal.pod)
-            if refusal.pod.released and refusal.pod.owner:
-                self._back_off.failed(refusal.pod.owner.uid, refusal.pod.uid)
+        self.brake(refusal.pod)
         match plan:
             case plans.LeaveAlone():
                 return self._leave(pod, refusal, plan)
@@ -529,13 +539,6 @@ def _with_verdicts(note: Note, survey: Survey) -> Note:
 def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:
     """``pod`` with the placement its user asked for, before it was narrowed."""
     return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
-
-
-def _makes_others(pod: WatchedPod, plan: plans.Plan) -> bool:
-    """Whether the pod's controller makes another one at once, which would be refused as well."""
-    if pod.owner is None or pod.deleting:
-        return False
-    return isinstance(plan, plans.ClearCorpse) or (isinstance(plan, plans.LeaveAlone) and plan.is_remade)
 
 
 def _sooner(left: Again, right: Again | None) -> Again:

@@ -31,7 +31,7 @@ class Treatment(Enum):
 @dataclass(frozen=True, slots=True)
 class Eligibility:
     """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch,
-    ``is_remade`` where a controller makes another pod at once."""
+    ``is_remade`` where a controller makes another pod."""
 
     treatment: Treatment
     reason: str
@@ -69,13 +69,12 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
 def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
     owner = f"{controller.kind} {controller.name}"
     if controller.kind == _COUNTS_ITS_FAILURES:
-        why = f"{owner} counts its failed pods and creates the next one"
-        return Eligibility(Treatment.LEAVE, why, is_remade=True)
+        return _leave(f"{owner} counts its failed pods and creates the next one", is_remade=True)
     if controller.kind == _RETRIES_ITSELF:
-        return _leave(f"{owner} deletes its failed pods and tries the same node again")
+        return _leave(f"{owner} deletes its failed pods and tries the same node again", is_remade=True)
     if pod.deleting:
-        return _leave(f"{pod.name} is being deleted")
-    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods")
+        return _leave(f"{pod.name} is being deleted", is_remade=True)
+    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods", is_remade=True)
 
 
 def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
@@ -97,5 +96,5 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
     return Eligibility(Treatment.RELAUNCH, f"{pod.name} has no controller that recreates it")
 
 
-def _leave(reason: str) -> Eligibility:
-    return Eligibility(Treatment.LEAVE, reason)
+def _leave(reason: str, *, is_remade: bool = False) -> Eligibility:
+    return Eligibility(Treatment.LEAVE, reason, is_remade=is_remade)

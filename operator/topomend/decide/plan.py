@@ -59,11 +59,10 @@ class GiveWay:
 
 @dataclass(frozen=True)
 class LeaveAlone:
-    """Do nothing, for good. ``is_remade`` where a controller makes another pod at once."""
+    """Do nothing, for good."""
 
     reason: str
     limit_reached: bool = False
-    is_remade: bool = False
 
 
 Plan = RelaunchOn | ClearCorpse | Wait | LeaveAlone
@@ -73,7 +72,7 @@ def plan(view: ClusterView, refusal: Refusal, limits: Limits, full: Mapping[str,
     """What is to be done about a refused pod; ``full`` as in ``survey``."""
     verdict = eligibility(refusal.pod, limits)
     if verdict.treatment is Treatment.LEAVE:
-        return LeaveAlone(verdict.reason, verdict.limit_reached, verdict.is_remade)
+        return LeaveAlone(verdict.reason, verdict.limit_reached)
     if verdict.treatment is Treatment.CLEAR:
         return ClearCorpse(verdict.reason)
     return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version), full)

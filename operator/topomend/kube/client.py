@@ -18,7 +18,7 @@ import urllib3
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
-from topomend.kube.errors import NotPermitted, Unanswered, refused
+from topomend.kube.errors import NotFound, NotPermitted, Unanswered, refused
 from topomend.wire.group import API_VERSION
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
@@ -61,11 +61,12 @@ PODS = Resource("v1", "pods")
 NODES = Resource("v1", "nodes", namespaced=False)
 NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
-CONFIG_MAPS = Resource("v1", "configmaps")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
+BRAKES = Resource(API_VERSION, "brakes")
+MUTATING_ADMISSION_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 
 
 class Client:
@@ -100,6 +101,14 @@ class Client:
             if not metadata.get("continue"):
                 return Listing(tuple(found), metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
+
+    def serves(self, resource: Resource) -> bool:
+        """Whether the API server has this kind, in this version. Raises APIError."""
+        try:
+            found = self._ask("GET", resource.path().removesuffix(f"/{resource.plural}"))
+        except NotFound:
+            return False
+        return any(each.get("name") == resource.plural for each in found.get("resources") or ())
 
     def create(
         self, resource: Resource, content: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False

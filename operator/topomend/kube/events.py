@@ -21,6 +21,8 @@ from topomend.kube.errors import AlreadyExists, APIError
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
+"""Bytes of UTF-8 (pkg/apis/core/validation/events.go:NoteLengthLimit)."""
+
 REPEAT_SECONDS = 300.0
 QUEUE_LENGTH = 1000
 
@@ -62,7 +64,7 @@ class Recorder:
 
     def emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
         """Post an event of type ``kind`` (Normal, Warning) unless the same one was posted a short while ago."""
-        note = note if len(note) <= MAX_NOTE else note[: MAX_NOTE - 1] + "…"
+        note = _cut(note)
         key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
         if not self._is_new(key):
             return
@@ -113,3 +115,11 @@ class Recorder:
                 pass
             except APIError as error:
                 _log.warning("event %s could not be posted: %s", event["reason"], error)
+
+
+def _cut(note: str) -> str:
+    written = note.encode(errors="replace")
+    if len(written) <= MAX_NOTE:
+        return note
+    ellipsis = "…".encode()
+    return written[: MAX_NOTE - len(ellipsis)].decode(errors="ignore") + "…"

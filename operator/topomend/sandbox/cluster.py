@@ -93,11 +93,13 @@ class Sandbox:
         *,
         name: str | None = None,
         audit: bool = False,
+        api_server_flags: Sequence[str] = (),
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
-        ``name`` tells sandboxes apart; without one it is this process's own. Raises SandboxBusy where that name is
+        ``name`` tells sandboxes apart; without one it is this process's own. ``api_server_flags`` come after the API
+        server's own, such as ``--emulated-version=1.35``. Raises SandboxBusy where that name is
         taken, SandboxUnavailable where this machine cannot run one, ProgramFailed where a program does not start.
         """
         name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
@@ -110,7 +112,14 @@ class Sandbox:
             folder = layout.state_folder(name)
             layout.remove_tree(folder)
             folder.mkdir(parents=True, mode=0o700)
-            preparation = Preparation(folder, binary, nodes, audit=audit, user_namespace="--user" in namespace_flags)
+            preparation = Preparation(
+                folder,
+                binary,
+                nodes,
+                audit=audit,
+                user_namespace="--user" in namespace_flags,
+                api_server_flags=api_server_flags,
+            )
             preparation.write()
             supervisor = SupervisorProcess(folder, namespace_flags, lock)
         sandbox = cls(name, binary=binary, supervisor=supervisor, specs=nodes, api=preparation.api, audit=audit)

@@ -38,11 +38,19 @@ def kubelet_program(node_name: str) -> str:
 class Preparation:
     """The files of a sandbox that is about to start."""
 
-    def __init__(
-        self, folder: Path, binary: Path, specs: Sequence[NodeSpec], *, audit: bool, user_namespace: bool
+    def __init__(  # noqa: PLR0913 - what a sandbox is made of, each part by its name
+        self,
+        folder: Path,
+        binary: Path,
+        specs: Sequence[NodeSpec],
+        *,
+        audit: bool,
+        user_namespace: bool,
+        api_server_flags: Sequence[str],
     ) -> None:
         self._folder, self._binary, self._specs = folder, binary, specs
         self._audit, self._user_namespace = audit, user_namespace
+        self._api_server_flags = api_server_flags
         self._files = control_plane.Files(folder)
         self._accounts = control_plane.accounts(spec.name for spec in specs)
         self._port, *kubelet_ports = free_ports(1 + len(specs))
@@ -114,7 +122,10 @@ class Preparation:
         """What the supervisor is to mount and to run."""
         flags = {
             ETCD: control_plane.etcd_flags(),
-            API_SERVER: control_plane.api_server_flags(self._files, self._port, audit=self._audit),
+            API_SERVER: [
+                *control_plane.api_server_flags(self._files, self._port, audit=self._audit),
+                *self._api_server_flags,
+            ],
             CONTROLLER_MANAGER: control_plane.controller_manager_flags(self._files),
             SCHEDULER: control_plane.scheduler_flags(self._files),
         }

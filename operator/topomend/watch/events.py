@@ -93,8 +93,11 @@ class PodSeen:
         if not is_refusal(self.pod):
             return _without(refused, self.pod.uid)
         known = refused.get(self.pod.uid)
-        version, seen = (known.version, known.seen) if known else (self.pod.version, self.now)
-        return _with(refused, self.pod.uid, Refusal(self.pod, version, seen))
+        if known is None:
+            return _with(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
+        # A controller that is deleted may leave its failed pods behind: it had replaced them, and they stay its own.
+        pod = self.pod if self.pod.owner else replace(self.pod, owner=known.pod.owner)
+        return _with(refused, pod.uid, Refusal(pod, known.version, known.seen))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 NODE_TOPOLOGY = "NodeTopology"
 RELAUNCH = "Relaunch"
+BRAKE = "Brake"
 
 STEER_LABEL = f"{GROUP}/steer"
 """Namespace label: ``enabled`` has every new pod that a kubelet would align fitted before it is scheduled."""
