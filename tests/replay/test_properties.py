@@ -1,6 +1,7 @@
 """What holds for every node and every pod, found by trying many."""
 
 from dataclasses import replace
+from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,9 @@ from topomend.model.node_state import (
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
+
+SECONDS = 10
+"""How much of a processor's time an admission may use, however odd: none is without an end."""
 
 # Anything at all
 
@@ -155,7 +159,9 @@ any_states = st.builds(
 
 
 def check_total(state: NodeState, asked: Pod) -> None:
+    begin = process_time()
     verdict, after = admit(state, asked)
+    assert process_time() - begin < SECONDS
     assert isinstance(verdict, Verdict)
     assert verdict.admitted == (not verdict.reason)
     shared_pool(state)

@@ -2,7 +2,8 @@
 
 The API server rounds every quantity of a container up to a thousandth (pkg/apis/core/v1/defaults.go:
 SetDefaults_ResourceList) and writes it in canonical form (``1.5Gi`` is stored as ``1536Mi``), so an integer number of
-thousandths holds each one exactly. What stands beyond an int64 is capped there, as apimachinery's ParseQuantity does.
+thousandths holds each one exactly. What stands beyond an int64 is capped there: apimachinery's ParseQuantity does so
+with binary suffixes only, and replay says of such amounts that it does not model them.
 """
 
 import re

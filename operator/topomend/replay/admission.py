@@ -28,6 +28,9 @@ from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
 from topomend.replay.rejection import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.topology.scopes import NO_AFFINITY, Admission, Providers, Scope
 
+UNCOUNTED = 1000 << 46
+"""64Ti in thousandths."""
+
 
 def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     """The kubelet's answer to ``pod`` on ``node``, and the node's state after it.
@@ -39,6 +42,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
         return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
+    remarks = (*kubelet.unmodelled, *_uncounted(pod))
     held = _held_by(node, pod.namespace, pod.name, pod.uid)
     providers = _providers(kubelet, node, held)
     settings = node.kubelet
@@ -48,18 +52,18 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     try:
         admission = scope.admit(pod, settings.topology_manager_scope)
     except KubeletBreaks as broken:
-        return _refused(pod, broken.reason, broken.why, kubelet.unmodelled), node
+        return _refused(pod, broken.reason, broken.why, remarks), node
     if admission.rejection:
         providers.remove_pod()
         pods = tuple(each for each in node.pods if each is not held) if held else node.pods
-        return _rejected(pod, admission.rejection, admission, kubelet), _with_pods(kubelet, node, pods, providers)
+        return _rejected(pod, admission.rejection, admission, remarks), _with_pods(kubelet, node, pods, providers)
     verdict = Verdict(
         pod.namespace,
         pod.name,
         admitted=True,
         containers=_placements(pod, admission, providers),
         merges=tuple(admission.merges),
-        unmodelled=kubelet.unmodelled,
+        unmodelled=remarks,
     )
     return verdict, _with_pods(kubelet, node, _pods_with(node, held, _allocation(pod, providers, held)), providers)
 
@@ -97,6 +101,20 @@ def shared_pool(node: NodeState) -> CPUSet:
     if isinstance(kubelet, str) or kubelet.cpu is None:
         return node.machine.cpus
     return pool_of(kubelet.cpu, node)
+
+
+def _uncounted(pod: Pod) -> tuple[str, ...]:
+    """What the pod asks of resources in amounts that Go's quantities count by how they are written.
+
+    From about 93Ti on some are kept as decimals, which are no int64 to the Memory Manager; from an int64 of thousandths
+    on others wrap around, or count as nothing (apimachinery pkg/api/resource/quantity.go:ParseQuantity, ScaledValue).
+    """
+    lists = [each.resources for each in pod.containers]
+    lists += [pod.resources] if pod.resources else []
+    beyond = {name for each in lists for name, amount in each.requests.items() if abs(amount) >= UNCOUNTED}
+    return tuple(
+        f"how a kubelet counts 64Ti of {name} and more depends on how it is written" for name in sorted(beyond)
+    )
 
 
 def _held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
@@ -247,7 +265,7 @@ def _refused(pod: Pod, reason: str, why: str, unmodelled: tuple[str, ...]) -> Ve
     return Verdict(pod.namespace, pod.name, admitted=False, reason=reason, message=why, unmodelled=unmodelled)
 
 
-def _rejected(pod: Pod, rejection: Rejection, admission: Admission, kubelet: StartedKubelet) -> Verdict:
+def _rejected(pod: Pod, rejection: Rejection, admission: Admission, unmodelled: tuple[str, ...]) -> Verdict:
     return Verdict(
         pod.namespace,
         pod.name,
@@ -256,5 +274,5 @@ def _rejected(pod: Pod, rejection: Rejection, admission: Admission, kubelet: Sta
         message=MESSAGE_PREFIX + rejection.message,
         merges=tuple(admission.merges),
         failure=admission.failure,
-        unmodelled=kubelet.unmodelled,
+        unmodelled=unmodelled,
     )
