@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from topomend.discover.plausible import why_implausible
 from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
 from topomend.discover.state_files import KubeletState, PodHoldings, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import CPUSet
@@ -89,6 +90,8 @@ class AllocationReader:
                 continue
             joined = join(listed, state, self._names)
             if joined is not None:
+                if why := why_implausible(joined.pods, joined.devices, joined.memory):
+                    return self._last_known("Implausible", f"the kubelet's answers or files tell of {why}")
                 if state is not None:
                     self._names = learn_names(listed, state, joined, self._names)
                 self._seen = (listed, before)

@@ -19,7 +19,12 @@ from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReser
 from topomend.model.quantity import format_bytes, value
 from topomend.wire.document import Document, MalformedObject
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 16
+"""Real ones take 2 to 10 KiB; the reader takes a second for as much as this."""
+
+MAX_OPTIONS, MAX_RESERVATIONS, MAX_LIMITS, MAX_TEXT = 32, 256, 16, 256
+"""As much as can be published of each, and far more than any kubelet knows."""
+
 MAX_DROP_INS = 256
 MAX_POLICY = 64
 KIND, API_VERSION = "KubeletConfiguration", "kubelet.config.k8s.io/v1beta1"
@@ -271,7 +276,7 @@ def _read(document: Document) -> KubeletConfig:
         return field(lambda: _choice(document[name], _POLICIES[name]), otherwise)
 
     def options(name: str) -> dict[str, str]:
-        return field(lambda: {key: each.text() for key, each in document[name].fields()}, {})
+        return field(lambda: _options(document[name]), {})
 
     reserved_cpus = field(lambda: document["reservedSystemCPUs"].id_list() or None, None)
     cpu, memory = field(lambda: _reserved(document, "cpu"), 0), field(lambda: _reserved(document, "memory"), 0)
@@ -302,6 +307,13 @@ def _choice(field: Document, known: tuple[str, ...]) -> str:
     return text
 
 
+def _options(document: Document) -> dict[str, str]:
+    options = {key: each.text() for key, each in document.fields()}
+    if len(options) > MAX_OPTIONS or any(len(text) > MAX_TEXT for pair in options.items() for text in pair):
+        raise document.wrong(f"at most {MAX_OPTIONS} options of at most {MAX_TEXT} letters")
+    return options
+
+
 def _reserved(document: Document, resource: str) -> int:
     """kubeReserved + systemReserved: thousandths of a CPU, or bytes."""
     total = 0
@@ -314,8 +326,10 @@ def _reserved(document: Document, resource: str) -> int:
 
 
 def _reservations(reservations: Document) -> Iterator[MemoryReservation]:
-    for each in reservations:
-        for resource, quantity in each["limits"].fields():
+    for number, each in enumerate(reservations):
+        for place, (resource, quantity) in enumerate(each["limits"].fields()):
+            if number >= MAX_RESERVATIONS or place >= MAX_LIMITS:
+                raise reservations.wrong(f"at most {MAX_RESERVATIONS} NUMA nodes with {MAX_LIMITS} limits each")
             yield MemoryReservation(
                 each["numaNode"].integer(default=0, most=MAX_ID - 1), resource, value(quantity.quantity())
             )
