@@ -23,7 +23,10 @@ from topomend.wire.group import (
 )
 
 _KEPT_METADATA = ("name", "generateName", "labels", "annotations", "ownerReferences")
-_TAKEN_OFF_SPEC = ("nodeName", "priority", "ephemeralContainers")
+_TAKEN_OFF_SPEC = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers")
+"""Where a pod was bound, what debugged it, and what follows from its priority class, which may say otherwise by now
+(plugin/pkg/admission/priority refuses a pod that says another than its class)."""
+
 _OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION, RELEASED_ANNOTATION)
 _LONGEST_NAME = 253
 
@@ -44,8 +47,10 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in _OWN_ANNOTATIONS}
     spec = {key: value for key, value in pod["spec"].items() if key not in _TAKEN_OFF_SPEC}
     mounted = {each["name"] for each in spec.get("volumes", ()) if each["name"].startswith(_SERVICE_ACCOUNT_VOLUME)}
-    if previous:
-        spec["affinity"] = previous.manifest["spec"].get("affinity", {})
+    spec["affinity"] = (
+        previous.manifest["spec"].get("affinity", {}) if previous else _affinity(spec.get("affinity", {}))
+    )
+    spec["topologySpreadConstraints"] = [_without_merged(each) for each in spec.get("topologySpreadConstraints", ())]
     spec["volumes"] = [each for each in spec.get("volumes", ()) if each["name"] not in mounted]
     for kind in ("initContainers", "containers"):
         spec[kind] = [_without_mounts(container, mounted) for container in spec.get(kind, ())]
@@ -53,6 +58,38 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
         "metadata": without_empty(metadata | {"annotations": annotations}),
         "spec": {key: value for key, value in spec.items() if value not in ([], {})},
     }
+
+
+def _affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
+    """The affinity without what the API server merged into it."""
+    return {kind: _pod_affinity(each) if kind != "nodeAffinity" else each for kind, each in affinity.items()}
+
+
+def _pod_affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        rule: [
+            {**each, "podAffinityTerm": _without_merged(each["podAffinityTerm"])}
+            if "podAffinityTerm" in each
+            else _without_merged(each)
+            for each in terms
+        ]
+        for rule, terms in affinity.items()
+    }
+
+
+def _without_merged(term: Mapping[str, Any]) -> dict[str, Any]:
+    """A term that selects pods by the values of the pod's own labels, without the requirements made of them.
+
+    The API server merges (mis)matchLabelKeys into the selector when the pod is created, and takes no pod where that has
+    been done already (KEP-3633, KEP-3243; pkg/registry/core/pod/strategy.go:applyLabelKeysToLabelSelector).
+    """
+    keys = {*term.get("matchLabelKeys", ()), *term.get("mismatchLabelKeys", ())}
+    selector = term.get("labelSelector")
+    if not keys or not selector:
+        return dict(term)
+    own = [each for each in selector.get("matchExpressions", ()) if each["key"] not in keys]
+    rest = {key: value for key, value in selector.items() if key != "matchExpressions"}
+    return {**term, "labelSelector": rest | ({"matchExpressions": own} if own else {})}
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
