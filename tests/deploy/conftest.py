@@ -3,13 +3,17 @@
 import functools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import yaml
 from tests.deploy.api import API, administrator, path_of
-from tests.deploy.manifests import objects
+from tests.deploy.manifests import DEPLOY, objects
+from tests.publish.schema import DEFINITION
 
 from topomend.sandbox import Sandbox
+from topomend.wire import node_resource_topology as zones
 
 NAMESPACE = "deploy-tests"
 _WORKLOADS = {"DaemonSet", "Deployment"}
@@ -76,14 +80,19 @@ def admin(cluster: Sandbox) -> Iterator[API]:
             api.delete(path_of(item))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def agent_on(admin: API) -> Iterator[Callable[[str], API]]:
-    """The agent's account as its pod on the given node has it. The node need not exist."""
-    pods = "/api/v1/namespaces/topomend-agent/pods"
+    """The agent's account as its pod on the given node has it. A node that does not exist is made, without a kubelet:
+    pods of none are soon removed (podgc/gc_controller.go:gcOrphaned), and their tokens are worth nothing then."""
+    nodes, pods = "/api/v1/nodes", "/api/v1/namespaces/topomend-agent/pods"
     made = []
 
     def agent(node: str) -> API:
         name = f"agent-{node}"
+        if not admin.get(f"{nodes}/{node}").allowed:
+            head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+            assert admin.create(nodes, head | {"spec": {"unschedulable": True}}).allowed
+            made.append(f"{nodes}/{node}")
         spec = {
             "serviceAccountName": "topomend-agent",
             "nodeName": node,
@@ -95,7 +104,7 @@ def agent_on(admin: API) -> Iterator[Callable[[str], API]]:
         return admin.as_token(token_of(admin, "topomend-agent", "topomend-agent", pod.content))
 
     yield agent
-    for path in made:
+    for path in reversed(made):
         admin.delete(path)
 
 
@@ -103,3 +112,25 @@ def agent_on(admin: API) -> Iterator[Callable[[str], API]]:
 def operator(admin: API) -> API:
     """The operator's account."""
     return admin.as_token(token_of(admin, "topomend-system", "topomend-operator"))
+
+
+@pytest.fixture(scope="module")
+def zones_kind(admin: API) -> Iterator[None]:
+    """The kind NodeResourceTopology and the role of the overlay that has agents write it; gone afterwards."""
+    role = DEPLOY / "overlays" / "node-resource-topology" / "role.yaml"
+    items = [DEFINITION, *yaml.safe_load_all(role.read_text())]
+    served = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
+
+    def is_served() -> bool:
+        # Until it is, the answer is no object of the API.
+        with suppress(ValueError):
+            return admin.get(served).allowed
+        return False
+
+    for item in items:
+        assert admin.apply(path_of(item), item).allowed
+    wait_until(is_served, "the kind")
+    yield
+    for item in reversed(items):
+        admin.delete(path_of(item))
+    wait_until(lambda: not admin.get(path_of(DEFINITION)).allowed, "the kind's end")

@@ -1,10 +1,10 @@
 """Each verb on each resource with each kind of token: an agent writes its own node's object, and nobody another's.
 
-Tried twice on a real API server: with the rights that are installed, and with every right on NodeTopologies given to
-the agent's account besides, so that what the admission policy alone holds is seen.
+Tried twice on a real API server: with the rights that are installed, and with every right on both kinds given to the
+agent's account besides, so that what the admission policy alone holds is seen.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,56 +13,87 @@ from tests.deploy.api import API, Answer, path_of
 from tests.deploy.conftest import NAMESPACE, token_of, wait_until
 
 from topomend.wire import group
+from topomend.wire import node_resource_topology as zones
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 
-TOPOLOGIES = f"/apis/{group.API_VERSION}/nodetopologies"
 MINE, FOREIGN = "matrix-mine", "matrix-foreign"
 STRANGER = "topomend-agent"
 """An account of the agent's name in another namespace."""
 
-
-def body(**fields: Any) -> dict[str, Any]:
-    metadata = {"name": MINE, "labels": {"tried": "yes"}}
-    return {"apiVersion": group.API_VERSION, "kind": group.NODE_TOPOLOGY, "metadata": metadata, **fields}
-
-
+LABELS = {"tried": "yes"}
 STATUS = {"summary": {"numaNodes": 7}}
-LABELS = [{"op": "add", "path": "/metadata/labels", "value": {"tried": "yes"}}]
-NEW_STATUS = [{"op": "add", "path": "/status", "value": STATUS}]
 
 
-def current(admin: API, **fields: Any) -> dict[str, Any]:
-    """The object as it is, with other fields: what a PUT wants."""
-    return {**admin.get(f"{TOPOLOGIES}/{MINE}").content, **fields}
+@dataclass(frozen=True)
+class Kind:
+    """What agents write; ``content`` is what such an object must have."""
+
+    name: str
+    api_version: str
+    content: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Of all its objects."""
+        return f"/apis/{self.api_version}/{self.name[:-1].lower()}ies"
+
+    @property
+    def mine(self) -> str:
+        """Of the object MINE."""
+        return f"{self.path}/{MINE}"
+
+    def object(self, name: str = MINE, **fields: Any) -> dict[str, Any]:
+        return {"apiVersion": self.api_version, "kind": self.name, "metadata": {"name": name}, **self.content, **fields}
+
+    def labelled(self) -> dict[str, Any]:
+        return self.object(metadata={"name": MINE, "labels": LABELS})
+
+    def current(self, admin: API, **fields: Any) -> dict[str, Any]:
+        """MINE as it is, with other fields: what a PUT wants."""
+        return {**admin.get(self.mine).content, **fields}
+
+    def current_labelled(self, admin: API) -> dict[str, Any]:
+        return self.current(admin, metadata={**admin.get(self.mine).content["metadata"], "labels": LABELS})
+
+    def reset(self, admin: API, name: str) -> None:
+        """Have the object be there, as empty as it can be."""
+        admin.delete(f"{self.path}/{name}")
+        answer = admin.create(self.path, self.object(name))
+        assert answer.allowed, answer.message
 
 
-Attempt = Callable[[API, API], Answer]
-"""Does something to the object MINE as the second account; the first one is the administrator."""
+TOPOLOGY = Kind(group.NODE_TOPOLOGY, group.API_VERSION, {})
+ZONES = Kind("NodeResourceTopology", zones.API_VERSION, {"zones": []})
 
-OBJECT, OBJECT_STATUS = f"{TOPOLOGIES}/{MINE}", f"{TOPOLOGIES}/{MINE}/status"
+Attempt = Callable[[Kind, API, API], Answer]
+"""Does something to the object MINE of a kind as the second account; the first one is the administrator."""
 
 WRITES: dict[str, Attempt] = {
-    "create": lambda _, who: who.create(TOPOLOGIES, body()),
-    "apply, creating": lambda _, who: who.apply(OBJECT, body()),
-    "apply": lambda _, who: who.apply(OBJECT, body()),
-    "merge patch": lambda _, who: who.patch(OBJECT, {"metadata": {"labels": {"tried": "yes"}}}),
-    "JSON patch": lambda _, who: who.patch(OBJECT, LABELS),
-    "update": lambda admin, who: who.replace(OBJECT, current(admin, metadata=_labelled(admin))),
-    "apply status": lambda _, who: who.apply(OBJECT_STATUS, body(status=STATUS)),
-    "merge patch status": lambda _, who: who.patch(OBJECT_STATUS, {"status": STATUS}),
-    "JSON patch status": lambda _, who: who.patch(OBJECT_STATUS, NEW_STATUS),
-    "update status": lambda admin, who: who.replace(OBJECT_STATUS, current(admin, status=STATUS)),
-    "delete": lambda _, who: who.delete(OBJECT),
+    "create": lambda kind, _, who: who.create(kind.path, kind.labelled()),
+    "apply, creating": lambda kind, _, who: who.apply(kind.mine, kind.labelled()),
+    "apply": lambda kind, _, who: who.apply(kind.mine, kind.labelled()),
+    "merge patch": lambda kind, _, who: who.patch(kind.mine, {"metadata": {"labels": LABELS}}),
+    "JSON patch": lambda kind, _, who: who.patch(
+        kind.mine, [{"op": "add", "path": "/metadata/labels", "value": LABELS}]
+    ),
+    "update": lambda kind, admin, who: who.replace(kind.mine, kind.current_labelled(admin)),
+    "delete": lambda kind, _, who: who.delete(kind.mine),
 }
+STATUS_WRITES: dict[str, Attempt] = {
+    "apply status": lambda kind, _, who: who.apply(f"{kind.mine}/status", kind.object(status=STATUS)),
+    "merge patch status": lambda kind, _, who: who.patch(f"{kind.mine}/status", {"status": STATUS}),
+    "JSON patch status": lambda kind, _, who: who.patch(
+        f"{kind.mine}/status", [{"op": "add", "path": "/status", "value": STATUS}]
+    ),
+    "update status": lambda kind, admin, who: who.replace(f"{kind.mine}/status", kind.current(admin, status=STATUS)),
+}
+EVERY_WRITE = WRITES | STATUS_WRITES
+CELLS = [(TOPOLOGY, write) for write in EVERY_WRITE] + [(ZONES, write) for write in WRITES]
 CREATING = {"create", "apply, creating"}
 
-INSTALLED = set(WRITES) - {"update", "update status", "delete"}
-"""The writes that the agent's role grants: it needs no others."""
-
-
-def _labelled(admin: API) -> dict[str, Any]:
-    return {**admin.get(OBJECT).content["metadata"], "labels": {"tried": "yes"}}
+NOT_GRANTED = {"update", "update status", "delete"}
+"""The writes that the agent's role leaves out: it needs none of them."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +107,8 @@ class Tokens:
 
 
 @pytest.fixture(scope="module")
-def tokens(admin: API, agent_on: Callable[[str], API]) -> Iterator[Tokens]:
+def tokens(admin: API, agent_on: Callable[[str], API], zones_kind: None) -> Iterator[Tokens]:
+    del zones_kind  # both kinds are there
     own, other = agent_on(MINE), agent_on(FOREIGN)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": STRANGER}}
     assert admin.apply(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{STRANGER}", account).allowed
@@ -96,58 +128,55 @@ def tokens(admin: API, agent_on: Callable[[str], API]) -> Iterator[Tokens]:
     )
     admin.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/matrix-stranger")
     for name in (MINE, FOREIGN):
-        admin.delete(f"{TOPOLOGIES}/{name}")
+        admin.delete(f"{TOPOLOGY.path}/{name}")
 
 
 @pytest.fixture
 def scene(admin: API, tokens: Tokens) -> Tokens:
-    """Both nodes have an empty object, and the policy is at work."""
-    for name in (MINE, FOREIGN):
-        reset(admin, name)
-    wait_until(lambda: tokens.other.apply(OBJECT, body()).code == 403, "the agent's policy")
+    """Both nodes have an empty object of each kind, and role and policy are at work."""
+    for kind in (TOPOLOGY, ZONES):
+        for name in (MINE, FOREIGN):
+            kind.reset(admin, name)
+        wait_until(lambda kind=kind: tokens.own.apply(kind.mine, kind.object(), dry_run=True).allowed, "the role")  # type: ignore[misc]
+        wait_until(lambda kind=kind: tokens.other.apply(kind.mine, kind.object()).code == 403, "the policy")  # type: ignore[misc]
     return tokens
 
 
-def reset(admin: API, name: str) -> None:
-    admin.delete(f"{TOPOLOGIES}/{name}")
-    assert admin.create(TOPOLOGIES, {**body(), "metadata": {"name": name}}).allowed
-
-
-def attempt(admin: API, who: API, write: str) -> Answer:
+def attempt(kind: Kind, admin: API, who: API, write: str) -> Answer:
     """The write on an object that is as empty as before, or is not there where it is to be made."""
     if write in CREATING:
-        admin.delete(OBJECT)
+        admin.delete(kind.mine)
     else:
-        reset(admin, MINE)
-    return WRITES[write](admin, who)
+        kind.reset(admin, MINE)
+    return EVERY_WRITE[write](kind, admin, who)
 
 
-def was_written(admin: API, write: str) -> bool:
-    found = admin.get(OBJECT)
+def was_written(kind: Kind, admin: API, write: str) -> bool:
+    found = admin.get(kind.mine)
     if write == "delete":
         return found.code == 404
-    if "status" in write:
+    if write in STATUS_WRITES:
         return bool(found.content.get("status"))
-    return found.allowed and found.content["metadata"].get("labels") == {"tried": "yes"}
+    return found.allowed and found.content["metadata"].get("labels") == LABELS
 
 
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(("kind", "write"), CELLS, ids=[f"{kind.name}: {write}" for kind, write in CELLS])
 def test_with_the_rights_installed_an_agent_writes_its_own_object_and_nobody_else_does(
-    admin: API, scene: Tokens, write: str
+    admin: API, scene: Tokens, kind: Kind, write: str
 ) -> None:
     for token in ("other", "unbound", "stranger"):
-        answer = attempt(admin, getattr(scene, token), write)
-        assert (token, answer.code, was_written(admin, write)) == (token, 403, False), answer.message
-    answer = attempt(admin, scene.own, write)
-    allowed = write in INSTALLED
-    assert (answer.allowed, was_written(admin, write)) == (allowed, allowed), answer.message
+        answer = attempt(kind, admin, getattr(scene, token), write)
+        assert (token, answer.code, was_written(kind, admin, write)) == (token, 403, False), answer.message
+    answer = attempt(kind, admin, scene.own, write)
+    granted = write not in NOT_GRANTED
+    assert (answer.allowed, was_written(kind, admin, write)) == (granted, granted), answer.message
 
 
 @pytest.fixture
-def widened(admin: API, tokens: Tokens) -> Iterator[Tokens]:
-    """Every right on NodeTopologies for the agent's account and for the stranger."""
+def widened(admin: API, scene: Tokens) -> Iterator[Tokens]:
+    """Every right on both kinds for the agent's account and for the stranger."""
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "matrix-everything"}}
-    rules = [{"apiGroups": ["topomend.io"], "resources": ["*"], "verbs": ["*"]}]
+    rules = [{"apiGroups": ["topomend.io", "topology.node.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
     accounts = [("topomend-agent", "topomend-agent"), (NAMESPACE, STRANGER)]
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "matrix-everything"}
     role: dict[str, Any] = {**head, "kind": "ClusterRole", "rules": rules}
@@ -159,48 +188,49 @@ def widened(admin: API, tokens: Tokens) -> Iterator[Tokens]:
     }
     for item in (role, binding):
         assert admin.apply(path_of(item), item).allowed
-    wait_until(lambda: tokens.stranger.get(TOPOLOGIES).allowed and tokens.own.get(TOPOLOGIES).allowed, "the role")
-    yield tokens
+    both = (scene.stranger, scene.own)
+    wait_until(lambda: all(who.get(TOPOLOGY.path).allowed for who in both), "the role")
+    yield scene
     for item in (binding, role):
         admin.delete(path_of(item))
-    wait_until(lambda: tokens.own.get(TOPOLOGIES).code == 403, "the end of the role")
+    wait_until(lambda: all(who.get(TOPOLOGY.path).code == 403 for who in both), "the end of the role")
 
 
 WORDS = {"other": f"the agent of node {FOREIGN} may not write the object of {MINE}", "unbound": "names no node"}
 
 
-@pytest.mark.usefixtures("scene")
 def test_with_every_right_the_policy_alone_keeps_agents_from_each_others_objects(admin: API, widened: Tokens) -> None:
-    for write in WRITES:
+    for kind, write in CELLS:
         for token, words in WORDS.items():
-            answer = attempt(admin, getattr(widened, token), write)
-            assert (write, token, answer.code, was_written(admin, write)) == (write, token, 403, False), answer.message
+            answer = attempt(kind, admin, getattr(widened, token), write)
+            seen = (kind.name, write, token, answer.code, was_written(kind, admin, write))
+            assert seen == (kind.name, write, token, 403, False), answer.message
             assert words in answer.message
         # Accounts that are no agent's are nothing of this policy's: what they may do is for roles to say.
         for token in ("own", "stranger"):
-            answer = attempt(admin, getattr(widened, token), write)
-            assert (write, token, answer.allowed, was_written(admin, write)) == (write, token, True, True), (
-                answer.message
-            )
+            answer = attempt(kind, admin, getattr(widened, token), write)
+            seen = (kind.name, write, token, answer.code < 300, was_written(kind, admin, write))
+            assert seen == (kind.name, write, token, True, True), answer.message
 
 
-@pytest.mark.usefixtures("scene")
-def test_no_agent_deletes_all_objects_at_once(admin: API, widened: Tokens) -> None:
+@pytest.mark.parametrize("kind", [TOPOLOGY, ZONES], ids=lambda kind: str(kind.name))
+def test_no_agent_deletes_all_objects_at_once(admin: API, widened: Tokens, kind: Kind) -> None:
     for token in ("own", "other", "unbound"):
-        answer = getattr(widened, token).delete(TOPOLOGIES)
-        left = {name for name in (MINE, FOREIGN) if admin.get(f"{TOPOLOGIES}/{name}").allowed}
+        answer = getattr(widened, token).delete(kind.path)
+        left = {name for name in (MINE, FOREIGN) if admin.get(f"{kind.path}/{name}").allowed}
         assert (token, answer.code) == (token, 403)
         assert left >= {"own": {FOREIGN}, "other": {MINE}, "unbound": {MINE, FOREIGN}}[token]
         for name in (MINE, FOREIGN):
-            reset(admin, name)
+            kind.reset(admin, name)
 
 
-@pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize("namespace", ["default", NAMESPACE, "topomend-agent", "kube-system"])
-def test_an_agent_reads_one_object_at_a_time_and_nothing_else(tokens: Tokens, namespace: str) -> None:
-    for name in (MINE, FOREIGN):
-        assert tokens.own.get(f"{TOPOLOGIES}/{name}").allowed
-        assert tokens.stranger.get(f"{TOPOLOGIES}/{name}").code == 403
+def test_an_agent_reads_one_object_at_a_time_and_nothing_else(scene: Tokens, namespace: str) -> None:
+    for kind in (TOPOLOGY, ZONES):
+        for name in (MINE, FOREIGN):
+            assert scene.own.get(f"{kind.path}/{name}").allowed
+            assert scene.stranger.get(f"{kind.path}/{name}").code == 403
+        assert scene.own.get(kind.path).code == 403
     core = f"/api/v1/namespaces/{namespace}"
-    for path in (TOPOLOGIES, "/api/v1/nodes", "/api/v1/pods", *(f"{core}/{each}" for each in ("pods", "secrets"))):
-        assert (path, tokens.own.get(path).code) == (path, 403)
+    for path in ("/api/v1/nodes", "/api/v1/pods", *(f"{core}/{each}" for each in ("pods", "secrets", "configmaps"))):
+        assert (path, scene.own.get(path).code) == (path, 403)

@@ -1,16 +1,14 @@
 """The overlay that has agents publish NodeResourceTopology objects: its rights, and whose objects they reach."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
-from tests.deploy.api import API, path_of
+from tests.deploy.api import API
 from tests.deploy.conftest import token_of, wait_until
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.test_install import kubectl
-from tests.publish.schema import DEFINITION
 
 from topomend.sandbox import Sandbox
 
@@ -27,26 +25,13 @@ def agents(agent_on: Callable[[str], API]) -> tuple[API, API]:
 
 
 @pytest.fixture(scope="module")
-def installed(admin: API, agents: tuple[API, API]) -> Iterator[API]:
-    """The kind and the overlay's role, both noticed by the API server as the policy is; gone afterwards."""
-    items = [DEFINITION, *yaml.safe_load_all((OVERLAY / "role.yaml").read_text())]
-    for item in items:
-        assert admin.apply(path_of(item), item).allowed
-    wait_until(lambda: _is_served(admin), "the kind")
+def installed(admin: API, agents: tuple[API, API], zones_kind: None) -> API:
+    """The kind, the overlay's role and the policy, all noticed by the API server."""
+    del zones_kind
     agent, _ = agents
     wait_until(lambda: agent.apply(f"{KIND}/nrt-1", body("nrt-1"), dry_run=True).allowed, "the role")
     wait_until(lambda: agent.apply(f"{KIND}/nrt-2", body("nrt-2"), dry_run=True).code == 403, "the policy")
-    yield admin
-    for item in reversed(items):
-        admin.delete(path_of(item))
-    wait_until(lambda: not admin.get(path_of(DEFINITION)).allowed, "the kind's end")
-
-
-def _is_served(admin: API) -> bool:
-    # Until it is, the answer is no object of the API.
-    with suppress(ValueError):
-        return admin.get(KIND).allowed
-    return False
+    return admin
 
 
 def body(name: str, **metadata: Any) -> dict[str, Any]:
