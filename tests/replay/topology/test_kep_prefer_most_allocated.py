@@ -52,8 +52,8 @@ def test_kep_cpu_signal_higher_utilization_prefers_that_numa_node() -> None:
 
 
 def test_kep_cpu_signal_of_a_policy_that_is_not_static_is_undecided() -> None:
-    """Three CPUs are asked for on NUMA node 1, but nobody counts them; memory is held alike on both."""
-    held = ("cpu=3 memory=64Mi v.com/gpu=1", "cpu=1 memory=64Mi v.com/nic=1")
+    """Two CPUs are asked for on NUMA node 1, but nobody counts them; memory is held alike on both."""
+    held = ("cpu=2 memory=64Mi v.com/gpu=1", "cpu=1 memory=64Mi v.com/nic=1")
     assert winner(reserving(option_node(memory=True, cpu_policy="none"), 512, 512), *held, FREE) == "[0]"
     assert winner(reserving(option_node(memory=True, reserved="0,4"), 512, 512), *held, FREE) == "[1]"
 
