@@ -1,14 +1,19 @@
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from topomend.agent.metrics import Metrics
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
 from topomend.model.shape import parse_shape
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "agent.md"
 
 
 def node() -> NodeState:
@@ -66,6 +71,18 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
     ):
         assert line in text
     assert "secret-name" not in text
+
+
+def test_the_metrics_are_those_that_are_documented_with_their_labels(metrics: Metrics) -> None:
+    metrics.published(node(), 0.02, {}, wrote=True)
+    shown: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(get(metrics, "/metrics")[1]):
+        for sample in family.samples:
+            name = re.sub("_(bucket|sum|count)$", "", sample.name)
+            if not name.endswith("_created"):
+                shown.setdefault(name, set()).update(sample.labels.keys() - {"le", "version"})
+    rows = re.findall(r"^\| `(topomend_agent_\w+)` \| \w+ \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert shown == {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
 
 
 def test_without_a_success_for_long_the_agent_is_unwell_until_the_next(metrics: Metrics) -> None:

@@ -44,6 +44,18 @@ def test_the_table_shows_each_numa_node_and_what_is_missing(root: Path) -> None:
     assert any(line.startswith("KubeletConfigRead   False    NotGiven") for line in lines)
 
 
+def test_where_the_kubelet_counts_otherwise_than_linux_the_table_says_so(root: Path) -> None:
+    """A cache that serves a whole NUMA node is none to the kubelet; and it takes equal ids of a socket for one core."""
+    lines = run("--root", root).stdout.splitlines()
+    heading = next(number for number, line in enumerate(lines) if line.startswith("SOCKETS"))
+    assert lines[heading + 1].split()[:7] == ["2", "2", "-", "2", "(kubelet:", "0)", "4"]
+    for cpu in (1, 5):
+        (root / f"sys/devices/system/cpu/cpu{cpu}/topology/core_id").write_text("0\n")
+    lines = run("--root", root).stdout.splitlines()
+    assert "4 (kubelet: 3)" in lines[heading + 1]
+    assert any("has cores that the kubelet groups otherwise, CPUs 0,4 among them" in line for line in lines)
+
+
 def test_the_kubelets_parts_are_read_where_they_are_named(root: Path, tmp_path: Path) -> None:
     config = tmp_path / "kubelet.yaml"
     config.write_text(

@@ -32,6 +32,9 @@ def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recor
     expected = BROKEN.get(name)
     assert condition.status == ("False" if expected else "True"), condition.message
     assert (expected or "") in condition.message
+    hardware = found.state.machine.hardware
+    for what, groups in (("cores", hardware.cores), ("sockets", hardware.sockets)):
+        assert expected or (f"has {what} that the kubelet groups otherwise" in condition.message) == bool(groups)
     assert found.conditions[0].status == "False"
 
 
@@ -52,3 +55,11 @@ def test_counts_agree_with_what_the_machine_is_known_for(
 ) -> None:
     machine = discover(recorded(name), None, None, None, "recorded").state.machine
     assert (len(machine.numa_nodes), machine.cpus.bit_count(), len(machine.cores)) == (nodes, cpus, cores)
+
+
+def test_a_machine_whose_cores_the_kubelet_groups_otherwise_is_shown_with_both_groupings(
+    recorded: Callable[[str], Path],
+) -> None:
+    """An Itanium whose firmware gives the cores of different sockets equal ids."""
+    machine = discover(recorded("16ia64-8n2s"), None, None, None, "recorded").state.machine
+    assert (len(machine.cores), len(machine.hardware.cores)) == (8, 16)

@@ -175,3 +175,34 @@ def test_this_machine_is_read_without_a_problem() -> None:
     machine, problems = read(Path("/"))
     assert machine.cpus
     assert problems == []
+
+
+def test_huge_pages_that_the_machine_and_its_numa_nodes_count_differently_are_remarked_on(tmp_path: Path) -> None:
+    folder = tree(tmp_path, "sockets:1 numa:2 cores:2 memory:4Gi hugepages-2Mi:8")
+    count = folder / "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    for words, named in (("16", False), ("24", True), ("many", False)):
+        count.write_text(f"{words}\n")
+        root = Root(folder)
+        read_machine(root)
+        said = "says 24, the NUMA nodes 16: the kubelet offers the former, pins the latter"
+        assert any(said in remark for remark in root.remarks) == named
+        assert root.problems == []
+
+
+def test_what_several_nodes_lack_is_one_remark(tmp_path: Path) -> None:
+    folder = tree(tmp_path, "sockets:2 numa:4 cores:2 memory:4Gi")
+    for node in (1, 2, 3, 6):
+        (folder / NODE / f"node{node}/distance").unlink()
+        (folder / NODE / f"node{node}/meminfo").unlink()
+        for link in (folder / NODE / f"node{node}").glob("cpu[0-9]*"):
+            link.unlink()
+    root = Root(folder)
+    assert read_machine(root).cpus == mask_of(range(16))
+    assert [remark for remark in root.remarks if "has nodes" in remark] == [
+        f"/{NODE} has nodes 1-3,6 without {what}"
+        for what in (
+            "meminfo: the kubelet counts them as nodes without memory",
+            "distance: with prefer-closest-numa-nodes the kubelet would not start",
+            "cpuN links: their CPUs are taken from cpulist or cpumap",
+        )
+    ]

@@ -122,20 +122,27 @@ _PROCESSOR_HEADING = (
 
 def _processor_row(machine: Machine) -> tuple[str, ...]:
     hardware = machine.hardware
-    sockets = len(hardware.sockets or machine.cpus_of_socket)
+    of_kubelet = len(machine.cpus_of_socket)
+    sockets = len(hardware.sockets) or of_kubelet
+    caches = {core.l3_cache for core in machine.cores} - {None}
     kinds = (f"{kind.name or kind.capacity}:{format_id_list(kind.cpus)}" for kind in hardware.core_kinds)
     return (
-        str(sockets),
+        _counted(sockets, of_kubelet),
         str(len(hardware.dies) or sockets),
         str(len(hardware.clusters) or "-"),
-        str(len(hardware.l3_caches) or "-"),
-        str(len(hardware.cores or machine.cores)),
+        _counted(len(hardware.l3_caches), len(caches)),
+        _counted(len(hardware.cores or machine.cores), len(machine.cores)),
         str(machine.cpus.bit_count()),
         " ".join(kinds) or "-",
         format_id_list(machine.offline) or "-",
         format_id_list(machine.isolated) or "-",
         format_id_list(hardware.nohz_full) or "-",
     )
+
+
+def _counted(number: int, of_kubelet: int) -> str:
+    """How many Linux knows; the kubelet counts by other rules, which is said where it comes to another number."""
+    return str(number or "-") if number == of_kubelet else f"{number} (kubelet: {of_kubelet})"
 
 
 _PCI_HEADING = ("ADDRESS", "KIND", "NUMA", "KNOWN-BY", "LINK", "IOMMU", "DRIVER", "NAMES", "DEVICE", "BEHIND")

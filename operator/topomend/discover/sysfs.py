@@ -17,6 +17,7 @@ from topomend.model.quantity import format_bytes
 
 NODES = "sys/devices/system/node"
 CPUS = "sys/devices/system/cpu"
+HUGEPAGES = "sys/kernel/mm/hugepages"
 
 _NODE = re.compile(r"node\d{1,30}", re.ASCII)
 _CPU = re.compile(r"cpu\d{1,30}", re.ASCII)
@@ -110,7 +111,27 @@ def _numa_nodes(
                 gpus.get(node_id, ""),
             )
         )
+    _tell_what_is_missing(root, node_ids, cores)
     return tuple(sorted(nodes, key=lambda node: node.id)), cores
+
+
+def _tell_what_is_missing(root: Root, node_ids: list[int], cores: list[Core]) -> None:
+    """A remark for all nodes together: many nodes that lack the same must not hide what else there is to say."""
+    with_cpus = {core.numa_node for core in cores}
+    lacking = {
+        "meminfo: the kubelet counts them as nodes without memory": [
+            each for each in node_ids if not root.exists(f"{NODES}/node{each}/meminfo")
+        ],
+        "distance: with prefer-closest-numa-nodes the kubelet would not start": [
+            each for each in node_ids if not root.exists(f"{NODES}/node{each}/distance")
+        ],
+        "cpuN links: their CPUs are taken from cpulist or cpumap": [
+            each for each in node_ids if each in with_cpus and not root.names(f"{NODES}/node{each}", _CPU)
+        ],
+    }
+    for what, nodes in lacking.items():
+        if nodes:
+            root.remark(NODES, f"has nodes {format_id_list(mask_of(nodes))} without {what}")
 
 
 def _cpus_of_node(root: Root, node_id: int) -> list[int]:
@@ -122,8 +143,6 @@ def _cpus_of_node(root: Root, node_id: int) -> list[int]:
     listed = root.id_list(f"{folder}/cpulist")
     if listed is None:
         listed = root.id_map(f"{folder}/cpumap")
-    if listed:
-        root.remark(folder, f"has no cpuN links; CPUs {format_id_list(listed)} are taken from its cpulist or cpumap")
     return list(members(listed or 0))
 
 
@@ -131,7 +150,6 @@ def _memory(root: Root, node_id: int) -> int:
     """MemTotal in bytes; 0 where the node has no meminfo (sysinfo.go:getNodeMemInfo)."""
     name = f"{NODES}/node{node_id}/meminfo"
     if not root.exists(name):
-        root.remark(name, "is missing: the kubelet counts the node as one without memory")
         return 0
     memory = _mem_total(root, name)
     if memory is None:
@@ -162,9 +180,9 @@ def _hugepages(root: Root, folder: str, *, whole: bool) -> tuple[HugePages, ...]
 
 def _reserved_hugepages(root: Root) -> tuple[HugePages, ...]:
     """Pages promised to processes and not yet taken; the kernel counts them for the whole machine alone."""
-    folder, root = "sys/kernel/mm/hugepages", root.beside()
-    sizes = (matched for matched in map(_HUGEPAGES.fullmatch, root.names(folder, _HUGEPAGES)) if matched)
-    counts = {int(size[1]) * 1024: root.integer(f"{folder}/{size[0]}/resv_hugepages") or 0 for size in sizes}
+    root = root.beside()
+    sizes = (matched for matched in map(_HUGEPAGES.fullmatch, root.names(HUGEPAGES, _HUGEPAGES)) if matched)
+    counts = {int(size[1]) * 1024: root.integer(f"{HUGEPAGES}/{size[0]}/resv_hugepages") or 0 for size in sizes}
     return tuple(HugePages(size, count) for size, count in sorted(counts.items()) if size and count > 0)
 
 
@@ -183,7 +201,6 @@ def _distances(root: Root, node_id: int) -> tuple[int, ...]:
     name = f"{NODES}/node{node_id}/distance"
     text = root.text(name)
     if text is None:
-        root.remark(name, "is missing: with prefer-closest-numa-nodes the kubelet would not start")
         return ()
     words = text.split()
     if not all(word.isascii() and word.isdigit() and len(word) <= 3 and int(word) <= 255 for word in words):
@@ -320,3 +337,17 @@ def _check_totals(root: Root, machine: Machine) -> None:
     memory = _mem_total(root, "proc/meminfo")
     if known and memory and abs(known - memory) * 10 > memory:
         root.remark("proc/meminfo", f"counts {format_bytes(memory)} of memory, the NUMA nodes {format_bytes(known)}")
+    if known:
+        _check_hugepages(root, machine)
+
+
+def _check_hugepages(root: Root, machine: Machine) -> None:
+    """The node's capacity is the machine's own count (pkg/kubelet/cadvisor/util.go:CapacityFromMachineInfo)."""
+    for size in sorted({pool.size for node in machine.numa_nodes for pool in node.hugepages}):
+        name = f"{HUGEPAGES}/hugepages-{size >> 10}kB/nr_hugepages"
+        offered = root.beside().integer(name)
+        pinned = sum(pool.count for node in machine.numa_nodes for pool in node.hugepages if pool.size == size)
+        if offered is not None and offered != pinned:
+            root.remark(
+                name, f"says {offered}, the NUMA nodes {pinned}: the kubelet offers the former, pins the latter"
+            )
