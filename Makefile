@@ -43,8 +43,9 @@ agent-life: .venv/ready ## Start and end PODS random pods: what agents publish i
 oracle: .venv/ready ## Compare CASES random cases with the managers of kubelet VERSION; the report is build/oracle-report.txt
 	@$(BIN)/python -m tests.oracle.compare --cases $(CASES) --version $(VERSION)
 
-contended: .venv/ready ## Random arrivals under the plain scheduler, under topomend, and at best
+contended: .venv/ready ## Random arrivals under the plain scheduler, under topomend, and at best; and how long pods are held
 	@$(BIN)/python -m tests.contended
+	@$(BIN)/python -m tests.contended.hold
 
 live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live

@@ -24,7 +24,7 @@ from tests.live.conftest import end, start_agent
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.kube.errors import APIError
-from topomend.sandbox import Sandbox
+from topomend.sandbox import NodeSpec, Sandbox
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,11 +115,11 @@ def run(way: Way, arrivals: Sequence[Arrival], folder: Path) -> Outcome:
         sandbox = stack.enter_context(Sandbox.up(MACHINES))
         client = connect(str(sandbox.kubeconfig))
         stack.callback(client.close)
-        cost = None if way is Way.PLAIN else stack.enter_context(_topomend(sandbox, client, folder))
+        cost = None if way is Way.PLAIN else stack.enter_context(topomend_on(sandbox, client, MACHINES, folder))
         labels = {"topomend.io/steer": "enabled"} if way is Way.STEERED else {}
         metadata = {"name": NAMESPACE, "labels": labels}
         client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        _account(client)
+        wait_for_account(client)
         return _play(way, arrivals, sandbox, client, cost)
 
 
@@ -141,7 +141,7 @@ def _play(way: Way, arrivals: Sequence[Arrival], sandbox: Sandbox, client: Clien
 
 
 @contextmanager
-def _topomend(sandbox: Sandbox, client: Client, folder: Path) -> Iterator[Cost]:
+def topomend_on(sandbox: Sandbox, client: Client, machines: Sequence[NodeSpec], folder: Path) -> Iterator[Cost]:
     """Everything that is installed, an agent beside each kubelet, and the operator."""
     admin = administrator(sandbox.kubeconfig)
     for item in objects():
@@ -150,11 +150,11 @@ def _topomend(sandbox: Sandbox, client: Client, folder: Path) -> Iterator[Cost]:
             if not answer.allowed:
                 raise DidNotStart(answer.message)
     with ExitStack() as stack:
-        for spec in MACHINES:
+        for spec in machines:
             stack.callback(end, start_agent(sandbox, spec.name, folder / f"agent-{spec.name}.log"))
         operator = _start_operator(sandbox.kubeconfig, folder / "operator.log")
         stack.callback(end, operator)
-        _wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(MACHINES))
+        _wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(machines))
         _wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
         yield Cost(psutil.Process(operator.pid))
 
@@ -170,7 +170,7 @@ def _start_operator(kubeconfig: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _account(client: Client) -> None:
+def wait_for_account(client: Client) -> None:
     """Wait until pods can be made in the namespace: its controller makes their account a moment after it."""
     trial = {"containers": [{"name": "main", "image": "sandbox/true", "command": ["true"]}], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trial"}, "spec": trial}

@@ -67,6 +67,14 @@ def test_a_real_relaunch_is_told(fragmented: Cluster, start_operator: Callable[.
     assert told == {(("outcome", "launched"),): 1.0}
     assert _scraped(address, "refusals_total") == {(("resource", "cpu"),): 1.0}
     assert _scraped(address, "relaunch_latency_seconds_count") == {(): 1.0}
+    assert _scraped(address, "replay_duration_seconds_count")[()] >= 1
+    gated = pod("gated", 3)
+    gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
+    fragmented.create(gated)
+    wait_for("gated to run", lambda: fragmented.running("gated"))
+    held = wait_for("its hold to be told", lambda: _scraped(address, "gated_hold_seconds_count").get((), 0.0))
+    assert held == 1
+    assert 0 < _scraped(address, "gated_hold_seconds_sum")[()] < 5
     replays = _scraped(address, "replays_total")
     admitted = (("policy", "single-numa-node"), ("scope", "container"), ("verdict", "Admits"))
     assert replays[admitted] >= 1

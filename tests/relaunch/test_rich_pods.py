@@ -26,7 +26,7 @@ SERVICE_ACCOUNTS = Resource("v1", "serviceaccounts")
 
 OURS = {"schedulingGates"}
 
-SELECTOR = {"labelSelector": {"matchLabels": {"app": "t"}}, "topologyKey": "kubernetes.io/hostname"}
+SELECTOR: dict[str, Any] = {"labelSelector": {"matchLabels": {"app": "t"}}, "topologyKey": "kubernetes.io/hostname"}
 PREFERRED_POD = [{"weight": 5, "podAffinityTerm": SELECTOR | {"matchLabelKeys": ["tier"], "namespaces": ["a"]}}]
 NODE_TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}
 SPREAD = SELECTOR | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -175,7 +175,7 @@ SPECS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def client(cluster: Sandbox) -> Iterator[Client]:
     one = connect(str(cluster.kubeconfig))
-    made = [
+    made: list[tuple[Resource, str, dict[str, Any]]] = [
         (PRIORITY_CLASSES, "", {"kind": "PriorityClass", "value": 1000, "preemptionPolicy": "Never"}),
         (
             RUNTIME_CLASSES,
@@ -193,7 +193,7 @@ def client(cluster: Sandbox) -> Iterator[Client]:
         (SERVICE_ACCOUNTS, "default", {"kind": "ServiceAccount", "imagePullSecrets": [{"name": "from-account"}]}),
     ]
     for resource, namespace, content in made:
-        head = {"apiVersion": resource.api_version, "metadata": {"name": "rich"}}
+        head: dict[str, Any] = {"apiVersion": resource.api_version, "metadata": {"name": "rich"}}
         try:
             one.create(resource, head | content, namespace)
         except AlreadyExists:

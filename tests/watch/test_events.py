@@ -68,7 +68,12 @@ def test_a_pod_that_failed_by_itself_is_no_refusal() -> None:
 def test_a_gated_replacement_is_known_until_its_gate_goes() -> None:
     view = folded(events.PodSeen(watched(gates=(RELAUNCH_GATE,)), 1.0))
     assert view.gated
-    assert not folded(events.PodSeen(watched(), 2.0), view=view).gated
+    assert set(view.gated_since.values()) == {1.0}
+    seen_again = folded(events.PodSeen(watched(gates=(RELAUNCH_GATE,), version="9"), 2.0), view=view)
+    assert set(seen_again.gated_since.values()) == {1.0}
+    gone = folded(events.PodSeen(watched(), 2.0), view=view)
+    assert not gone.gated
+    assert not gone.gated_since
 
 
 def test_a_released_pod_takes_its_place_on_every_node_it_may_go_to() -> None:

@@ -11,6 +11,7 @@ _VERBS = {
     "fit": ("topomend.cli.numa.fit", "fit", "Say how many replicas of a pod fit now."),
     "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
     "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List what was done about refused pods."),
+    "export": ("topomend.cli.numa.export", "export", "Print what a bug report needs, without secrets."),
     "check": ("topomend.cli.numa.check", "check", "Say what is not as it should be."),
 }
 

@@ -4,7 +4,7 @@ Owns names and labels; counts what it is told. A pod, a record or a disagreement
 looked at. No pod's or node's name is a label.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
 
@@ -16,6 +16,7 @@ from topomend.watch.view import ClusterView, Publication
 
 _PREFIX = "topomend_operator"
 _REMEMBERED = 10_000
+_INSTANTS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _LATENCIES = (0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
 
@@ -32,11 +33,14 @@ class Metrics:
         self._disagreements = self._counter("replay_disagreements", "Kubelets that decided otherwise.", "kind")
         self._refusals = self._counter("refusals", "Pods that a kubelet refused.", "resource")
         self._relaunches = self._counter("relaunches", "Relaunches that ended.", "outcome")
-        self._latency = Histogram(
-            f"{_PREFIX}_relaunch_latency_seconds",
-            "From a refusal's first sight until its replacement was let go.",
-            buckets=_LATENCIES,
-            registry=self.registry,
+        self._durations = self._histogram("replay_duration", "Asking every node about one pod.", _INSTANTS)
+        self._latency = self._histogram(
+            "relaunch_latency", "From a refusal's first sight until its replacement was let go.", _LATENCIES
+        )
+        self._holds = self._histogram(
+            "gated_hold",
+            "From the first sight of a pod that was gated at birth until it was let go.",
+            (*_INSTANTS, *(each for each in _LATENCIES if each > _INSTANTS[-1])),
         )
         self._gauge("relaunches_waiting", "Pods that wait for a node.", waiting)
         self._gauge("leads", "Whether this operator acts (1) or only watches (0).", leads)
@@ -57,8 +61,9 @@ class Metrics:
 
         return stop
 
-    def surveyed(self, survey: Survey, publications: Mapping[str, Publication]) -> None:
-        """Every node's answer to one pod; what only the scheduler said is no replay."""
+    def surveyed(self, survey: Survey, publications: Mapping[str, Publication], seconds: float) -> None:
+        """Every node's answer to one pod, and how long they took; what only the scheduler said is no replay."""
+        self._durations.observe(seconds)
         answers = [(each.node, ADMITS) for each in survey.candidates]
         answers += [(each.node, each.reason) for each in survey.turned if each.reason.endswith("Error")]
         for node, verdict in answers:
@@ -82,6 +87,13 @@ class Metrics:
     def launched_after(self, seconds: float) -> None:
         """A replacement was let go so long after its pod's refusal was seen."""
         self._latency.observe(seconds)
+
+    def held_for(self, seconds: float) -> None:
+        """A pod that was gated at birth was let go so long after it was first seen."""
+        self._holds.observe(seconds)
+
+    def _histogram(self, name: str, told: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"{_PREFIX}_{name}_seconds", told, buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, told: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", told, labels, registry=self.registry)

@@ -256,9 +256,10 @@ class Reconciler:
         """Decide, and decide again without the nodes whose totals other pods have used up."""
         full: dict[str, str] = {}
         while True:
+            begun = self._clock()
             plan = self._store.decide(partial(decision, full=full))
             if isinstance(plan, plans.RelaunchOn | plans.Wait):
-                self._metrics.surveyed(plan.survey, self._store.view.publications)
+                self._metrics.surveyed(plan.survey, self._store.view.publications, self._clock() - begun)
             found = self._full_among(plan.nodes, pod) if isinstance(plan, plans.RelaunchOn) else {}
             if not found:
                 return plan
@@ -351,11 +352,14 @@ class Reconciler:
         hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
         if not hostnames:
             return self._defer(found, chosen.reason)[1]
+        since = self._store.view.gated_since.get((pod.namespace, pod.name))
         try:
             self._client.merge(PODS, pod.name, manifest.launch(content, hostnames), pod.namespace)
         except (Conflict, NotFound):
             self._withdraw(pod)
             return Again(1.0)
+        if since is not None:
+            self._metrics.held_for(self._clock() - since)
         self._announcer.fitted(found, chosen.reason)
         return DONE
 

@@ -144,5 +144,5 @@ def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet
         return Explained(f"{pod.node} refused {pod.name}: {pod.message}")
     return Disagreed(
         f"{pod.node} refused {pod.name} ({pod.reason}), which replay of its published state admits: please report it "
-        f"with the pod and the output of kubectl get nodetopology {pod.node} -o yaml"
+        f"with the output of kubectl numa export {pod.node} -n {pod.namespace}"
     )

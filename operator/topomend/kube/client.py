@@ -102,6 +102,10 @@ class Client:
                 return Listing(tuple(found), metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
 
+    def version(self) -> str:
+        """The API server's version, such as ``v1.36.3``. Raises APIError."""
+        return str(self._ask("GET", "/version").get("gitVersion", ""))
+
     def serves(self, resource: Resource) -> bool:
         """Whether the API server has this kind, in this version. Raises APIError."""
         try:

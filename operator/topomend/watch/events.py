@@ -82,8 +82,14 @@ class PodSeen:
         """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node."""
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
-        gated = _with(view.gated, key, pod) if is_gated else _without(view.gated, key)
-        view = replace(view, refused=self._refused(view.refused), gated=gated)
+        known = view.gated.get(key)
+        since = view.gated_since[key] if known and known.uid == pod.uid else self.now
+        view = replace(
+            view,
+            refused=self._refused(view.refused),
+            gated=_with(view.gated, key, pod) if is_gated else _without(view.gated, key),
+            gated_since=_with(view.gated_since, key, since) if is_gated else _without(view.gated_since, key),
+        )
         if pod.phase == "Pending":
             return _bound(view, key, pod) if pod.node else view
         going = view.on_their_way.get(key)
@@ -115,7 +121,7 @@ class PodGone:
         view = replace(view, refused=_without(view.refused, self.uid))
         gated, going = view.gated.get(key), view.on_their_way.get(key)
         if gated and gated.uid == self.uid:
-            view = replace(view, gated=_without(view.gated, key))
+            view = replace(view, gated=_without(view.gated, key), gated_since=_without(view.gated_since, key))
         if going is None or going.pod.uid != self.uid or going.departed:
             return view
         late = replace(going, expires=self.now + UNPUBLISHED_SECONDS, departed=True)

@@ -69,7 +69,8 @@ class Doubt:
 class ClusterView:
     """Everything known of the cluster. ``refused`` is by uid; ``unreadable`` says what is wrong with an object.
 
-    ``gated`` are the pods that wait behind one of our gates; ``relaunches`` are the records that have not ended.
+    ``gated`` are the pods that wait behind one of our gates, ``gated_since`` when each was first seen so, in seconds;
+    ``relaunches`` are the records that have not ended.
     ``doubts`` are about nodes whose kubelets decided otherwise than replay.
     """
 
@@ -78,6 +79,7 @@ class ClusterView:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     gated: Mapping[PodKey, WatchedPod] = field(default_factory=dict)
+    gated_since: Mapping[PodKey, float] = field(default_factory=dict)
     relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
     on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
     doubts: Mapping[str, Doubt] = field(default_factory=dict)

@@ -1,0 +1,124 @@
+"""``kubectl numa export``: what a bug report needs, as YAML on stdout, and nothing that is nobody's business.
+
+Of pods goes in what admission and scheduling read, named field by field: no command, no environment, no image, no
+volume, no label, and no annotation but topomend's own. Who created a pod is left out too.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+import yaml
+
+from topomend import __version__
+from topomend.cli.failures import BadInput
+from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
+from topomend.watch.events import REFUSAL_PREFIX
+from topomend.wire.group import CREATOR_ANNOTATION, GROUP
+
+_METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")
+_POD_METADATA = (*_METADATA, "finalizers")
+_POD_SPEC = (
+    "nodeName",
+    "resources",
+    "overhead",
+    "restartPolicy",
+    "schedulerName",
+    "schedulingGates",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+_CONTAINER = ("name", "resources", "restartPolicy")
+_POD_STATUS = ("phase", "reason", "message", "qosClass", "startTime")
+_NODE_SPEC = ("unschedulable", "taints")
+_NODE_STATUS = ("capacity", "allocatable", "nodeInfo")
+
+
+@click.command()
+@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.option("-A", "--all-namespaces", is_flag=True, help="The relaunches and refused pods of every namespace.")
+@cluster_options
+def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool) -> None:
+    """Print what a bug report needs, of all nodes or of those named: `kubectl numa export gpu-01 > report.yaml`.
+
+    Versions, nodes with their NodeTopology, relaunches and refused pods. Of pods nothing but what admission reads: no
+    command, environment, image, volume or label.
+    """
+    namespace = "" if all_namespaces else cluster.namespace
+    known = cluster.client.list(NODES).items
+    missing = set(nodes) - {each["metadata"]["name"] for each in known}
+    if missing:
+        raise BadInput(f"there is no node {', '.join(sorted(missing))}; kubectl get nodes lists them")
+    topologies = cluster.client.list(NODE_TOPOLOGIES).items
+    records = cluster.client.list(RELAUNCHES, namespace=namespace).items
+    pods = cluster.client.list(PODS, namespace=namespace, fields="status.phase=Failed").items
+    versions = {"topomend": __version__, "apiServer": cluster.client.version()}
+    found = [{"versions": versions}, *_chosen(nodes, known, topologies), *map(record, records), *refused(pods)]
+    click.echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)
+
+
+def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for each in (item for items in listed for item in items):
+        if not names or each["metadata"]["name"] in names:
+            yield node(each) if "nodeInfo" in each.get("status", {}) else topology(each)
+
+
+def node(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What counts of a Node: its labels too, for a NUMA node may be chosen by them."""
+    found = _head("v1", "Node", content, (*_METADATA, "labels"))
+    conditions = [
+        {key: each.get(key) for key in ("type", "status")} for each in content["status"].get("conditions", ())
+    ]
+    status = _picked(content["status"], _NODE_STATUS) | {"conditions": conditions}
+    return found | {"spec": _picked(content.get("spec", {}), _NODE_SPEC), "status": status}
+
+
+def topology(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A NodeTopology as it is; it holds the names of pods, and what they hold."""
+    found = _head(content["apiVersion"], content["kind"], content, _METADATA)
+    return found | {key: content[key] for key in ("status",) if key in content}
+
+
+def record(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A Relaunch; of the manifest in it as little as of a pod."""
+    found = _head(content["apiVersion"], content["kind"], content, _METADATA)
+    spec = dict(content.get("spec", {}))
+    spec["manifest"] = _of_pod(spec.get("manifest", {}))
+    return found | {"spec": spec, "status": content.get("status", {})}
+
+
+def refused(pods: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The pods that a kubelet did not admit."""
+    for each in pods:
+        if str(each.get("status", {}).get("message", "")).startswith(REFUSAL_PREFIX):
+            yield {"apiVersion": "v1", "kind": "Pod", **_of_pod(each), "status": _picked(each["status"], _POD_STATUS)}
+
+
+def _of_pod(content: Mapping[str, Any]) -> dict[str, Any]:
+    metadata, spec = content.get("metadata", {}), content.get("spec", {})
+    ours = {
+        key: value
+        for key, value in metadata.get("annotations", {}).items()
+        if key.startswith(f"{GROUP}/") and key != CREATOR_ANNOTATION
+    }
+    owners = [
+        _picked(each, ("apiVersion", "kind", "uid", "controller")) for each in metadata.get("ownerReferences", ())
+    ]
+    containers = {
+        kind: [_picked(each, _CONTAINER) for each in spec[kind]]
+        for kind in ("initContainers", "containers")
+        if kind in spec
+    }
+    head = _picked(metadata, _POD_METADATA) | {"annotations": ours, "ownerReferences": owners}
+    return {"metadata": head, "spec": _picked(spec, _POD_SPEC) | containers}
+
+
+def _head(version: str, kind: str, content: Mapping[str, Any], kept: Iterable[str]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": _picked(content["metadata"], kept)}
+
+
+def _picked(content: Mapping[str, Any], kept: Iterable[str]) -> dict[str, Any]:
+    return {key: content[key] for key in kept if key in content}
