@@ -272,14 +272,14 @@ class _Life:
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         again = self._restarted and name in self._running
         if not said["admitted"]:
-            yield f"refused: {self._where}"
+            yield from self._known(f"refused: {self._where}")
             yield from (f"refused: {why}" for why, words in _REFUSALS.items() if words in said["message"])
             if again:
                 yield "a running pod refused after a restart"
             self._running.discard(name)
             return
         self._running.add(name)
-        yield f"admitted: {self._where}"
+        yield from self._known(f"admitted: {self._where}")
         yield f"admitted: {self._managers}"
         if again:
             yield "a pod admitted again after a restart"
@@ -287,6 +287,11 @@ class _Life:
         yield from self._cpus(pod, said["containers"])
         yield from self._blocks(said["containers"])
         yield from self._held_devices(pod, said["containers"])
+
+    def _known(self, rule: str) -> Iterator[str]:
+        """The rule, unless its scope is one that only policy none lets pass."""
+        if self._case["kubelet"]["topologyManagerScope"] in _SCOPES:
+            yield rule
 
     def _affinities(self, containers: list[Answer]) -> Iterator[str]:
         if self._policy == _NONE:

@@ -5,7 +5,11 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
+from tests.oracle.build import oracle_binary
 from tests.oracle.compare import Report
+from tests.oracle.generate import random_case
+from tests.oracle.kubelet_oracle import KubeletOracle
 from tests.oracle.rules import RULES, passed, rules_of
 from tests.oracle.varied import varied_case
 
@@ -45,6 +49,14 @@ def test_what_a_case_passed_through_is_in_the_list() -> None:
     names = passed({**case, "steps": admissions}, {"steps": steps})
     assert names <= set(RULES)
     assert {"refused: no hint that the policy admits", "an affinity of one NUMA node"} <= names
+
+
+@pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
+def test_no_case_passes_through_a_rule_that_is_not_in_the_list() -> None:
+    with KubeletOracle(oracle_binary()) as oracle:
+        for seed in range(100):
+            case = (random_case if seed % 2 else varied_case)(Random(seed))
+            assert passed(case, oracle.ask(case)) <= set(RULES), seed
 
 
 def test_why_a_kubelet_does_not_start_is_told_by_its_words() -> None:

@@ -19,7 +19,7 @@ def varied_case(random: Random) -> Case:
     """A kept case with up to two changes; equal states of ``random`` give equal cases."""
     case: Case = {**deepcopy(random.choice(_kept())), "timeoutSeconds": 5}
     for _ in range(random.randint(0, 2)):
-        change = _renumber if random.randrange(12) == 0 else random.choice(_CHANGES)
+        change = random.choice(_SELDOM if random.randrange(6) == 0 else _CHANGES)
         change(random, case)
     return case
 
@@ -83,6 +83,25 @@ def _renumber(_random: Random, case: Case) -> None:
             core["numaNode"] = BEYOND_THE_MASKS
     node["id"] = BEYOND_THE_MASKS
 
+
+def _combine_options(random: Random, case: Case) -> None:
+    """Two options of the static CPU policy, whether they go together or not."""
+    kubelet = case["kubelet"]
+    if kubelet["cpuManagerPolicy"] == "static":
+        kubelet["cpuManagerPolicyOptions"] = dict.fromkeys(random.sample(_CPU_OPTIONS, 2), "true")
+        kubelet["featureGates"] = {**kubelet.get("featureGates", {}), "CPUManagerPolicyAlphaOptions": True}
+
+
+_CPU_OPTIONS = (
+    "full-pcpus-only",
+    "distribute-cpus-across-numa",
+    "align-by-socket",
+    "distribute-cpus-across-cores",
+    "strict-cpu-reservation",
+    "prefer-align-cpus-by-uncorecache",
+)
+
+_SELDOM: tuple[Callable[[Random, Case], None], ...] = (_renumber, _renumber, _combine_options)
 
 _CHANGES: tuple[Callable[[Random, Case], None], ...] = (
     _drop_a_step,
