@@ -142,8 +142,8 @@ GUARDS = [
     ),
     Guard(
         "what was known is forgotten once a precondition fails",
-        "    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None)",
-        "    return replace(progress, record=UNREAD, nodes=None)",
+        '    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None, denied="")',
+        '    return replace(progress, record=UNREAD, nodes=None, denied="")',
         Bounds(operators=2),
     ),
 ]

@@ -136,7 +136,8 @@ def _on_pod(world: World, request: protocol.Request, pod: WatchedPod) -> tuple[W
         case protocol.Unclaim() if there.deleting:
             return replace(after, old=None), protocol.PodIs(None)
         case protocol.Unclaim():
-            return replace(after, old=replace(there, claimed=False, version=after.version)), protocol.NotAsExpected()
+            given_back = replace(there, claimed=False, version=after.version)
+            return replace(after, old=given_back), _pod_is(given_back)
         case protocol.Delete() if pod.name == "p":
             after = delete(world, "old")
             return after, _pod_is(after.old)

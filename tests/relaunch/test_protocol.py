@@ -9,7 +9,21 @@ from dataclasses import replace
 import pytest
 from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
 from tests.relaunch.walk import Bounds, Machine, Walk
-from tests.relaunch.world import FOREIGN, NOW, OLD, RECORD, Broken, Entry, Rules, Thing, World, check_end, serve, start
+from tests.relaunch.world import (
+    FOREIGN,
+    NEXT,
+    NOW,
+    OLD,
+    RECORD,
+    Broken,
+    Entry,
+    Rules,
+    Thing,
+    World,
+    check_end,
+    serve,
+    start,
+)
 
 from topomend.model.relaunch import Step
 from topomend.relaunch import protocol
@@ -124,6 +138,12 @@ def test_where_no_record_is_taken_a_deleted_pod_ends_without() -> None:
     """A namespace in termination takes no new object, and our finalizer must not hold it up."""
     world, _ = _run_with(protocol.Record, protocol.Denied("terminating"), World(replace(CLAIMED, deleting=True)))
     assert (world.pod, world.entry) == (None, None)
+
+
+def test_where_no_record_is_taken_a_pod_that_stays_is_given_back_and_waits() -> None:
+    world, last = _run_with(protocol.Record, protocol.Denied("terminating"))
+    assert last == protocol.Pause("terminating")
+    assert (world.pod, world.entry) == (replace(REFUSED, version=NEXT), None)
 
 
 def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:

@@ -7,7 +7,7 @@ as it likes, which is a pause. A fault is one of these:
   was lost: the driver ends the attempt);
 - a request whose answer did not come in time and that the API server carries out later, at any moment;
 - a read that is answered from an older state;
-- the API server denies the replacement, or no node admits it now.
+- the API server denies the replacement or the record, or no node admits the replacement now.
 """
 
 from collections import deque
@@ -186,7 +186,7 @@ class Walk:
         yield "has its answer lost", _next(now, world, (*others, BEGIN))
         request = self._request(operator)
         for what, answer in _other_answers(now, request):
-            yield what, _next(now, now.world, (*others, self._told(operator, answer)))
+            yield what, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
         if not isinstance(request, protocol.ReadPod | protocol.ReadRecord | protocol.Choose):
             late = now._replace(late=(*now.late, operator))
             yield "is still under way", _next(late, now.world, (*others, BEGIN))
@@ -226,8 +226,14 @@ def _other_answers(now: Situation, request: protocol.Request) -> Iterator[tuple[
                 yield f"is answered from before, {entry}", protocol.RecordIs(entry.relaunch() if entry else None)
         case protocol.Choose():
             yield "finds none", protocol.NodesAre(())
-        case protocol.Create():
+        case protocol.Create() | protocol.Record():
             yield "is denied", protocol.Denied("quota")
+
+
+def _unrecorded(world: World, request: protocol.Request, answer: protocol.Answer) -> World:
+    """The world in which nobody can ask for a record of the pod, where that is what was denied."""
+    is_denied = isinstance(request, protocol.Record) and isinstance(answer, protocol.Denied)
+    return replace(world, was_claimed=False) if is_denied else world
 
 
 def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> Situation:

@@ -127,7 +127,7 @@ class World:
 
     ``let_go`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
     refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
-    ever had our finalizer.
+    had our finalizer since the API server last denied its record or we gave it back.
     """
 
     pod: Thing | None
@@ -203,7 +203,8 @@ def _on_pod(world: World, request: protocol.Request, known: Thing, rules: Rules)
         case protocol.Unclaim() if pod.deleting:
             return _answered(replace(world, pod=None))
         case protocol.Unclaim():
-            return replace(world, pod=replace(pod, claimed=False, version=NEXT)), protocol.NotAsExpected()
+            given_back = replace(pod, claimed=False, version=NEXT)
+            return _answered(replace(world, pod=given_back, was_claimed=False))
     let_go = replace(world, pod=replace(pod, gated=False, version=NEXT), let_go=world.let_go | {pod.uid})
     return _answered(let_go)
 

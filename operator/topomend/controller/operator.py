@@ -19,7 +19,7 @@ from topomend.controller.store import Store
 from topomend.controller.sweeper import Sweeper
 from topomend.controller.work_queue import WorkQueue
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, NotFound, NotPermitted
+from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, NotPermitted
 from topomend.kube.events import Recorder
 from topomend.kube.lease import Election
 from topomend.model.cluster import WatchedPod
@@ -31,6 +31,9 @@ TICK_SECONDS = 0.5
 SWEEP_RETRY_SECONDS = 2.0
 LONGEST_PATIENCE_SECONDS = 60.0
 """However long the API server asks to be left alone, and however often something of ours fails, this is waited."""
+
+REFUSED_SECONDS = 1.0
+"""What the API server refused is not asked again at once: rights and policies do not change within milliseconds."""
 
 GATHER_SECONDS = 0.5
 """The streams list their kinds one after another: one sweep is enough for all that do within this."""
@@ -260,7 +263,9 @@ class Operator:
 
 
 def _patience(error: Exception) -> float:
-    """For how many seconds the API server asks to be left alone, within bounds."""
+    """For how many seconds the API server is to be left alone, as it asks or as its answer says, within bounds."""
+    if isinstance(error, Forbidden | Invalid):
+        return REFUSED_SECONDS
     asked = error.retry_after if isinstance(error, APIError) and error.retry_after else 0.0
     return min(asked, LONGEST_PATIENCE_SECONDS)
 

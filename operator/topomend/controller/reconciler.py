@@ -223,7 +223,7 @@ class Reconciler:
             return DONE
         lacking = self._guard.creator_lacks(pod.namespace, found.creator)
         note = Note("CreatorMayNot", lacking) if lacking else None
-        if note is None and (denied := self._guard.denied(manifest.replacement(record))):
+        if note is None and (denied := self._guard.denied(record)):
             note = Note("NotCreatable", denied)
         if note is None:
             return None
@@ -440,10 +440,12 @@ class Reconciler:
             self._announcer.ended(record)
         if isinstance(outcome.last, protocol.Stop):
             return DONE
-        if record and (record.step is Step.BLOCKED or outcome.last.waiting_for == protocol.NOT_ITS_MANIFEST):
+        if record is None:
+            return self._unrecorded(pod, outcome.last)
+        if record.step is Step.BLOCKED or outcome.last.waiting_for == protocol.NOT_ITS_MANIFEST:
             self._announcer.blocked(record, outcome.last.waiting_for)
             return Again(RETRY_SECONDS)
-        if record and record.step is Step.CREATED:
+        if record.step is Step.CREATED:
             gated = self._store.view.gated.get((pod.namespace, record.replacement_name))
             if gated:
                 note, again = self._defer(gated, outcome.chosen.reason or outcome.last.waiting_for)
@@ -452,6 +454,13 @@ class Reconciler:
                 return again
             return Again(RETRY_SECONDS, on_node_change=True)
         return Again(1.0)
+
+    def _unrecorded(self, pod: PodID, pause: protocol.Pause) -> Again:
+        """The API server takes no record of the pod, which is left as it was."""
+        refusal = self._store.view.refused.get(pod.uid)
+        if refusal:
+            self._announcer.held_up(refusal.pod, pause.waiting_for)
+        return Again(RETRY_SECONDS)
 
     def _defer(self, pod: WatchedPod, why: str) -> tuple[Note, Again]:
         """Say that no node admits the pod now, or that none ever can, and wait for what could change that."""

@@ -6,6 +6,7 @@ APIError                 any of them
 └── Refused              the API server answered, with a status
     ├── NotFound             404
     ├── Forbidden            401, 403
+    │   └── NamespaceTerminating 403 to a create: the namespace is being deleted
     ├── Conflict             409: a precondition or a version did not hold
     │   └── AlreadyExists        409 to a create: an object of that name is there
     ├── Gone                 410: a version or continue token is too old
@@ -59,6 +60,10 @@ class Forbidden(Refused):
     """The account may not do this, or is not known; also what an admission policy denies."""
 
 
+class NamespaceTerminating(Forbidden):
+    """Nothing new can be created in the namespace, whatever one's rights: it is being deleted."""
+
+
 class Conflict(Refused):
     """A precondition (uid, resourceVersion, field ownership) did not hold."""
 
@@ -83,6 +88,9 @@ class ServerFailed(Refused):
     """The API server or something before it failed; the request may or may not have taken effect."""
 
 
+_TERMINATING = "NamespaceTerminating"
+"""The cause by which the API server tells of it (plugin/pkg/admission/namespace/lifecycle/admission.go:Admit)."""
+
 _BY_STATUS: Mapping[int, type[Refused]] = {
     400: Invalid,
     401: Forbidden,
@@ -97,20 +105,27 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
 
 def refused(status: int, body: bytes | str, retry_after: str | None = None) -> Refused:
     """The error for an HTTP status of 400 or more and the body that came with it (a metav1.Status, or anything)."""
-    reason, message = _status_words(body)
+    reason, message, causes = _status_words(body)
     kind = ServerFailed if status >= 500 else _BY_STATUS.get(status, Refused)
     if kind is Conflict and reason == "AlreadyExists":
         kind = AlreadyExists
+    if kind is Forbidden and _TERMINATING in causes:
+        kind = NamespaceTerminating
     seconds = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
     return kind(status, reason, message, seconds)
 
 
-def _status_words(body: bytes | str) -> tuple[str, str]:
+def _status_words(body: bytes | str) -> tuple[str, str, tuple[str, ...]]:
+    """Reason, message, and the reasons of the causes."""
     try:
         status = json.loads(body)
     except ValueError:
         status = None
     if isinstance(status, dict):
-        return str(status.get("reason") or ""), str(status.get("message") or "")
+        details = status.get("details")
+        causes = details.get("causes") if isinstance(details, dict) else None
+        listed = causes if isinstance(causes, list) else []
+        reasons = tuple(str(each.get("reason")) for each in listed if isinstance(each, dict))
+        return str(status.get("reason") or ""), str(status.get("message") or ""), reasons
     text = body.decode(errors="replace") if isinstance(body, bytes) else body
-    return "", " ".join(text.split())
+    return "", " ".join(text.split()), ()

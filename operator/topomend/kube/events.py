@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from topomend.kube.client import EVENTS, Client
-from topomend.kube.errors import AlreadyExists, APIError
+from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -111,7 +111,7 @@ class Recorder:
         while (event := self._waiting.get()) is not None:
             try:
                 self._client.create(EVENTS, event, event["metadata"]["namespace"])
-            except AlreadyExists:
+            except (AlreadyExists, NamespaceTerminating):
                 pass
             except APIError as error:
                 _log.warning("event %s could not be posted: %s", event["reason"], error)

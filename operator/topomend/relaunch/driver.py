@@ -93,7 +93,7 @@ class Driver:
         except (AlreadyExists, Conflict):
             return protocol.NotAsExpected()
         except (Forbidden, Invalid) as error:
-            if _may_be_denied(request):
+            if isinstance(request, protocol.Create | protocol.Record):
                 return protocol.Denied(str(error))
             raise
 
@@ -136,8 +136,8 @@ class Driver:
             case protocol.Claim():
                 return self._pod_is(self._patch(self._name, manifest.claim(self._pod, self._record_name)))
             case protocol.Unclaim(pod):
-                self._patch(self._name, manifest.unclaim(self._pod))
-                return protocol.PodIs(None) if pod.deleting else protocol.NotAsExpected()
+                unclaimed = self._patch(self._name, manifest.unclaim(self._pod))
+                return protocol.PodIs(None) if pod.deleting else self._pod_is(unclaimed)
             case protocol.Delete(pod):
                 return self._delete(pod)
             case protocol.Create(record):
@@ -246,11 +246,6 @@ class Driver:
         answer = self._new_pod_is(self._patch(waiting["metadata"]["name"], manifest.launch(waiting, hostnames)))
         self._launched = answer.pod
         return answer
-
-
-def _may_be_denied(request: protocol.Request) -> bool:
-    """Whether the protocol knows what to do when the API server says no; an ending namespace takes no record."""
-    return isinstance(request, protocol.Create) or (isinstance(request, protocol.Record) and request.pod.deleting)
 
 
 def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:

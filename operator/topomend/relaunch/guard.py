@@ -7,10 +7,14 @@ that quotas, Pod Security and other policies have their say while the refused po
 API server let it be created as it is, and one that was changed since is not relaunched (decide/eligibility.py).
 """
 
+from contextlib import suppress
 from typing import Any
 
-from topomend.kube.client import PODS, SUBJECT_ACCESS_REVIEWS, Client
+from topomend.kube.client import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS, Client, Resource
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from topomend.model.relaunch import Relaunch
+from topomend.relaunch import manifest
+from topomend.wire.relaunch import relaunch_object
 
 
 class Guard:
@@ -35,12 +39,19 @@ class Guard:
             return ""
         return f"{user}, who created it, may not create pods in {namespace} any more"
 
-    def denied(self, pod: dict[str, Any]) -> str:
-        """Why the API server would not create this pod. That one of its name is there is no reason: it is to go."""
+    def denied(self, record: Relaunch) -> str:
+        """Why the API server would not create the replacement, or the record itself. That a pod of that name is there
+        is no reason: it is to go."""
         try:
-            self._client.create(PODS, pod, pod["metadata"]["namespace"], dry_run=True)
-        except AlreadyExists:
-            return ""
+            self._rehearse(PODS, manifest.replacement(record), record.namespace)
         except (Forbidden, Invalid, NotFound) as error:
             return f"the API server would not create it anew: {error}"
+        try:
+            self._rehearse(RELAUNCHES, relaunch_object(record), record.namespace)
+        except (Forbidden, Invalid, NotFound) as error:
+            return f"its relaunch cannot be recorded: {error}"
         return ""
+
+    def _rehearse(self, resource: Resource, content: dict[str, Any], namespace: str) -> None:
+        with suppress(AlreadyExists):
+            self._client.create(resource, content, namespace, dry_run=True)

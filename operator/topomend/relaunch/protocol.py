@@ -57,8 +57,7 @@ class Progress:
 
     ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
     ``digest`` is that of P's manifest as it would be recorded now. ``replacement`` is N where it has a name of its own.
-    ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N, or the W
-    of a pod that is being deleted.
+    ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N or W.
     """
 
     uid: str
@@ -275,7 +274,7 @@ def _learn(progress: Progress, answer: Answer) -> Progress:
             return replace(progress, nodes=nodes)
         case Denied(why):
             return replace(progress, denied=why)
-    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None)
+    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None, denied="")
 
 
 def next_request(progress: Progress) -> Request:
@@ -305,9 +304,14 @@ def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
         return Restore(pod) if pod and _orphaned(progress, pod) else Stop("the pod is gone")
     if pod.deleting and _claimed(pod) and not progress.denied:
         return Record(pod)  # W tells what became of P; where there can be none, P ends without
-    if pod.deleting or not progress.may_start:
-        return Unclaim(pod) if _claimed(pod) else Stop("the pod is not to be relaunched")
+    if pod.deleting or progress.denied or not progress.may_start:
+        return Unclaim(pod) if _claimed(pod) else _untouched(progress, pod)
     return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)
+
+
+def _untouched(progress: Progress, pod: WatchedPod) -> Request:
+    """P is as if we had never seen it."""
+    return Pause(progress.denied) if progress.denied and not pod.deleting else Stop("the pod is not to be relaunched")
 
 
 def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:

@@ -1,0 +1,55 @@
+"""What an answer of the API server is to whoever asked."""
+
+import json
+
+import pytest
+
+from topomend.kube import errors
+
+
+def answer(reason: str, **details: object) -> str:
+    return json.dumps({"kind": "Status", "reason": reason, "message": "words", "details": details})
+
+
+def test_a_namespace_that_is_being_deleted_is_told_apart_from_missing_rights() -> None:
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": "namespace x is being terminated",
+        "field": "metadata.namespace",
+    }
+    error = errors.refused(403, answer("Forbidden", kind="pods", causes=[cause]))
+    assert type(error) is errors.NamespaceTerminating
+    assert isinstance(error, errors.Forbidden)
+    assert type(errors.refused(403, answer("Forbidden", kind="pods"))) is errors.Forbidden
+
+
+@pytest.mark.parametrize(
+    "details", [{"causes": None}, {"causes": ["NamespaceTerminating"]}, {"causes": [{}]}, {"causes": 7}]
+)
+def test_details_of_any_kind_are_survived(details: dict[str, object]) -> None:
+    assert type(errors.refused(403, answer("Forbidden", **details))) is errors.Forbidden
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (401, "Unauthorized", errors.Forbidden),
+        (404, "NotFound", errors.NotFound),
+        (409, "AlreadyExists", errors.AlreadyExists),
+        (409, "Conflict", errors.Conflict),
+        (410, "Expired", errors.Gone),
+        (418, "Teapot", errors.Refused),
+        (422, "Invalid", errors.Invalid),
+        (429, "TooManyRequests", errors.TooManyRequests),
+        (503, "ServiceUnavailable", errors.ServerFailed),
+    ],
+)
+def test_each_status_is_an_error_of_its_own(status: int, reason: str, kind: type[errors.Refused]) -> None:
+    error = errors.refused(status, answer(reason), retry_after="3")
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message, error.retry_after) == (status, reason, "words", 3.0)
+
+
+@pytest.mark.parametrize("body", [b"", b"Bad\nGateway", b"[]", b"\xff", '{"reason": 5}'])
+def test_an_answer_that_is_no_status_is_told_in_one_line(body: bytes | str) -> None:
+    assert "\n" not in str(errors.refused(502, body))
