@@ -66,7 +66,7 @@ def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The condition's first true value; fails the test with ``what`` where none comes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -248,6 +248,7 @@ def start_operator(two_nodes: Cluster, tmp_path: Path) -> Iterator[Callable[...,
     for operator in started:
         if operator.process.poll() is None:
             operator.terminate()
+        print(f"{operator.log.name}:\n{operator.text()}")  # shown where the test fails
 
 
 @pytest.fixture

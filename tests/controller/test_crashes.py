@@ -6,26 +6,14 @@ it took effect and before the answer, or right after the answer. Slow: every cas
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
-from tests.faults.judge import audited
+from tests.faults import judge
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
+from tests.faults.steps import MAIN_LINE
 
 pytestmark = pytest.mark.cluster
-
-MAIN_LINE = (
-    "claim the pod",
-    "create the record",
-    "mark it Committed",
-    "delete the pod",
-    "take the finalizer off",
-    "create the replacement",
-    "mark it Created",
-    "narrow and let go",
-    "mark it Launched",
-)
 
 
 @pytest.fixture
@@ -62,7 +50,9 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
     wait_for("the record to end", lambda: _step(fragmented) == "Launched")
     assert "finalizers" not in moved["metadata"]
     assert len([each for each in fragmented.pods() if each["metadata"]["name"] == name]) == 1
-    assert _let_go(fragmented, name) == {moved["metadata"]["uid"]}
+    assert fragmented.sandbox.audit_log
+    bound = judge.histories(fragmented.sandbox.audit_log)[("default", name)].bound
+    assert set(bound) - {refused["metadata"]["uid"]} == {moved["metadata"]["uid"]}
     assert "Traceback" not in operator.text() + second.text()
 
 
@@ -70,23 +60,3 @@ def _step(cluster: Cluster) -> str:
     records = cluster.records()
     assert len(records) <= 1
     return str(records[0].get("status", {}).get("step")) if records else ""
-
-
-def _let_go(cluster: Cluster, name: str) -> set[str]:
-    """The uids of the pods of this name that ever came to a node, the refused one left out, by the audit log."""
-    assert cluster.sandbox.audit_log
-    bound = set()
-    for event in audited(cluster.sandbox.audit_log):
-        target: dict[str, Any] = event.get("objectRef", {})
-        if target.get("subresource") == "binding" and target.get("name") == name and _succeeded(event):
-            bound.add(target.get("uid") or event["auditID"])
-    return _without_refused(cluster, name, bound)
-
-
-def _succeeded(event: dict[str, Any]) -> bool:
-    return bool(event.get("stage") == "ResponseComplete" and event["responseStatus"]["code"] < 300)
-
-
-def _without_refused(cluster: Cluster, name: str, bound: set[str]) -> set[str]:
-    record = next(each for each in cluster.records() if each["spec"]["pod"]["name"] == name)
-    return bound - {record["spec"]["pod"]["uid"]}

@@ -77,7 +77,8 @@ def test_the_operator_gets_by_with_its_rights(operator: API, tmp_path: Path) -> 
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0, log.read_text()
-    assert "orbidden" not in log.read_text()
+    # Not every refusal tells of a missing right: the namespaces of other tests may be ending.
+    assert not [line for line in log.read_text().splitlines() if "in API group" in line or "denied request" in line]
 
 
 def healthy(address: str) -> bool:

@@ -47,7 +47,7 @@ class Scene:
         """A pod that numa-a's kubelet has refused; returned as it was made."""
         content = refused_pod(name, **metadata)
         made: dict[str, Any] = wait_for("the pod to be accepted", lambda: self.cluster.create(content, self.namespace))
-        wait_for(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made), 20)
+        wait_for(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made))
         return made
 
     def get(self, name: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Scene:
         found = wait_for(f"{name} to run anew", is_new, seconds)
         took = time.monotonic() - begun
         assert found["spec"]["nodeName"] == NODE_B
-        wait_for("the record to end", lambda: self.step(name) == "Launched", 15)
+        wait_for("the record to end", lambda: self.step(name) == "Launched")
         assert "finalizers" not in self.get(name)["metadata"]
         self.nothing_doubled(name)
         return took
@@ -130,6 +130,7 @@ class Scene:
         for operator in self.operators:
             if operator.process.poll() is None:
                 operator.kill()
+            print(f"{self.namespace}, {operator.log.name}:\n{operator.text()}")  # shown where the test fails
         self.proxy.close()
         for each in self.cluster.client.list(PODS, namespace=self.namespace).items:
             if each["metadata"].get("finalizers"):

@@ -1,7 +1,22 @@
 """Faults between the real operator and a real API server: no pod lost, none doubled, and the operator lives on.
 
-K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit. The slow ones wait for kopf's inactivity
-timeout (70 s) and for the liveness endpoint's patience (120 s); they run beside each other and beside the others.
+K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit:
+
+| what goes wrong                                      | tested by                                           |
+|------------------------------------------------------|-----------------------------------------------------|
+| K1 deleted in a gap that ends in a 410               | ..._gap_that_ended_in_a_410_holds_no_place          |
+| K2 a list that breaks off, or is streamed            | ..._list_that_breaks_off_hides_nothing              |
+| K3 a list that is answered with 410                  | ..._answered_with_410_is_asked_for_anew             |
+| K4 an ERROR event other than 410                     | ..._error_event_of_any_kind_is_survived             |
+| K5 lists and watches fail for longer than 54 s       | ..._lasts_for_minutes_...[lists-fail]               |
+| K6 half a line                                       | ..._half_a_line_and_then_the_end_is_survived        |
+| K7 a handler that raises                             | ..._cannot_be_handled_hides_no_other_...            |
+| a cut; a stall of 70 s; a server that is away        | ..._cut_is_up_again_...; [stall]; [away]            |
+| 429 with Retry-After; 500, 503, 504, 403 for a while | ..._asks_for_patience_...; ..._fail_for_a_while_... |
+| answers cut short; stale answers; a clock that jumps | ..._cut_short_...; ..._stale_...; ..._jumps_...     |
+
+The slow ones wait for kopf's inactivity timeout (70 s) and for the liveness endpoint's patience (120 s); they run
+beside each other and beside the others.
 """
 
 import json
