@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from topomend.decide import plan as plans
+from topomend.decide.turn import PATIENCE_SECONDS
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.model.kubelet import KubeletSettings
@@ -46,30 +47,30 @@ OLD, YOUNG = waiting("old", 3, 1), waiting("young", 3, 2)
 
 def test_of_two_that_ask_the_same_the_older_goes_first() -> None:
     view = one_hole(OLD, YOUNG)
-    assert plans.choose_in_turn(view, YOUNG) == plans.GiveWay("ns/old")
-    assert isinstance(plans.choose_in_turn(view, OLD), plans.RelaunchOn)
+    assert plans.choose_in_turn(view, YOUNG, 2.0) == plans.GiveWay("ns/old")
+    assert isinstance(plans.choose_in_turn(view, OLD, 2.0), plans.RelaunchOn)
 
 
 def test_a_smaller_pod_gives_way_to_an_older_one_that_fits_too() -> None:
     small = waiting("small", 1, 2)
-    assert plans.choose_in_turn(one_hole(OLD, small), small) == plans.GiveWay("ns/old")
+    assert plans.choose_in_turn(one_hole(OLD, small), small, 2.0) == plans.GiveWay("ns/old")
 
 
 def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     large = waiting("large", 4, 1)
-    assert isinstance(plans.choose_in_turn(one_hole(large, YOUNG), YOUNG), plans.RelaunchOn)
+    assert isinstance(plans.choose_in_turn(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:
     elsewhere = replace(OLD, placement=Placement({"kubernetes.io/hostname": "b"}))
-    assert isinstance(plans.choose_in_turn(one_hole(elsewhere, YOUNG), YOUNG), plans.RelaunchOn)
+    assert isinstance(plans.choose_in_turn(one_hole(elsewhere, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_is_on_its_way_or_ends_holds_nobody_up_but_its_place_is_taken() -> None:
     leaving = replace(OLD, deleting=True)
-    assert isinstance(plans.choose_in_turn(one_hole(leaving, YOUNG), YOUNG), plans.RelaunchOn)
+    assert isinstance(plans.choose_in_turn(one_hole(leaving, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
     released = fold(one_hole(OLD, YOUNG), events.Released(OLD.pod, ("a",), 2.0))
-    waits = plans.choose_in_turn(released, YOUNG)
+    waits = plans.choose_in_turn(released, YOUNG, 2.0)
     assert isinstance(waits, plans.Wait)
     assert waits.reason == "no node admits it now: 1 cpu"
 
@@ -77,5 +78,58 @@ def test_an_older_pod_that_is_on_its_way_or_ends_holds_nobody_up_but_its_place_i
 def test_pods_of_one_second_go_by_name() -> None:
     first, second = waiting("a-1", 3, 1), waiting("a-2", 3, 1)
     view = one_hole(second, first)
-    assert isinstance(plans.choose_in_turn(view, first), plans.RelaunchOn)
-    assert plans.choose_in_turn(view, second) == plans.GiveWay("ns/a-1")
+    assert isinstance(plans.choose_in_turn(view, first, 2.0), plans.RelaunchOn)
+    assert plans.choose_in_turn(view, second, 2.0) == plans.GiveWay("ns/a-1")
+
+
+LATER = 1.0 + PATIENCE_SECONDS
+
+
+def test_a_node_is_kept_for_a_wide_pod_that_has_waited_long_and_small_ones_no_longer_pass_it() -> None:
+    wide, small = waiting("wide", 4, 1), waiting("small", 1, 2)
+    view = one_hole(wide, small)
+    assert isinstance(plans.choose_in_turn(view, small, LATER - 1), plans.RelaunchOn)
+    kept = plans.choose_in_turn(view, small, LATER)
+    assert isinstance(kept, plans.Wait)
+    assert kept.reason == "a NUMA 0 admits it, but is kept for a pod that has waited longer"
+    assert isinstance(plans.choose_in_turn(view, small, LATER, gives_way=False), plans.Wait)
+
+
+def test_other_nodes_stay_open_while_one_is_kept() -> None:
+    wide, small = waiting("wide", 4, 1), waiting("small", 1, 2)
+    view = one_hole(wide, small)
+    other = replace(view.nodes["a"], name="b", labels={"kubernetes.io/hostname": "b"})
+    full = replace(view.publications["a"].state, name="b")
+    for number in range(2):
+        full = admit(full, asking(1, f"more-{number}"))[1]
+    view = fold(fold(view, events.NodeSeen(other)), events.Published(full, "4"))
+    chosen = plans.choose_in_turn(view, small, LATER)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert chosen.nodes == ("b",)
+
+
+def test_nothing_is_kept_for_a_pod_that_no_node_could_ever_admit_nor_for_a_younger_one() -> None:
+    impossible, small, wide = waiting("impossible", 5, 1), waiting("small", 1, 2), waiting("wide", 4, 3)
+    assert isinstance(plans.choose_in_turn(one_hole(impossible, small, wide), small, LATER), plans.RelaunchOn)
+
+
+def test_a_wide_pod_runs_though_small_ones_never_cease_to_come() -> None:
+    """Small pods come every second and stay for ten: without a kept node there are always CPUs missing."""
+    wide, ran, now = waiting("wide", 4, 1), None, 1.0
+    running: dict[str, float] = {}
+    view = one_hole(wide)
+    empty = replace(view.publications["a"].state, pods=())
+    for second in range(120):
+        now += 1.0
+        running = {name: end for name, end in running.items() if end > now}
+        state = empty
+        for name in running:
+            state = admit(state, asking(1, name))[1]
+        view = fold(view, events.Published(state, str(10 + second)))
+        if isinstance(plans.choose_in_turn(view, wide, now), plans.RelaunchOn):
+            ran = now
+            break
+        small = waiting(f"small-{second:03d}", 1, 2)
+        if isinstance(plans.choose_in_turn(fold(view, events.PodSeen(small, now)), small, now), plans.RelaunchOn):
+            running[small.name] = now + 10.0
+    assert ran is not None

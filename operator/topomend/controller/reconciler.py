@@ -399,9 +399,7 @@ class Reconciler:
 
         def choose(view: ClusterView, full: Mapping[str, str]) -> _Choice:
             gave_way = self._gave_way.get(pod, 0)
-            choice = (
-                plans.choose_in_turn(view, found, full) if gave_way < TURNS else plans.choose(view, found, None, full)
-            )
+            choice = plans.choose_in_turn(view, found, self._clock(), full, gives_way=gave_way < TURNS)
             if isinstance(choice, plans.GiveWay):
                 self._gave_way[pod] = gave_way + 1
             else:

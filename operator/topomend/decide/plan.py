@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from topomend.decide.candidates import NOTHING_FULL, Candidate, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import explain, lacking
-from topomend.decide.turn import goes_first
+from topomend.decide.turn import goes_first, kept_node
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
 from topomend.watch.events import is_newer
@@ -79,22 +79,28 @@ def plan(view: ClusterView, refusal: Refusal, limits: Limits, full: Mapping[str,
 
 
 def choose(
-    view: ClusterView, pod: WatchedPod, refuser: Refuser | None, full: Mapping[str, str] = NOTHING_FULL
+    view: ClusterView,
+    pod: WatchedPod,
+    refuser: Refuser | None,
+    full: Mapping[str, str] = NOTHING_FULL,
+    kept: str = "",
 ) -> RelaunchOn | Wait:
-    """Where ``pod``, or the replacement that it is, can go now."""
+    """Where ``pod``, or the replacement that it is, can go now: not to the node that is ``kept`` for an older one."""
     answers = survey(view, pod.pod, pod.placement, refuser, full)
     if not answers.candidates:
         return Wait(answers, answers.summary("other " if refuser else ""))
-    candidates = answers.candidates[:NAMED_NODES]
+    candidates = tuple(each for each in answers.candidates if each.node != kept)[:NAMED_NODES]
+    if not candidates:
+        return Wait(answers, f"{answers.candidates[0].place} admits it, but is kept for a pod that has waited longer")
     return RelaunchOn(candidates, answers, f"{candidates[0].place} admits it by replay")
 
 
 def choose_in_turn(
-    view: ClusterView, pod: WatchedPod, full: Mapping[str, str] = NOTHING_FULL
+    view: ClusterView, pod: WatchedPod, now: float, full: Mapping[str, str] = NOTHING_FULL, *, gives_way: bool = True
 ) -> RelaunchOn | Wait | GiveWay:
-    """Where a pod that was gated at birth can go now, if it is its turn."""
-    chosen = choose(view, pod, None, full)
-    if isinstance(chosen, Wait):
+    """Where a pod that was gated at birth can go now, if it is its turn; ``gives_way`` is whether it waits for it."""
+    chosen = choose(view, pod, None, full, kept_node(view, pod, now))
+    if isinstance(chosen, Wait) or not gives_way:
         return chosen
     older = goes_first(view, pod, chosen.nodes)
     return GiveWay(f"{older.namespace}/{older.name}") if older else chosen

@@ -1,12 +1,48 @@
-"""Whose turn it is among the pods that wait behind our gate for a node: the oldest's that a free place suits."""
+"""Whose turn it is among the pods that wait behind our gate for a node: the oldest's that a free place suits.
+
+A wide pod would wait for ever where small ones take every CPU that comes free. So a node is kept for the oldest that
+has waited for long: nothing younger is let go there until it has gone.
+"""
 
 from collections.abc import Iterable, Iterator
 
+from topomend.decide.ranking import free_cpus
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.cluster import WatchedPod
 from topomend.replay.fit import Fit
-from topomend.watch.view import ClusterView
+from topomend.watch.view import ClusterView, emptied
 from topomend.wire.group import FIT_GATE
+
+PATIENCE_SECONDS = 30.0
+"""How long a pod waits before a node is kept for it. What is kept stands partly empty, so it is no first resort."""
+
+
+def kept_node(view: ClusterView, pod: WatchedPod, now: float) -> str:
+    """The node that is kept for an older pod; empty where ``pod`` may go anywhere.
+
+    It is the one that has the most CPUs free on a NUMA node, of those that would admit the older pod without others:
+    as nothing younger comes there, it stays that.
+    """
+    patient = [
+        each
+        for each in _older(view, pod)
+        if now - view.gated_since.get((each.namespace, each.name), now) >= PATIENCE_SECONDS
+    ]
+    for older in sorted(patient, key=_age):
+        node = _nearest(view, older)
+        if node:
+            return node
+    return ""
+
+
+def _nearest(view: ClusterView, pod: WatchedPod) -> str:
+    fit = Fit(pod.pod)
+    known = [(name, each) for name, each in view.publications.items() if name in view.nodes and not each.problem]
+    known.sort(key=lambda each: (-max(free_cpus(each[1].expected).values(), default=0), each[0]))
+    for name, each in known:
+        if not why_not_schedulable(view.nodes[name], pod.placement, pod.pod) and fit.admits(emptied(each.state)):
+            return name
+    return ""
 
 
 def goes_first(view: ClusterView, pod: WatchedPod, nodes: Iterable[str]) -> WatchedPod | None:
