@@ -138,6 +138,13 @@ def test_init_containers_are_resized_since_1_36(version: str, gates: str, resize
     assert answered.verdict is None
 
 
+@pytest.mark.parametrize("version", ["v1.33.13", "v1.35.4", "v1.36.3"])
+def test_sidecars_are_resized_in_every_version(version: str) -> None:
+    app = "cpu=1 memory=1Gi"
+    answered = answer(node(TWO, version=version), ("sidecar cpu=1 memory=1Gi", app), ("sidecar cpu=2 memory=1Gi", app))
+    assert answered.reason == INFEASIBLE
+
+
 def test_init_containers_are_resized_unless_their_gate_is_off() -> None:
     state = node(TWO)
     off = {"InPlacePodVerticalScalingInitContainers": False}
