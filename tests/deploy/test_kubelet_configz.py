@@ -36,10 +36,13 @@ class Kubelet:
 
     def published(self, *flags: str, file: Path | None = None, port: int | None = None) -> tuple[Condition, str]:
         """What an agent with these flags says of the configuration, and the policy that it publishes."""
-        address = f"--kubelet-address=127.0.0.1:{port or self.config['port']}"
+        return self.read(f"--kubelet-address=127.0.0.1:{port or self.config['port']}", *flags, file=file)
+
+    def read(self, *flags: str, file: Path | None = None) -> tuple[Condition, str]:
+        """The same of an agent that is not told to ask the kubelet."""
         socket = f"--pod-resources={self._cluster.node(self._node).pod_resources}"
         config = f"--kubelet-config={file or self.file}"
-        self._inside(*TOPOMEND, "agent", "--node-name", self._node, "--once", socket, config, address, *flags)
+        self._inside(*TOPOMEND, "agent", "--node-name", self._node, "--once", socket, config, *flags)
         content = self._admin.get(f"/apis/topomend.io/v1alpha1/nodetopologies/{self._node}").content
         condition = next(each for each in read_conditions(content) if each.type == "KubeletConfigRead")
         return condition, read_node_topology(content).kubelet.topology_manager_policy
@@ -104,6 +107,13 @@ def role(admin: API) -> Iterator[None]:
 @pytest.mark.usefixtures("role")
 def test_the_overlay_grants_one_right_more_and_no_other(admin: API) -> None:
     assert granted(admin, *ACCOUNT, "default") == AGENT | {"nodes/configz": "get"}
+
+
+def test_of_a_kubelet_whose_process_is_seen_no_flag_stays_unknown(kubelet: Kubelet) -> None:
+    """The agent runs beside the kubelet here, as it does outside a container; its flags override nothing."""
+    condition, policy = kubelet.read()
+    assert (condition.status, condition.reason, condition.message) == ("True", "Read", "")
+    assert policy == "single-numa-node"
 
 
 def test_without_the_right_the_kubelet_refuses_and_the_file_is_read(kubelet_of: KubeletOf) -> None:
