@@ -44,3 +44,23 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
     assert running["spec"]["nodeName"] == NODE_A
     fragmented.publish(state)
     assert "Traceback" not in operator.text()
+
+
+@pytest.mark.timeout(120)
+def test_a_pod_that_was_let_go_and_that_no_scheduler_binds_is_told_of(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """Slow: a scheduler is given half a minute."""
+    operator = start_operator()
+    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    nobody = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}
+    gated = pod("alone", 3)
+    gated["spec"] |= {
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [nobody]}},
+        "schedulingGates": [{"name": "topomend.io/fit"}],
+    }
+    made = fragmented.create(gated)
+    told = wait_for("it to be told", partial(events_of, fragmented, made, "NotScheduled"), 75)
+    assert told[0]["note"].startswith("let go to numa-b and not scheduled since")
+    assert not fragmented.get("alone")["spec"].get("schedulingGates")
+    assert "Traceback" not in operator.text()

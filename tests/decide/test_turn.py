@@ -116,7 +116,7 @@ def test_nothing_is_kept_for_a_pod_that_no_node_could_ever_admit_nor_for_a_young
 def test_a_wide_pod_runs_though_small_ones_never_cease_to_come() -> None:
     """Small pods come every second and stay for ten: without a kept node there are always CPUs missing."""
     wide, ran, now = waiting("wide", 4, 1), None, 1.0
-    running: dict[str, float] = {}
+    running = {f"first-{number}": 2.0 + number for number in range(7)}
     view = one_hole(wide)
     empty = replace(view.publications["a"].state, pods=())
     for second in range(120):

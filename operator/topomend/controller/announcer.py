@@ -1,5 +1,7 @@
 """What the operator tells people, as Events on the pods, their owners and the records."""
 
+from collections.abc import Sequence
+
 from topomend.decide.candidates import Survey
 from topomend.decide.plan import Disagreed, Explained
 from topomend.kube.client import RELAUNCHES
@@ -60,6 +62,15 @@ class Announcer:
     def fitted(self, pod: WatchedPod, why: str) -> None:
         """A pod that was gated at birth has been let go."""
         self._emit(_pod(pod), NORMAL, "Fitted", "Fit", why)
+
+    def unbound(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
+        """No scheduler has bound a pod that was let go."""
+        note = (
+            f"let go to {', '.join(nodes)} and not scheduled since: other pods took the room, or the scheduler has "
+            "a reason of its own (kubectl describe pod). It runs once one of them takes it: nodes cannot be "
+            "added again; or delete it and create it anew"
+        )
+        self._emit(_pod(pod), WARNING, "NotScheduled", "Fit", note)
 
     def blocked(self, record: Relaunch, why: str) -> None:
         """The API server will not create the replacement."""

@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -163,11 +163,23 @@ class Reconciler:
     def look_for_departed(self) -> None:
         """Free the places of pods that left the watch not because they run but because they ended, or are ending.
 
-        Their nodes may never publish them: a pod can come and go between two looks of an agent. Raises APIError.
+        Their nodes may never publish them: a pod can come and go between two looks of an agent. Of those that no
+        scheduler has bound, and whose places are about to be freed, it is told. Raises APIError.
         """
         for (namespace, name), going in self._store.view.on_their_way.items():
-            if going.departed and not self._runs(namespace, name, going.pod.uid):
-                self._observed(Withdrawn(namespace, name))
+            if going.departed:
+                if not self._runs(namespace, name, going.pod.uid):
+                    self._observed(Withdrawn(namespace, name))
+            elif going.expires is not None and going.expires <= self._clock():
+                self._tell_of_unbound(namespace, name, going.nodes)
+
+    def _tell_of_unbound(self, namespace: str, name: str, nodes: Sequence[str]) -> None:
+        try:
+            found = read_watched_pod(self._client.get(PODS, name, namespace))
+        except NotFound:
+            return
+        if found.released and found.phase == "Pending" and not found.node and not found.deleting and not found.gates:
+            self._announcer.unbound(found, nodes)
 
     def _runs(self, namespace: str, name: str, uid: str) -> bool:
         try:
