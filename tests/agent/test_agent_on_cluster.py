@@ -95,11 +95,25 @@ def until(condition: Callable[[], _T], seconds: float = 30.0) -> _T:
         time.sleep(0.05)
 
 
-def agent(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> subprocess.Popen[bytes]:
+SECRET_FOLDERS = ("pods", "pki", "plugins", "plugins_registry", "checkpoints")
+COVER = "for each in {}; do mount -t tmpfs -o ro none {}/$each || exit; done; exec {}"
+
+
+def covering(kubelet: Path) -> list[str]:
+    """What to put before a command that is to find the kubelet's folders with secrets empty, as the overlay
+    kubelet-state shows them to the agent."""
+    script = COVER.format(" ".join(SECRET_FOLDERS), kubelet, '"$@"')
+    return ["unshare", "--mount", "--propagation=slave", "--", "sh", "-c", script, "sh"]
+
+
+def agent(
+    sandbox: Sandbox, node: str, *flags: str, state: bool = True, covered: bool = False
+) -> subprocess.Popen[bytes]:
     """The agent of a node; without ``state`` it is not given the kubelet's state files."""
     parts = sandbox.node(node)
     command = [
         *sandbox.exec_prefix(node),
+        *(covering(parts.kubelet_state) if covered else []),
         sys.executable,
         "-m",
         "topomend.cli",
@@ -120,12 +134,12 @@ def agent(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> subpr
 
 @contextmanager
 def running(
-    sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str, state: bool = True
+    sandbox: Sandbox, kubernetes: Kubernetes, node: str, *flags: str, state: bool = True, covered: bool = False
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The agent of a node, which has published for the first time."""
     with suppress(NotFound):
         kubernetes.delete_topology(node)
-    process = agent(sandbox, node, *flags, state=state)
+    process = agent(sandbox, node, *flags, state=state, covered=covered)
     try:
         until(lambda: kubernetes.ready(node) == "True")
         yield process
@@ -134,8 +148,8 @@ def running(
         assert process.wait(timeout=10) == 0
 
 
-def publish_once(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> int:
-    return agent(sandbox, node, "--once", *flags, state=state).wait(timeout=30)
+def publish_once(sandbox: Sandbox, node: str, *flags: str) -> int:
+    return agent(sandbox, node, "--once", *flags).wait(timeout=30)
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:

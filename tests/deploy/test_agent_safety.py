@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.agent.test_agent_on_cluster import SECRET_FOLDERS
 from tests.deploy.api import API
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.test_install import kubectl
@@ -33,7 +34,7 @@ MOUNTED = {
 """The node's folders by where the agent finds them. No other of the kubelet's: they hold every pod's secrets."""
 
 MOUNTED_BESIDES = {"kubelet-state": {"/kubelet-state": "/var/lib/kubelet"}}
-COVERED = {"kubelet-state": ("pods", "pki", "plugins", "plugins_registry", "checkpoints")}
+COVERED = {"kubelet-state": SECRET_FOLDERS}
 """The folders with secrets within it, over each of which an empty one is mounted."""
 
 
