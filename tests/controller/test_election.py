@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
+from tests.faults import judge
 from tests.faults.judge import audited
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Moment, Proxy, Write
+from tests.faults.steps import CREATE, LAUNCH, step_of
 
 from topomend.kube.client import LEASES, NAMESPACES
 from topomend.kube.errors import AlreadyExists, NotFound
@@ -97,6 +100,53 @@ def test_while_both_run_the_follower_writes_nothing_and_each_step_of_a_relaunch_
     assert _writes(fragmented) == {("create", ""): 1, ("patch", "status"): len(MARKS)}
     assert LEADS not in second.text()
     assert "Traceback" not in first.text() + second.text()
+
+
+def test_a_leader_that_is_paused_in_mid_relaunch_and_wakes_after_another_has_finished_it_changes_nothing(
+    fragmented: Cluster, proxy: Proxy, start_operator: Callable[..., Operator]
+) -> None:
+    """Its requests are under way all the while, and arrive when everything is done: the worst that a pause can do."""
+    first = start_operator("--leader-elect", kubeconfig=proxy.kubeconfig)
+    wait_for("the first to lead", lambda: LEADS in first.text() and _is_listed(first))
+    second = start_operator("--leader-elect")
+    wait_for("the second to watch", lambda: _is_listed(second))
+    held_at = {"late-create": CREATE, "late-launch": LAUNCH}
+    held, go_on = set[str](), Event()
+
+    def hold(write: Write, moment: Moment) -> None:
+        name = next((each for each in held_at if each in write.path or each in write.body.decode()), "")
+        if moment is Moment.BEFORE and name and step_of(write) == held_at[name] and name not in held:
+            held.add(name)
+            go_on.wait(60)
+
+    proxy.fault = hold
+    for name in held_at:
+        fragmented.create(pod(name, 3, node=NODE_A))
+    wait_for("both requests to be under way", lambda: held == set(held_at))
+    first.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_for("the second to lead", lambda: LEADS in second.text())
+        moved = {name: wait_for(f"{name} to run anew", partial(fragmented.running, name)) for name in held_at}
+        wait_for("the records to end", lambda: _steps(fragmented) == ["Launched", "Launched"])
+        records = fragmented.records()
+        go_on.set()
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+    wait_for("the first to see that it no longer leads", lambda: "no longer leads" in first.text())
+    time.sleep(2)  # whatever it would do yet
+    assert {name: fragmented.get(name)["metadata"]["uid"] for name in held_at} == {
+        name: each["metadata"]["uid"] for name, each in moved.items()
+    }
+    assert fragmented.records() == records
+    assert fragmented.sandbox.audit_log
+    histories = judge.histories(fragmented.sandbox.audit_log)
+    for name, each in moved.items():
+        assert histories[("default", name)].bound == [each["metadata"]["uid"]]
+    assert "Traceback" not in first.text() + second.text()
+
+
+def _steps(cluster: Cluster) -> list[str]:
+    return [each["status"]["step"] for each in cluster.records()]
 
 
 def _is_listed(operator: Operator) -> bool:
