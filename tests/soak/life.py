@@ -38,7 +38,7 @@ class Life:
 
     def bury(self) -> int | None:
         """Wait for the end of one that was killed: its exit code, or the negative number of the signal."""
-        connection.wait([self._process.sentinel], 10)
+        connection.wait([self._process.sentinel], 60)
         with _lock:
             return self._process.exitcode
 

@@ -284,6 +284,7 @@ def _converge(cluster: Cluster, folder: Path, feed: Feed) -> float:
     """Seconds until every pod runs again, by one operator that is let live."""
     feed.at_once = 0
     operator = Operator(cluster.sandbox.kubeconfig, folder / "last.log", *FLAGS)
+    wait_for("the last operator to watch", lambda: "the cluster is listed" in operator.text(), END_PATIENCE)
     begun = time.monotonic()
     while feed.first and time.monotonic() - begun < END_PATIENCE:
         time.sleep(LOOK_SECONDS)

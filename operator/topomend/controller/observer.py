@@ -161,10 +161,10 @@ class Observer:
         elif isinstance(event, events.RelaunchSeen):
             self._tell_of_record(event.relaunch)
         elif isinstance(event, events.PodsListed):
-            for pod in event.pods:
+            for pod in sorted(event.pods, key=_age):
                 self._tell_of_pod(pod)
         elif isinstance(event, events.RelaunchesListed):
-            for relaunch in event.relaunches:
+            for relaunch in sorted(event.relaunches, key=_age):
                 self._tell_of_record(relaunch)
         elif isinstance(event, events.TimePassed):
             self._tell_of_silence(before, after)
@@ -181,9 +181,9 @@ class Observer:
             self._waiting.clear()
             self._waiting_for_machines.clear()
         view = self._store.view
-        for pod in (*(each.pod for each in view.refused.values()), *view.gated.values()):
+        for pod in sorted((*(each.pod for each in view.refused.values()), *view.gated.values()), key=_age):
             self._tell_of_pod(pod)
-        for relaunch in view.relaunches.values():
+        for relaunch in sorted(view.relaunches.values(), key=_age):
             self._tell_of_record(relaunch)
 
     def _nodes_changed(self, before: ClusterView, after: ClusterView) -> None:
@@ -221,6 +221,11 @@ def _is_confirmation(event: events.Event, before: ClusterView, after: ClusterVie
         return False
     known, now = (view.publications.get(event.state.name) for view in (before, after))
     return known is not None and now is not None and known.state is now.state and known.problem == now.problem
+
+
+def _age(listed: WatchedPod | Relaunch) -> str:
+    """What the oldest is told of first by: a list is in the order of names."""
+    return listed.creation_time
 
 
 def _name(item: Sighting | events.Event) -> str:

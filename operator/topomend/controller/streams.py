@@ -28,7 +28,7 @@ from topomend.controller.observer import Sighting
 from topomend.controller.sweeper import UNFINISHED
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 
 LASTING_SECONDS = 20.0
 """Streams that lasted this long have recovered: the pause after their end is the first again."""
