@@ -18,6 +18,7 @@ from topomend.model.node_state import (
 )
 from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
+from topomend.replay import qos
 from topomend.replay.cpu.static import CPUManager
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
@@ -49,8 +50,10 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     scope = Scope(
         settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.prefer_most_allocated
     )
+    # Each container is asked about by its pod's class, which would be worked out from all of them each time.
+    classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
-        admission = scope.admit(pod, settings.topology_manager_scope)
+        admission = scope.admit(classed, settings.topology_manager_scope)
     except KubeletBreaks as broken:
         return _refused(pod, broken.reason, broken.why, remarks), node
     if admission.rejection:
