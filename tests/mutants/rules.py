@@ -833,8 +833,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "a wide machine's search forgets what resources prefer",
-            "lambda mask: all(each.prefers(mask) for each in self.hints),",
-            "lambda _: True,",
+            "lambda mask: all(each.prefers(mask) for each in self.hints)",
+            "lambda _: True",
         ),
         (
             "a wide machine forgets masks of one NUMA node",
@@ -875,8 +875,18 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "a wide machine takes NUMA nodes of other distances for alike",
-            "row = None if distances is None else",
-            "row = None if True else",
+            "near = [0] * len(every) if distances is None else",
+            "near = [0] * len(every) if True else",
+        ),
+        (
+            "a wide machine takes masks of other sockets too",
+            "yield self.universe & ~left_out,",
+            "yield self.universe,",
+        ),
+        (
+            "a wide machine does not see that two sockets share a NUMA node",
+            "for each, nodes in enumerate(reachable) if each not in chosen)",
+            "for nodes in reachable if nodes not in [reachable[each] for each in chosen])",
         ),
         (
             "a wide machine takes NUMA nodes of other sockets for alike",

@@ -238,19 +238,32 @@ KNOWN = [
         [Hints((Family(0b1111, (EVEN,)),), width=3, sockets=SocketRule((0b0011, 0b1100), 2))],
         (0b0101, True),
     ),
+    (
+        "a NUMA node of two sockets touches both",
+        FOUR,
+        [Hints((Family(0b1111, (EVEN,)),), width=1, sockets=SocketRule((0b0001, 0b0001, 0b1110), 2))],
+        (0b0011, False),
+    ),
+    (
+        "of the sockets' masks the closest wins",
+        NUMAInfo(0b1111, {0: (10, 32, 20, 32), 1: (32, 10, 32, 12), 2: (20, 32, 10, 32), 3: (32, 12, 32, 10)}),
+        [Hints((Family(0b1111, (EVEN,)),), width=1, sockets=SocketRule((0b0001, 0b0010, 0b0100, 0b1000), 2))],
+        (0b1010, True),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("info", "offers", "expected"), [case[1:] for case in KNOWN], ids=[case[0] for case in KNOWN])
-@pytest.mark.parametrize("tabled", [10, 0], ids=["tabled", "searched"])
+@pytest.mark.parametrize("limits", [(10, 100), (0, 100), (0, 0)], ids=["tabled", "searched", "tried one by one"])
 def test_known_merges(
-    tabled: int,
+    limits: tuple[int, int],
     info: NUMAInfo,
     offers: list[Offer],
     expected: tuple[int, bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merging, "TABLED_NODES", tabled)
+    monkeypatch.setattr(merging, "TABLED_NODES", limits[0])
+    monkeypatch.setattr(wide, "MOST_CHOICES", limits[1])
     assert merge(info, offers) == Hint(*expected)
     assert walked(info, [listed(each, info.nodes) for each in offers]) == Hint(*expected)
 
@@ -271,6 +284,22 @@ def test_known_merges_of_single_numa_node(
     info: NUMAInfo, offers: list[Offer], expected: tuple[int | None, bool]
 ) -> None:
     assert merge_single(info, offers) == Hint(*expected)
+
+
+def test_a_mask_that_spans_so_many_sockets_is_found_at_once_where_few_of_its_width_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wide, "MOST_STEPS", 5000)
+    sockets = tuple(0b1111 << 4 * socket for socket in range(5))
+    every = Family((1 << 20) - 1, (per_node(dict.fromkeys(range(20), 7), 56),))
+    for count, expected in ((2, 0xFF), (5, None)):
+        offer = Hints((every,), width=1, sockets=SocketRule(sockets, count))
+        found = merge(NUMAInfo((1 << 20) - 1), [offer])
+        assert found.preferred
+        assert found.mask is not None
+        assert found.mask.bit_count() == 8
+        assert sum(1 for nodes in sockets if nodes & found.mask) == count
+        assert expected in (None, found.mask)
 
 
 def test_of_equal_widths_the_closest_nodes_win() -> None:

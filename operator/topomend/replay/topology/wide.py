@@ -7,15 +7,15 @@ the lowest are tried. The kubelet itself walks all 2^n masks here and does not e
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import accumulate, combinations, product
-from math import exp, gcd
-from operator import mul
+from math import comb, exp, gcd
+from operator import mul, or_
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.distance_tree import DistanceTree, distance_tree
-from topomend.replay.topology.hints import Family, Hints, Threshold, per_node
+from topomend.replay.topology.hints import Family, Hints, Threshold, per_node, touching
 
 MOST_STEPS = 200_000
 """How long a search may take before it counts as one that never ends: about a second."""
@@ -34,6 +34,9 @@ _PRICES = 8
 
 _ROUNDS = 40
 """How long weights are sought."""
+
+MOST_CHOICES = 100
+"""Among how many choices of sockets each is searched by itself."""
 
 Distances = Mapping[int, tuple[int, ...]]
 
@@ -277,7 +280,6 @@ def _running_sums(numbers: Iterable[int]) -> list[int]:
 def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances: Distances | None) -> list[int]:
     """A number for each node, equal for nodes that can stand for each other: in no rule does it matter which."""
     numbers: dict[object, int] = {}
-    result = []
     every = list(nodes)
     rules: dict[int, list[object]] = {node: [] for node in every}
     for number, threshold in enumerate(thresholds):
@@ -286,25 +288,35 @@ def _signatures(nodes: Iterable[int], thresholds: Sequence[Threshold], distances
             for node in members(mask):
                 if node in rules:
                     rules[node].append((number, 0 if alone else mask, amount))
-    profiled = distances is not None and not has_gaps(distances)
-    for node in every:
-        row = None if distances is None else _distance_profile(node, every, distances) if profiled else node
-        result.append(numbers.setdefault((tuple(rules[node]), row), len(numbers)))
+    near = [0] * len(every) if distances is None else _equally_near(every, distances)
+    return [
+        numbers.setdefault((tuple(rules[node]), each), len(numbers)) for node, each in zip(every, near, strict=True)
+    ]
+
+
+def _equally_near(nodes: Sequence[int], distances: Distances) -> list[int]:
+    """For each node the first one that it can stand for: as far from every third one there and back, and from itself.
+
+    Of three nodes, two pairs of which can stand for each other, so can the third pair: one of each class is compared.
+    """
+    if has_gaps(distances):
+        return list(nodes)
+    firsts: list[int] = []
+    result = []
+    for node in nodes:
+        first = next((each for each in firsts if _are_twins(node, each, nodes, distances)), node)
+        if first == node:
+            firsts.append(node)
+        result.append(first)
     return result
 
 
-def _distance_profile(node: int, nodes: list[int], distances: Distances) -> object:
-    """Equal for two nodes only if they are each other's nearest and alike to every third one."""
-    own = distances[node][node]
-    rows = tuple(own if other == node else distances[node][other] for other in nodes)
-    columns = tuple(own if other == node else distances[other][node] for other in nodes)
-    near = min((distance for other, distance in zip(nodes, rows, strict=True) if other != node), default=own)
-    twins = tuple(other for other in nodes if other == node or distances[node][other] == near)
-    outside = tuple(
-        (row, column) for other, row, column in zip(nodes, rows, columns, strict=True) if other not in twins
+def _are_twins(one: int, other: int, nodes: Sequence[int], distances: Distances) -> bool:
+    return distances[one][one] == distances[other][other] and all(
+        distances[one][third] + distances[third][one] == distances[other][third] + distances[third][other]
+        for third in nodes
+        if third not in {one, other}
     )
-    within = {distances[one][other] for one in twins for other in twins if one != other}
-    return (own, twins, outside) if within <= {near} else node
 
 
 @lru_cache(maxsize=256)
@@ -503,10 +515,36 @@ class _Common:
 
     def fittest_of_width(self, width: int) -> NUMAMask | None:
         """The closest mask of so many NUMA nodes, of these the smallest."""
-        return _fittest_found(
-            _Search(self.universe, self.thresholds, width, self.budget, distances=self.distances, kinds=self.kinds),
-            lambda mask: all(each.prefers(mask) for each in self.hints),
-        )
+        found = []
+        for universe, touched in self._sockets(width):
+            search = _Search(
+                universe,
+                [*self.thresholds, *touched],
+                width,
+                self.budget,
+                distances=self.distances,
+                kinds=self.kinds,
+            )
+            mask = _fittest_found(search, lambda mask: all(each.prefers(mask) for each in self.hints))
+            if mask is not None:
+                found.append(mask)
+        return _fittest(found, self.distances)
+
+    def _sockets(self, width: int) -> Iterator[tuple[NUMAMask, list[Threshold]]]:
+        """The NUMA nodes to search, and what a mask must touch.
+
+        Where a resource prefers masks of this width only for their sockets, each choice of its sockets is searched by
+        itself: a mask that touches all of these and no other one. With too many choices masks are tried one by one.
+        """
+        rule = next((each.sockets for each in self.hints if each.sockets and each.width not in {None, width}), None)
+        sockets = [nodes & self.universe for nodes in rule.numa_nodes_of_sockets] if rule else []
+        reachable = [nodes for nodes in sockets if nodes]
+        if not rule or comb(len(reachable), rule.count) > MOST_CHOICES:
+            yield self.universe, []
+            return
+        for chosen in combinations(range(len(reachable)), rule.count):
+            left_out = reduce(or_, (nodes for each, nodes in enumerate(reachable) if each not in chosen), 0)
+            yield self.universe & ~left_out, [touching(reachable[each]) for each in chosen]
 
 
 def _fittest_found(search: _Search, accepts: Callable[[NUMAMask], bool]) -> NUMAMask | None:
