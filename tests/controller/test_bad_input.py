@@ -1,0 +1,170 @@
+"""Hostile and broken input to the real operator: told, survived, nothing lost and nobody given anything.
+
+Pods are bound to a node that does not exist, and refused by hand: what the operator is shown is all that counts.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
+
+from topomend.kube.client import PODS, RELAUNCHES
+from topomend.kube.errors import Refused, Unanswered
+
+pytestmark = pytest.mark.cluster
+
+MOST_CONTAINERS = 2000
+"""An API server takes 5,000 and times out over 10,000; checking so many is quadratic there, and slow."""
+
+
+@pytest.fixture
+def operator(start_operator: Callable[..., Operator]) -> Operator:
+    """An operator that has seen the cluster."""
+    started = start_operator()
+    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    return started
+
+
+def _refused(cluster: Cluster, content: dict[str, Any]) -> dict[str, Any]:
+    """The pod, refused by a node that nobody knows."""
+    content["spec"] |= {"nodeName": "ghost", "nodeSelector": {"kubernetes.io/hostname": NODE_B}}
+    made = cluster.create(content)
+    message = "Pod was rejected: Resources cannot be allocated with Topology locality"
+    status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": message}
+    cluster.client.merge(PODS, made["metadata"]["name"], {"status": status}, "default", subresource="status")
+    return made
+
+
+def _goes_on(cluster: Cluster, operator: Operator) -> None:
+    """A pod like any other is relaunched, by an operator that neither crashed nor is busy with what it cannot do."""
+    made = cluster.create(pod("train", 3, preferred=NODE_A))
+    wait_for("train to be let go anew", lambda: _anew(cluster, made))
+    assert wait_for("train to run", lambda: cluster.running("train"))["spec"]["nodeName"] == NODE_B
+    assert operator.process.poll() is None
+    assert "Traceback" not in operator.text()
+    assert "unexpected" not in operator.text()
+    before = len(operator.text().splitlines())
+    time.sleep(3)
+    assert len(operator.text().splitlines()) < before + 10, operator.text()
+
+
+def _anew(cluster: Cluster, made: dict[str, Any]) -> dict[str, Any] | None:
+    found = cluster.get(made["metadata"]["name"])
+    is_new = found["metadata"]["uid"] != made["metadata"]["uid"]
+    return found if is_new and not found["spec"].get("schedulingGates") else None
+
+
+def test_a_pod_of_as_many_containers_as_the_api_server_takes_is_kept_whole(
+    fragmented: Cluster, operator: Operator
+) -> None:
+    containers = MOST_CONTAINERS
+    while not (made := _huge(fragmented, containers)):
+        containers //= 2
+    print(f"the API server takes {containers} containers")
+    told = wait_for("the operator's word", lambda: _told(fragmented, made), 60)
+    print(told)
+    assert len(fragmented.get(made["metadata"]["name"])["spec"]["containers"]) == containers
+    _goes_on(fragmented, operator)
+
+
+def _huge(cluster: Cluster, containers: int) -> dict[str, Any] | None:
+    """A refused pod of so many containers; None where the API server, or its etcd, takes none of that size."""
+    content = pod(f"huge-{containers}", 1)
+    (first,) = content["spec"]["containers"]
+    content["spec"]["containers"] = [{**first, "name": f"c{number}"} for number in range(containers)]
+    try:
+        return _refused(cluster, content)
+    except (Refused, Unanswered) as error:
+        print(f"{containers} containers: {str(error)[:200]}")
+        return None
+
+
+def _told(cluster: Cluster, made: dict[str, Any]) -> list[str]:
+    reasons = ("RelaunchSkipped", "RelaunchDeferred", "NoNodeCanEverAdmit", "RelaunchLimitReached")
+    return [each["note"] for reason in reasons for each in events_of(cluster, made, reason)]
+
+
+def test_huge_annotations_are_kept(fragmented: Cluster, operator: Operator) -> None:
+    note = "é" * 100_000
+    made = _refused(fragmented, pod("noted", 1, annotations={"example.com/note": note}))
+    moved = wait_for("it to be relaunched", lambda: _anew(fragmented, made))
+    assert moved["metadata"]["annotations"]["example.com/note"] == note
+    _goes_on(fragmented, operator)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_relaunched"),
+    [
+        ({"topomend.io/max-attempts": "-1"}, True),
+        ({"topomend.io/max-attempts": "1e9"}, True),
+        ({"topomend.io/max-attempts": "٣"}, True),
+        ({"topomend.io/attempt": "9" * 400}, True),
+        ({"topomend.io/attempt": "9999"}, False),
+        (
+            {
+                "topomend.io/record": "train-0123456789",
+                "topomend.io/replaces": "../../secrets",
+                "topomend.io/attempt": "1",
+            },
+            True,
+        ),
+        ({"topomend.io/name-policy": "Prefix"}, True),
+        ({"topomend.io/relaunch": "maybe"}, True),
+    ],
+    ids=["negative", "float", "other digits", "absurd", "many", "made up", "unknown policy", "unknown word"],
+)
+def test_annotations_that_look_like_ours_mislead_nobody(
+    annotations: dict[str, str], is_relaunched: bool, fragmented: Cluster, operator: Operator
+) -> None:
+    made = _refused(fragmented, pod("odd", 1, annotations=annotations))
+    if is_relaunched:
+        moved = wait_for("it to be relaunched", lambda: _anew(fragmented, made))
+        assert moved["metadata"]["annotations"]["topomend.io/replaces"] == made["metadata"]["uid"]
+    else:
+        assert wait_for("the operator's word", lambda: _told(fragmented, made))
+        assert fragmented.get("odd")["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "Traceback" not in operator.text()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"step": "Launched"},
+        {"step": "Committed"},
+        {"step": "Created", "newPod": {"name": "other", "uid": "1"}},
+        {"conditions": [], "step": "Cancelled"},
+    ],
+    ids=lambda edit: str(edit["step"]),
+)
+def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
+    edit: dict[str, Any], fragmented: Cluster, operator: Operator
+) -> None:
+    fragmented.occupy(NODE_B, "filler-2", 2)
+    fragmented.occupy(NODE_B, "filler-3", 2)
+    _refused(fragmented, pod("waits", 3))
+    record = wait_for("its record", fragmented.records)[0]
+    metadata = record["metadata"]
+    fragmented.client.merge(RELAUNCHES, metadata["name"], {"status": edit}, "default", subresource="status")
+    time.sleep(2)
+    fragmented.vacate(NODE_B, "filler-2")
+    found = [each for each in fragmented.pods() if each["metadata"]["name"] == "waits"]
+    assert len(found) == 1
+    _goes_on_beside(fragmented, operator)
+
+
+def _goes_on_beside(cluster: Cluster, operator: Operator) -> None:
+    assert operator.process.poll() is None
+    assert "Traceback" not in operator.text()
+    assert "unexpected" not in operator.text()
+    assert [each for each in cluster.pods() if each["metadata"]["name"] == "waits"]
+
+
+@pytest.mark.usefixtures("brake")
+def test_a_controller_reference_with_an_impossible_uid_is_told_and_holds_nobody_up(
+    fragmented: Cluster, operator: Operator
+) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "a/b c" * 60, "controller": True}
+    _refused(fragmented, pod("owned", 1, ownerReferences=[reference]))
+    _goes_on(fragmented, operator)
