@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.contended.outcome import percentile
-from tests.contended.run import NAMESPACE, topomend_on, wait_for_account
+from tests.contended.run import NAMESPACE, topomend_on, wait, wait_for_account
 from tests.faults.judge import histories
 
 from topomend.kube.client import NAMESPACES, PODS, Client, connect
@@ -34,6 +34,8 @@ def holds(rate: float, seconds: float, folder: Path) -> list[float]:
             metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
             client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             wait_for_account(client)
+            client.create(PODS, _pod("first"), NAMESPACE)  # the operator watches once it has let this one go
+            wait("a first pod to run", lambda: client.get(PODS, "first", NAMESPACE)["status"]["phase"] == "Succeeded")
             names = _arrive(client, rate, seconds)
             assert sandbox.audit_log
             deadline = time.monotonic() + 60

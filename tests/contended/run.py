@@ -154,8 +154,8 @@ def topomend_on(sandbox: Sandbox, client: Client, machines: Sequence[NodeSpec], 
             stack.callback(end, start_agent(sandbox, spec.name, folder / f"agent-{spec.name}.log"))
         operator = _start_operator(sandbox.kubeconfig, folder / "operator.log")
         stack.callback(end, operator)
-        _wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(machines))
-        _wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
+        wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(machines))
+        wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
         yield Cost(psutil.Process(operator.pid))
 
 
@@ -182,11 +182,11 @@ def wait_for_account(client: Client) -> None:
             return False
         return True
 
-    _wait("the namespace's account", is_made)
-    _wait("a pod to run and end", lambda: client.get(PODS, "trial", NAMESPACE)["status"].get("phase") == "Succeeded")
+    wait("the namespace's account", is_made)
+    wait("a pod to run and end", lambda: client.get(PODS, "trial", NAMESPACE)["status"].get("phase") == "Succeeded")
 
 
-def _wait(what: str, look: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait(what: str, look: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not look():
         if time.monotonic() > deadline:
