@@ -1,8 +1,9 @@
 """``python -m tests.bench``: how fast replay is, beside the kubelet's own code in the same run.
 
-Replay's times are the least of several runs, in processor time of the one core it uses. The kubelet's are those of one
-run on the clock: its merge as the oracle's bench mode tells it, its admissions as the oracle answers them with JSON.
-Exits with 1 where a target is missed.
+Replay's times are medians of several runs, in processor time of the one core it uses. The kubelet's are on the clock,
+medians too where one run takes less than a second: its merge as the oracle's bench mode tells it, its admissions as the
+oracle answers them with JSON. What takes the kubelet too long is cut off, and larger merges are not tried any more.
+Every target is told as met or MISSED, from the figures; exits with 1 where one is missed.
 """
 
 import gc
@@ -13,18 +14,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from statistics import median
 
 from tests.bench import workloads
 from tests.oracle.build import OracleNotBuilt, oracle_binary
 from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import KubeletOracle
 
+from topomend.decide.candidates import survey
+from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
-from topomend.replay.fit import Fit
+from topomend.replay.fit import Fit, prepare
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import NUMAInfo, merge
+from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.wire.pod import read_pod
 
@@ -33,6 +38,7 @@ PATIENCE = 30
 
 NODES = 5000
 ADMISSIONS = 300
+RUNS = 5
 TIGHT_MERGES = 60
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
@@ -46,11 +52,13 @@ class Row:
     ours: float
     kubelet: float | str = "-"
     target: float | None = None
+    to_be_faster: bool = False
 
     @property
     def met(self) -> bool:
-        """Whether the target is met, if there is one."""
-        return self.target is None or self.ours <= self.target
+        """Whether the targets are met, if there are any."""
+        slower = self.to_be_faster and isinstance(self.kubelet, float) and self.ours >= self.kubelet
+        return not slower and (self.target is None or self.ours <= self.target)
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
@@ -59,9 +67,13 @@ class Row:
             _duration(self.ours),
             _duration(self.kubelet) if isinstance(self.kubelet, float) else self.kubelet,
             f"{self.kubelet / self.ours:,.1f}x" if isinstance(self.kubelet, float) else "-",
-            "-" if self.target is None else _duration(self.target),
-            "-" if self.target is None else "ok" if self.met else "NOT MET",
+            self._goal(),
+            "" if self._goal() == "-" else "met" if self.met else "MISSED",
         )
+
+    def _goal(self) -> str:
+        goals = [f"{_duration(self.target)}"] if self.target is not None else []
+        return ", ".join(goals + ["faster"] * self.to_be_faster) or "-"
 
 
 def merges() -> Iterator[Row]:
@@ -77,19 +89,31 @@ def merges() -> Iterator[Row]:
         seconds = _merging(info, offers, 20)
         kubelet = None if hopeless else _kubelet_merge(numa, resources)
         hopeless = kubelet is None
-        target = 0.010 if (numa, resources) == (8, 3) else 0.005 if (numa, resources) == (8, 4) else None
-        yield Row(f"merge, {numa} NUMA nodes x {resources} resources", seconds, kubelet or f"over {PATIENCE} s", target)
-    offers = workloads.contrary_masks(8, 3)
-    seconds = _merging(NUMAInfo(0xFF), offers, 20)
-    yield Row("merge, 8 NUMA nodes x 3 resources, no mask preferred by all", seconds, target=0.010)
+        target = 0.005 if (numa, resources) == (8, 4) else None
+        faster = numa >= 4 and resources >= 3
+        what = f"merge, {numa} NUMA nodes x {resources} resources"
+        yield Row(what, seconds, kubelet or f"over {PATIENCE} s", target, faster)
+    for resources in (3, 4):
+        seconds = _merging(NUMAInfo(0xFF), workloads.contrary_masks(8, resources), 20)
+        yield Row(f"merge, 8 NUMA nodes x {resources} resources, no mask preferred by all", seconds, target=0.005)
 
 
 def _merging(info: NUMAInfo, offers: Sequence[Offer], times: int) -> float:
-    return _least(lambda: merge(info, offers), times)
+    return _median(lambda: merge(info, offers), times)
 
 
 def _kubelet_merge(numa: int, resources: int) -> float | None:
     """The kubelet's time for the same merge; None where it was cut off."""
+    runs: list[float] = []
+    while len(runs) < RUNS and sum(runs) < 1:
+        seconds = _one_kubelet_merge(numa, resources)
+        if seconds is None:
+            return None
+        runs.append(seconds)
+    return median(runs)
+
+
+def _one_kubelet_merge(numa: int, resources: int) -> float | None:
     command = [str(oracle_binary()), "bench", f"-numa={numa}", f"-resources={resources}", f"-timeout={PATIENCE}s"]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     seconds: float | None = answer.get("seconds")
@@ -101,16 +125,20 @@ def admissions() -> Iterator[Row]:
     case = workloads.case(workloads.SERVER, "single-numa-node", workloads.many_pods(Random(3), ADMISSIONS))
     steps = [read_pod(step["admit"]) if "admit" in step else step["end"]["name"] for step in case["steps"]]
     state = node_state(case)
-    ours = _least(lambda: _play(state, steps), 3)
+    ours = _median(lambda: _play(state, steps), 3)
     with KubeletOracle(oracle_binary()) as oracle:
         oracle.ask({**case, "steps": []})
-        begin = time.perf_counter()
-        answer = oracle.ask(case)
-        kubelet = time.perf_counter() - begin
+        runs = []
+        for _ in range(RUNS):
+            begin = time.perf_counter()
+            answer = oracle.ask(case)
+            runs.append(time.perf_counter() - begin)
     theirs = [said["admitted"] for asked, said in zip(case["steps"], answer["steps"], strict=True) if "admit" in asked]
     if theirs != _play(state, steps):
         raise SystemExit("replay and the kubelet's managers answer differently: what was measured is not comparable")
-    yield Row("an admission on 2 NUMA nodes and 128 CPUs", ours / ADMISSIONS, kubelet / ADMISSIONS, 0.001)
+    ours, kubelet = ours / ADMISSIONS, median(runs) / ADMISSIONS
+    what = f"an admission on 2 NUMA nodes and 128 CPUs ({1 / ours:,.0f} a second; the kubelet's {1 / kubelet:,.0f})"
+    yield Row(what, ours, kubelet, 0.001)
 
 
 def _play(state: NodeState, steps: list[Pod | str]) -> list[bool]:
@@ -138,6 +166,10 @@ def wide_admissions() -> Iterator[Row]:
             pods = [read_pod(workloads.pod("p", cpu=cpus, memory="10Gi", gpu=1, nic=2)) for cpus in (4, 20, 100)]
             what = f"an admission on 34 NUMA nodes x 4 resources, {policy}" + (", closest" if options else "")
             yield Row(what, _slowest(state, pods), target=0.050)
+    limit = {"max-allowable-numa-nodes": "64", OPTION: "true"}
+    state = workloads.half_full(workloads.WIDE, "single-numa-node", limit, {"TopologyManagerPolicyAlphaOptions": True})
+    what = "an admission on 34 NUMA nodes x 4 resources, single-numa-node, most allocated"
+    yield Row(what, _slowest(state, pods), target=0.050)
     for closer in (False, True):
         distances = {each.id: each.distances for each in state.machine.numa_nodes} if closer else None
         info = NUMAInfo((1 << 34) - 1, distances)
@@ -145,6 +177,8 @@ def wide_admissions() -> Iterator[Row]:
         seconds = max(_merging(info, offers, 3) for offers in every)
         what = f"slowest of {TIGHT_MERGES} random merges on 34 NUMA nodes where hardly anything fits"
         yield Row(what + (", closest" if closer else ""), seconds, target=0.050)
+    for name, numa, info, offers in workloads.hard_merges():
+        yield Row(f"merge, {numa} NUMA nodes, {name}", _merging(info, offers, 3), target=0.050)
 
 
 def _slowest(state: NodeState, pods: list[Pod]) -> float:
@@ -152,7 +186,7 @@ def _slowest(state: NodeState, pods: list[Pod]) -> float:
 
 
 def _admitting(state: NodeState, pod: Pod) -> float:
-    return _least(lambda: admit(state, pod), 5)
+    return _median(lambda: admit(state, pod), 5)
 
 
 def fits() -> Iterator[Row]:
@@ -160,28 +194,43 @@ def fits() -> Iterator[Row]:
     states = workloads.node_states(NODES)
     pod = read_pod(workloads.pod("asked", cpu=8, memory="16Gi", gpu=2))
     gc.collect()
-    first = _cpu_seconds(lambda: _ask(Fit(pod), states))
-    another = _least(lambda: _ask(Fit(pod), states), 5)
+    unread = _cpu_seconds(lambda: _ask(Fit(pod), states))
+    cold = _median(_cold(states), RUNS)
     asking = Fit(pod)
     fitting = _ask(asking, states)
     changes = []
     for round_ in range(5):
         for number in Random(round_).sample(range(NODES), NODES // 100):
             states[number] = replace(states[number])
+            prepare(states[number])
         changes.append(_cpu_seconds(lambda: _ask(asking, states)))
     if fitting != sum(admit(state, pod)[0].admitted for state in states):
         raise SystemExit("the short answers are not those of whole admissions")
-    yield Row(f"a pod against {NODES} nodes, the first since they were published", first)
-    yield Row(f"a pod against {NODES} nodes", another, target=0.100)
-    yield Row(f"the same pod again, 1 % of {NODES} nodes changed", min(changes), target=0.010)
+    yield Row(f"a pod against {NODES} nodes whose states nobody read as they came", unread)
+    yield Row(f"a pod against {NODES} nodes, cold: not asked before", cold, target=0.100)
+    yield Row(f"the same pod again, 1 % of {NODES} nodes changed", median(changes), target=0.010)
+    view = workloads.cluster(states)
+    other = read_pod(workloads.pod("other", cpu=10, memory="18Gi", gpu=1))
+    yield Row(
+        f"a survey with ranks and reasons of {NODES} nodes, cold",
+        _cpu_seconds(lambda: survey(view, other, Placement())),
+    )
+    again = _median(lambda: survey(view, other, Placement()), RUNS)
+    yield Row(f"the same survey again of {NODES} nodes", again)
+
+
+def _cold(states: list[NodeState]) -> Callable[[], object]:
+    """Each time another pod is asked about, so that no state remembers an answer."""
+    asked = iter([read_pod(workloads.pod("cold", cpu=8, memory=f"{16 + number}Gi", gpu=2)) for number in range(RUNS)])
+    return lambda: _ask(Fit(next(asked)), states)
 
 
 def _ask(asking: Fit, states: list[NodeState]) -> int:
     return sum([asking.admits(state) for state in states])
 
 
-def _least(run: Callable[[], object], times: int) -> float:
-    return min(_cpu_seconds(run) for _ in range(times))
+def _median(run: Callable[[], object], times: int) -> float:
+    return median(_cpu_seconds(run) for _ in range(times))
 
 
 def _cpu_seconds(run: Callable[[], object]) -> float:
@@ -204,7 +253,7 @@ def main() -> int:
     except (OracleNotBuilt, SandboxUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return 3
-    form = "{:78} {:>9} {:>10} {:>12} {:>8}  {}\n"
+    form = "{:88} {:>9} {:>10} {:>12} {:>13}  {}\n"
     sys.stdout.write(form.format("", "replay", "kubelet", "ratio", "target", ""))
     missed = 0
     for measure in (merges, admissions, wide_admissions, fits):
@@ -213,7 +262,7 @@ def main() -> int:
             sys.stdout.flush()
             missed += not row.met
     if missed:
-        sys.stderr.write(f"{missed} of the targets are not met\n")
+        sys.stderr.write(f"{missed} targets MISSED\n")
     return 1 if missed else 0
 
 

@@ -1,6 +1,6 @@
 """What is measured: nodes, pods and merges, in the words of the oracle and of replay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from types import MappingProxyType
@@ -9,13 +9,17 @@ from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import Case
 
 from topomend.model.bitmask import format_id_list
+from topomend.model.cluster import Node
 from topomend.model.node_state import NodeState
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
-from topomend.replay.topology.hints import Answer, Family, Hints, Offer, hints_or, per_node
+from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, hints_or, per_node
+from topomend.replay.topology.merge import NUMAInfo
+from topomend.watch.view import ClusterView, Publication
 from topomend.wire.pod import read_pod
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+NO_GATES: Mapping[str, bool] = MappingProxyType({})
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 
@@ -96,10 +100,16 @@ def many_pods(random: Random, count: int) -> list[Case]:
     return pods
 
 
-def half_full(shape: str, policy: str, options: Mapping[str, str] = NO_OPTIONS) -> NodeState:
+def half_full(
+    shape: str,
+    policy: str,
+    options: Mapping[str, str] = NO_OPTIONS,
+    feature_gates: Mapping[str, bool] = NO_GATES,
+) -> NodeState:
     """A node on whose NUMA nodes pods of every size stand."""
     random = Random(7)
     state = node_state(case(shape, policy, options=options))
+    state = replace(state, kubelet=replace(state.kubelet, feature_gates=feature_gates))
     numa_nodes = len(state.machine.numa_nodes)
     for number in range(numa_nodes):
         cpus = random.randint(1, 12 if numa_nodes < 10 else 6)
@@ -118,6 +128,16 @@ def node_states(count: int) -> list[NodeState]:
             node = admit(node, read_pod(each))[1]
         states.append(node)
     return states
+
+
+def cluster(states: Iterable[NodeState]) -> ClusterView:
+    """These nodes as the operator watches them, none with anything that the scheduler would mind."""
+    nodes, publications = {}, {}
+    for state in states:
+        resources = dict.fromkeys(("cpu", "memory", "pods", GPU, NIC), 1 << 60)
+        nodes[state.name] = Node(state.name, labels={"kubernetes.io/hostname": state.name}, allocatable=resources)
+        publications[state.name] = Publication(state, "1", state)
+    return ClusterView(nodes, publications)
 
 
 def all_masks(numa_nodes: int, resources: int) -> list[Offer]:
@@ -148,3 +168,53 @@ def tight_offers(seed: int, numa_nodes: int) -> Sequence[Offer]:
         family = Family((1 << numa_nodes) - 1, (per_node(amounts, max(1, need)),))
         offers.append(hints_or(Answer.IMPOSSIBLE, Hints((family,), width=width if random.random() < 0.8 else None)))
     return offers
+
+
+def hard_merges() -> Iterator[tuple[str, int, NUMAInfo, list[Offer]]]:
+    """The hardest that searches for hard ones have met: what it is, how wide, and what is merged.
+
+    Distances that are no tree leave the closest of many masks open for long: that is the search for the densest part
+    of a graph, for which no quick way is known.
+    """
+    every = {width: Family((1 << 34) - 1, (), width) for width in (9, 17)}
+    for name, nearness in DISTANCES.items():
+        for width, family in every.items():
+            info = NUMAInfo((1 << 34) - 1, distances_by(nearness, 34))
+            yield f"closest {width} by {name}", 34, info, [Hints((family,), width=width)]
+    for count in (2, 4):
+        sockets = tuple(0b1111 << 4 * socket for socket in range(5))
+        family = Family((1 << 20) - 1, (per_node(dict.fromkeys(range(20), 7), 56),))
+        yield (
+            f"8 that span {count} of 5 sockets",
+            20,
+            NUMAInfo((1 << 20) - 1),
+            [Hints((family,), width=1, sockets=SocketRule(sockets, count))],
+        )
+
+
+def distances_by(nearness: Callable[[int, int], int], numa_nodes: int) -> dict[int, tuple[int, ...]]:
+    """Rows of distances, 10 from a node to itself as the kernel has it."""
+    nodes = range(numa_nodes)
+    return {one: tuple(10 if one == other else nearness(one, other) for other in nodes) for one in nodes}
+
+
+def _scrambled(one: int, other: int) -> int:
+    """A number from 0 to 255 for an ordered pair, without order or symmetry."""
+    return (one * 7919 + other * 104729 + one * other * 1299709) % 65521 % 256
+
+
+DISTANCES: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
+    {
+        "boards of 8 in halves": lambda one, other: (
+            12 if one // 8 == other // 8 else 21 if one // 16 == other // 16 else 32
+        ),
+        "two CPUs with 16 GPUs each": lambda one, other: (
+            (40 if one % 2 == other % 2 else 80) if min(one, other) < 2 else 120 if one % 2 == other % 2 else 200
+        ),
+        "a ring": lambda one, other: 10 + 2 * min((one - other) % 34, (other - one) % 34),
+        "a grid": lambda one, other: 10 + 6 * (abs(one % 6 - other % 6) + abs(one // 6 - other // 6)),
+        "boards of 17, unevenly and one way": lambda one, other: (
+            (12 if one // 17 == other // 17 else 32) + _scrambled(one, other) % 4
+        ),
+    }
+)
