@@ -35,10 +35,12 @@ def _drop_a_step(random: Random, case: Case) -> None:
 
 
 def _admit_one_more(random: Random, case: Case) -> None:
+    """Another pod, by its uid too: no kubelet is given two pods of one uid."""
     pods = [step["admit"] for step in case["steps"] if "admit" in step]
     if pods:
         another = deepcopy(random.choice(pods))
-        another["metadata"] |= {"name": "another", "uid": "another"}
+        name = f"another-{len(pods)}"
+        another["metadata"] |= {"name": name, "uid": name}
         case["steps"].insert(random.randint(0, len(case["steps"])), {"admit": another})
 
 
