@@ -546,7 +546,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
     "remembered.py": [
         (
             "what was free on a node is kept longer than its state",
-            "del self._known[reference.key]",
+            'self._known.pop(getattr(reference, "key", 0), None)',
             "pass",
         ),
     ],
@@ -998,6 +998,11 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("a machine without CPUs is told in other words", '"could not detect number of cpus"', '"no cpus provided"'),
     ],
     "cpu/static.py": [
+        (
+            "a pod's set of CPUs that cannot be divided is given back",
+            "        if rejection is None:\n            self.bubble = bubble\n",
+            "        self.bubble = bubble\n",
+        ),
         ("a fraction of a CPU is rounded up to an exclusive one", "if is_whole(quantity) and", "if"),
         ("burstable pods get exclusive CPUs", "        if not qos.is_guaranteed(pod, gates):\n", "        if False:\n"),
         (

@@ -203,7 +203,11 @@ class CPUManager:
         return None
 
     def allocate_pod(self, pod: Pod, affinity: NUMAMask | None) -> Rejection | None:
-        """Give the pod one set of CPUs and divide it among its containers (AllocatePod)."""
+        """Give the pod one set of CPUs and divide it among its containers (AllocatePod).
+
+        Where the set is smaller than the pod asks, as on cores of two kinds, dividing it fails, and nobody gets it
+        back: RemoveContainer knows a pod by its containers' shares, and there are none yet.
+        """
         count = self.requested_by_pod(pod)
         if count == 0:
             return None
@@ -216,8 +220,10 @@ class CPUManager:
         bubble = self._allocate_cpus(count, affinity, 0)
         if isinstance(bubble, AssignmentError):
             return unexpected(bubble.text)
-        self.bubble = bubble
-        return self._divide(pod, bubble)
+        rejection = self._divide(pod, bubble)
+        if rejection is None:
+            self.bubble = bubble
+        return rejection
 
     def _divide(self, pod: Pod, bubble: CPUSet) -> Rejection | None:
         """Init containers use what sidecars leave; app containers take their share in turn; the others share the rest.
