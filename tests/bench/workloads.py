@@ -136,7 +136,7 @@ def cluster(states: Iterable[NodeState]) -> ClusterView:
     for state in states:
         resources = dict.fromkeys(("cpu", "memory", "pods", GPU, NIC), 1 << 60)
         nodes[state.name] = Node(state.name, labels={"kubernetes.io/hostname": state.name}, allocatable=resources)
-        publications[state.name] = Publication(state, "1", state)
+        publications[state.name] = Publication(state, "1")
     return ClusterView(nodes, publications)
 
 

@@ -51,7 +51,7 @@ def test_the_largest_hole_is_that_of_one_numa_node() -> None:
     states = [
         NodeState(shape, parse_shape(shape).machine(), settings) for shape in ("numa:2 cores:4", "numa:1 cores:6")
     ]
-    assert largest_hole({each.name: Publication(each, "1", each) for each in states}) == 5
+    assert largest_hole({each.name: Publication(each, "1") for each in states}) == 5
 
 
 @pytest.mark.cluster

@@ -46,7 +46,7 @@ def surveyed(states: list[NodeState], asked: Pod) -> Survey:
         each.name: Node(each.name, labels={"kubernetes.io/hostname": each.name}, allocatable=allocatable)
         for each in states
     }
-    publications = {each.name: Publication(each, "1", each) for each in states}
+    publications = {each.name: Publication(each, "1") for each in states}
     return survey(ClusterView(nodes, publications), asked, Placement())
 
 

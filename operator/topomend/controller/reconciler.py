@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -272,18 +272,19 @@ class Reconciler:
             plan = self._store.decide(partial(decision, full=full))
             if isinstance(plan, plans.RelaunchOn | plans.Wait):
                 self._metrics.surveyed(plan.survey, self._store.view.publications, self._clock() - begun)
-            found = self._full_among(plan.nodes, pod) if isinstance(plan, plans.RelaunchOn) else {}
-            if not found:
+            lacking = self._lacking_on(plan.nodes[0], pod) if isinstance(plan, plans.RelaunchOn) else ""
+            if not isinstance(plan, plans.RelaunchOn) or not lacking:
                 return plan
-            full |= found
+            full[plan.nodes[0]] = lacking
 
-    def _full_among(self, names: Iterable[str], pod: WatchedPod) -> dict[str, str]:
-        """Which of these nodes have too little left in total, and of what: the pods there are asked for now."""
-        nodes = self._store.view.nodes
-        lacking = {
-            name: lacking_total(nodes[name], pod.pod, self._pods_on(name, pod)) for name in names if name in nodes
-        }
-        return {name: resource for name, resource in lacking.items() if resource}
+    def _lacking_on(self, name: str, pod: WatchedPod) -> str:
+        """The resource of which the node has too little left in total: the pods there are asked for now.
+
+        It is asked of the best node alone, for that takes long; the scheduler leaves out those named beside it that are
+        full, which others may become in the meantime.
+        """
+        node = self._store.view.nodes.get(name)
+        return lacking_total(node, pod.pod, self._pods_on(name, pod)) if node else ""
 
     def _pods_on(self, name: str, pod: WatchedPod) -> list[Pod]:
         listing = self._client.list(PODS, fields=f"spec.nodeName={name},{UNENDED}")
@@ -345,6 +346,8 @@ class Reconciler:
 
     def _fit(self, pod: PodID) -> Again:
         """Let a pod that was gated at birth go to where it fits, if that is known now."""
+        if self._still_gives_way(pod):
+            return Again(TURN_SECONDS, on_node_change=True)
         try:
             content = self._client.get(PODS, pod.name, pod.namespace)
         except NotFound:
@@ -419,6 +422,16 @@ class Reconciler:
             return choice
 
         return choose
+
+    def _still_gives_way(self, pod: PodID) -> bool:
+        """Whether it is to wait for its turn on, by the view alone: many that wait would ask the API server often."""
+        gated, gave_way = self._store.view.gated.get((pod.namespace, pod.name)), self._gave_way.get(pod, 0)
+        if gated is None or not 0 < gave_way < TURNS:
+            return False
+        gives_way = isinstance(plans.choose_in_turn(self._store.view, gated, self._clock()), plans.GiveWay)
+        if gives_way:
+            self._gave_way[pod] = gave_way + 1
+        return gives_way
 
     def _choose(self, pod: WatchedPod, refuser: Refuser) -> Chosen:
         """Where the replacement goes, its place taken; the place it had until now is free for the choice."""

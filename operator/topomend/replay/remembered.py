@@ -37,5 +37,5 @@ class Remembered(Generic[_Value]):
         return len(self._known)
 
     def _forget(self, reference: weakref.ref[NodeState]) -> None:
-        if isinstance(reference, _Reference):
-            del self._known[reference.key]
+        # By its attribute, not its class: states also end when the interpreter does, and the class's name before them.
+        self._known.pop(getattr(reference, "key", 0), None)

@@ -235,7 +235,7 @@ class Published:
             publications=_with(
                 view.publications,
                 name,
-                Publication(self.state, self.version, self.state, problem, self.version, time, heard),
+                Publication(self.state, self.version, (), problem, self.version, time, heard),
             ),
             unreadable=_without(view.unreadable, name),
             on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
@@ -443,21 +443,17 @@ def _off_its_way(view: ClusterView, key: PodKey) -> ClusterView:
 
 
 def _expecting(view: ClusterView, names: Iterable[str]) -> ClusterView:
-    """The view with the expected states of the named nodes worked out anew."""
+    """The view in which the named nodes know the pods that are coming to them."""
     publications = dict(view.publications)
     for name in names:
         if name in publications:
-            publications[name] = replace(publications[name], expected=_expected(view, name))
+            publications[name] = replace(publications[name], coming=_coming(view, name))
     return replace(view, publications=publications)
 
 
-def _expected(view: ClusterView, name: str) -> NodeState:
-    state = view.publications[name].state
-    shown = _pods_of(state)
-    for key, going in view.on_their_way.items():
-        if name in going.nodes and key not in shown:
-            state = admit(state, going.pod)[1]
-    return state
+def _coming(view: ClusterView, name: str) -> tuple[Pod, ...]:
+    shown = _pods_of(view.publications[name].state)
+    return tuple(going.pod for key, going in view.on_their_way.items() if name in going.nodes and key not in shown)
 
 
 def _pods_of(state: NodeState) -> set[PodKey]:

@@ -7,11 +7,14 @@ with those pods admitted by replay, so that two pods are never sent to one hole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
+from topomend.replay.admission import admit
+from topomend.replay.remembered import Remembered
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -21,18 +24,27 @@ PodKey = tuple[str, str]
 class Publication:
     """What a node's agent published. ``version`` is the object's resourceVersion.
 
-    ``expected`` is ``state`` with the pods that are on their way; ``problem`` says why the state is not to be relied
-    on, empty where it is. ``confirmed`` is the resourceVersion at which the agent last wrote, be it the same state
-    with a new ``heartbeat``, which was then ``heard`` (in seconds); agents without one leave it empty.
+    ``coming`` are the pods on their way to the node that ``state`` does not show; ``problem`` says why the state is not
+    to be relied on, empty where it is. ``confirmed`` is the resourceVersion at which the agent last wrote, be it the
+    same state with a new ``heartbeat``, which was then ``heard`` (in seconds); agents without one leave it empty.
     """
 
     state: NodeState
     version: str
-    expected: NodeState
+    coming: tuple[Pod, ...] = ()
     problem: str = ""
     confirmed: str = ""
     heartbeat: str = ""
     heard: float = 0.0
+
+    @cached_property
+    def expected(self) -> NodeState:
+        """``state`` with the pods that are coming, worked out when it is asked for: many events pass between two
+        decisions."""
+        state = self.state
+        for pod in self.coming:
+            state = _after(state, pod)
+        return state
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,21 @@ class ClusterView:
     relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
     on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
+
+
+_successors: Remembered[dict[int, tuple[Pod, NodeState]]] = Remembered(dict)
+"""A state after a pod, by the pod's id: the pods that came before another one are not admitted again for it."""
+
+
+def _after(state: NodeState, pod: Pod) -> NodeState:
+    successors = _successors.of(state)
+    known = successors.get(id(pod))
+    if known is None:
+        admitted = admit(state, pod)[1]
+        if admitted is state:
+            return state  # remembering that would keep the state alive for ever
+        known = successors[id(pod)] = (pod, admitted)
+    return known[1]
 
 
 def emptied(state: NodeState) -> NodeState:
