@@ -154,10 +154,11 @@ def _is_listed(operator: Operator) -> bool:
 
 
 def _writes(cluster: Cluster) -> dict[tuple[str, str], int]:
-    """How often the one record was written, by verb and subresource, by the audit log."""
+    """How often the one record was written, by verb and subresource, by the audit log; a rehearsal writes nothing."""
     assert cluster.sandbox.audit_log
     (record,) = cluster.records()
     name = record["metadata"]["name"]
     events = [event for event in audited(cluster.sandbox.audit_log) if event.get("objectRef", {}).get("name") == name]
-    writes = [event for event in events if event["verb"] not in ("get", "list", "watch")]
+    reads = ("get", "list", "watch")
+    writes = [each for each in events if each["verb"] not in reads and "dryRun=All" not in each["requestURI"]]
     return dict(Counter((event["verb"], event["objectRef"].get("subresource", "")) for event in writes))
