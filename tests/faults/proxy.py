@@ -132,7 +132,8 @@ class Stream:
         self.ended = True
         for each in (self.handler.connection, self.connection.sock):
             with suppress(OSError):
-                each.shutdown(SHUT_RDWR)
+                if each is not None:  # nobody is connected any more, or yet
+                    each.shutdown(SHUT_RDWR)
 
 
 class _Server(ThreadingHTTPServer):
