@@ -367,7 +367,7 @@ def _away(scene: Scene) -> None:
     said = wait_for("it to say so", lambda: scene.healthz()[0] == 500 and scene.healthz()[1], 40)
     assert said.startswith("nothing could be listed for")
     away[0] = False
-    scene.runs_anew(refused, 15)
+    scene.runs_anew(refused, 30)
     wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4, 25)
     scene.is_well()
 

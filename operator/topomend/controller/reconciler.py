@@ -287,7 +287,7 @@ class Reconciler:
         return lacking_total(node, pod.pod, self._pods_on(name, pod)) if node else ""
 
     def _pods_on(self, name: str, pod: WatchedPod) -> list[Pod]:
-        listing = self._client.list(PODS, fields=f"spec.nodeName={name},{UNENDED}")
+        listing = self._client.list(PODS, fields=f"spec.nodeName={name},{UNENDED}", cached=True)
         return [read_pod(each) for each in listing.items if each["metadata"]["uid"] != pod.uid]
 
     def _relaunch(self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits) -> Again:
