@@ -18,9 +18,8 @@ from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, allocations
 from topomend.model.quantity import format_bytes
-from topomend.replay.admission import release, shared_pool
+from topomend.replay.admission import book_of, release, shared_pool
 from topomend.replay.kubelet import StartedKubelet, start
-from topomend.replay.memory.static import Book
 from topomend.wire.bounded import bounded
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
@@ -247,10 +246,5 @@ def _free_memory(state: NodeState, kubelet: StartedKubelet) -> str:
     """Memory in Gi that can still be pinned, for each NUMA node; empty where none ever is."""
     if kubelet.memory is None:
         return ""
-    book = Book(kubelet.memory)
-    if state.memory is not None:
-        book.load(state.memory)
-    else:
-        for block in (block for container in allocations(state.pods) for block in container.memory):
-            book.reserve(block.numa_nodes, block.resource, block.size)
-    return ",".join(f"{size / (1 << 30):.1f}".removesuffix(".0") for size in book.free("memory").values())
+    free = book_of(kubelet.memory, state).free("memory")
+    return ",".join(f"{size / (1 << 30):.1f}".removesuffix(".0") for size in free.values())

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from topomend.model.machine import NUMANode
 from topomend.model.node_state import NodeState, allocations
+from topomend.replay.admission import book_of
 from topomend.replay.kubelet import StartedKubelet, start
-from topomend.replay.memory.static import Book
 from topomend.wire.node_resource_topology import Zone, ZoneResource
 
 
@@ -50,12 +50,7 @@ def _memory(state: NodeState, kubelet: StartedKubelet) -> Iterator[tuple[int, Zo
     """Memory and huge pages in bytes, with their NUMA node."""
     if kubelet.memory is None:
         return
-    book = Book(kubelet.memory)
-    if state.memory is not None:
-        book.load(state.memory)
-    else:
-        for block in (block for container in allocations(state.pods) for block in container.memory):
-            book.reserve(block.numa_nodes, block.resource, block.size)
+    book = book_of(kubelet.memory, state)
     for node in state.machine.numa_nodes:
         capacities = {"memory": node.memory} | {each.resource: each.size * each.count for each in node.hugepages}
         reserved_whole = kubelet.memory.over_reserved >> node.id & 1
