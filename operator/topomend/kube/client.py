@@ -5,7 +5,6 @@ objects are read by ``wire`` and because they cost time and memory. Nothing is r
 asking again is safe.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -18,7 +17,7 @@ import urllib3
 from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
-from topomend.kube.errors import NotFound, NotPermitted, Unanswered, refused
+from topomend.kube.errors import NotFound, NotPermitted, Unanswered, answered, refused
 from topomend.wire.group import API_VERSION
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
@@ -171,7 +170,7 @@ class Client:
             raise Unanswered(f"{method} {path}: {_in_one_line(error)}") from error
         if response.status >= 400:
             raise refused(response.status, content, response.headers.get("Retry-After"))
-        return _object(content, f"{method} {path}")
+        return answered(content, f"{method} {path}")
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
@@ -202,17 +201,6 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
         return "default"
     chosen = next((each for each in contexts if each["name"] == context), current)
     return str(chosen.get("context", {}).get("namespace") or "default")
-
-
-def _object(content: bytes, request: str) -> dict[str, Any]:
-    """What a successful answer holds. One that is cut short is no answer: something before the server mangles them."""
-    try:
-        answer = json.loads(content)
-    except ValueError as error:
-        raise Unanswered(f"{request}: the answer is not JSON: {error}") from error
-    if not isinstance(answer, dict):
-        raise Unanswered(f"{request}: the answer is no JSON object")
-    return answer
 
 
 def _in_one_line(error: Exception) -> str:

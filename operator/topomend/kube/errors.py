@@ -17,6 +17,7 @@ APIError                 any of them
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 MAX_MESSAGE = 300
 """Longer answers are cut: an API server's words can quote whole objects, and those must not reach a log."""
@@ -101,6 +102,20 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
     422: Invalid,
     429: TooManyRequests,
 }
+
+
+def answered(content: bytes, request: str) -> dict[str, Any]:
+    """The object that a successful answer to ``request`` holds.
+
+    Raises Unanswered for one that is cut short, or is no object: something before the server mangles its answers.
+    """
+    try:
+        answer = json.loads(content)
+    except ValueError as error:
+        raise Unanswered(f"{request}: the answer is not JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise Unanswered(f"{request}: the answer is no JSON object")
+    return answer
 
 
 def refused(status: int, body: bytes | str, retry_after: str | None = None) -> Refused:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from topomend.kube.access import Access, NotConfigured, find_access
-from topomend.kube.errors import Unanswered, refused
+from topomend.kube.errors import Unanswered, answered, refused
 from topomend.wire import node_resource_topology as zones
 from topomend.wire.group import API_VERSION
 
@@ -94,13 +94,7 @@ class LightClient:
             raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if not 200 <= answer.status < 300:
             raise refused(answer.status, text, answer.headers.get("Retry-After"))
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise Unanswered(f"{method} {path}: the answer is not JSON") from error
-        if not isinstance(document, dict):
-            raise Unanswered(f"{method} {path}: the answer is not an object")
-        return document
+        return answered(text, f"{method} {path}")
 
     def _answer(self, method: str, target: str, body: bytes | None, content_type: str) -> tuple[HTTPResponse, bytes]:
         headers = {"Accept": "application/json"}
