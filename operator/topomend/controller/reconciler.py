@@ -23,7 +23,7 @@ from topomend.controller.settings import Settings
 from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
-from topomend.decide.candidates import UNKNOWN, Refuser, Survey
+from topomend.decide.candidates import NOTHING_FULL, UNKNOWN, Refuser, Survey
 from topomend.decide.eligibility import Limits, eligibility, renames
 from topomend.decide.never import why_never
 from topomend.decide.scheduling import HOSTNAME_LABEL, lacking_total
@@ -363,6 +363,7 @@ class Reconciler:
         choice = self._take_place(found, self._in_turn(pod, found))
         if isinstance(choice, plans.GiveWay):
             return Again(TURN_SECONDS, on_node_change=True)
+        self._gave_way.pop(pod, None)
         chosen = _chosen(choice)
         hostnames = chosen.hostnames or self._unknown_to_replay(chosen)
         if not hostnames:
@@ -417,21 +418,16 @@ class Reconciler:
             choice = plans.choose_in_turn(view, found, self._clock(), full, gives_way=gave_way < TURNS)
             if isinstance(choice, plans.GiveWay):
                 self._gave_way[pod] = gave_way + 1
-            else:
-                self._gave_way.pop(pod, None)
             return choice
 
         return choose
 
     def _still_gives_way(self, pod: PodID) -> bool:
         """Whether it is to wait for its turn on, by the view alone: many that wait would ask the API server often."""
-        gated, gave_way = self._store.view.gated.get((pod.namespace, pod.name)), self._gave_way.get(pod, 0)
-        if gated is None or not 0 < gave_way < TURNS:
+        gated = self._store.view.gated.get((pod.namespace, pod.name))
+        if gated is None or pod not in self._gave_way:
             return False
-        gives_way = isinstance(plans.choose_in_turn(self._store.view, gated, self._clock()), plans.GiveWay)
-        if gives_way:
-            self._gave_way[pod] = gave_way + 1
-        return gives_way
+        return isinstance(self._in_turn(pod, gated)(self._store.view, NOTHING_FULL), plans.GiveWay)
 
     def _choose(self, pod: WatchedPod, refuser: Refuser) -> Chosen:
         """Where the replacement goes, its place taken; the place it had until now is free for the choice."""
