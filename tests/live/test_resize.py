@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from tests.live.conftest import Agents, wait
+from click.testing import CliRunner, Result
+from tests.agent.kubelet_truth import published_holdings, read_state_files
+from tests.controller.conftest import Cluster
+from tests.live.conftest import Agents, install_kinds, wait
 
 from topomend.cli.kubectl_numa import numa
-from topomend.kube.client import PODS, Client
+from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.model.node_state import NodeState
 from topomend.replay.resize import DEFERRED, INFEASIBLE
 from topomend.sandbox import NodeSpec, Sandbox
 
@@ -74,6 +77,22 @@ def published(sandbox: Sandbox, with_agents: Agents) -> Client:
     return client
 
 
+def test_a_resize_is_not_judged_by_a_state_that_is_older_than_the_pod(sandbox: Sandbox, tmp_path: Path) -> None:
+    client = connect(str(sandbox.kubeconfig))
+    install_kinds(client)
+    before = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in SPECS}
+    Cluster(sandbox, client, before).publish(before["alpha"])
+    run(client, pod("alpha", "young", guaranteed("2")))
+    told = explain(sandbox, "young", tmp_path, pod("alpha", "young", guaranteed("3")))
+    assert (told.exit_code, told.stdout) == (3, "")
+    assert told.stderr.startswith(
+        "Error: the published state of alpha does not show yet what pod young holds there; ask again"
+    )
+    end(client, "young")
+    client.delete(NODE_TOPOLOGIES, "alpha", uid=client.get(NODE_TOPOLOGIES, "alpha")["metadata"]["uid"])
+    client.close()
+
+
 def test_what_is_too_large_for_the_node_does_not_even_reach_its_kubelet(published: Client) -> None:
     """The API server refuses it since 1.36 (plugin/pkg/admission/podresize)."""
     started = run(published, pod("alpha", "small", burstable("1")))
@@ -89,6 +108,7 @@ def test_a_kubelet_answers_a_resize_as_explain_said_it_would(
     run(published, pod("pinning", "neighbour", burstable("1")))
     for node, name, before, now, reason in RESIZES:
         started = run(published, pod(node, name, before))
+        wait(f"{node} to publish {name}", lambda started=started: is_published(sandbox, published, started))  # type: ignore[misc]
         told = asked(sandbox, name, tmp_path, pod(node, name, now))
         resized = {**started["spec"]["containers"][0], "resources": now}
         published.merge(PODS, name, {"spec": {"containers": [resized]}}, "default", subresource="resize")
@@ -110,15 +130,20 @@ def expected(node: str, name: str, reason: str, message: str) -> str:
 
 
 def asked(sandbox: Sandbox, name: str, folder: Path | None = None, desired: dict[str, Any] | None = None) -> str:
-    """The first line of explain, with the pod as it is to be in a file."""
+    """The first line of explain."""
+    result = explain(sandbox, name, folder, desired)
+    assert result.exit_code in (0, 1), result.output
+    return result.stdout.splitlines()[0]
+
+
+def explain(sandbox: Sandbox, name: str, folder: Path | None, desired: dict[str, Any] | None) -> Result:
+    """``kubectl numa explain``, with the pod as it is to be in a file."""
     arguments = ["explain", f"pod/{name}", "--kubeconfig", str(sandbox.kubeconfig)]
     if folder and desired:
         path = folder / f"{name}.json"
         path.write_text(json.dumps(desired))
         arguments += ["-f", str(path)]
-    result = CliRunner().invoke(numa, arguments)
-    assert result.exit_code in (0, 1), result.output
-    return result.stdout.splitlines()[0]
+    return CliRunner().invoke(numa, arguments)
 
 
 def answer(sandbox: Sandbox, client: Client, pod: dict[str, Any], asked: Resources) -> tuple[str, str]:
@@ -147,6 +172,14 @@ def run(client: Client, content: dict[str, Any]) -> dict[str, Any]:
         return found if found["status"].get("phase") == "Running" else None
 
     return wait(f"{name} to run", running)
+
+
+def is_published(sandbox: Sandbox, client: Client, pod: dict[str, Any]) -> bool:
+    """Whether the node's agent has published what its kubelet gave the pod."""
+    node = pod["spec"]["nodeName"]
+    files = read_state_files(sandbox.folder / "nodes" / node / "kubelet")
+    shown = published_holdings(client.get(NODE_TOPOLOGIES, node)["status"])
+    return shown.get(pod["metadata"]["name"], {}) == files.pods.get(pod["metadata"]["uid"], {})
 
 
 def end(client: Client, name: str) -> None:

@@ -234,6 +234,10 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("v1.35 puts off what is too large", "resize_checks_node=minor < 36", "resize_checks_node=minor < 35"),
     ],
     "resize.py": [
+        ("what init containers held must be shown", "        if not each.init:\n", "        if True:\n"),
+        ("a state must not show memory that a pod holds", "block.resource for block in each.memory", ""),
+        ("a state must not show devices that a pod holds", "devices.resource for devices in each.devices", ""),
+        ("a state must not show CPUs that a pod holds", "*([qos.CPU] if each.cpus else [])", ""),
         ("a resize that asks for nothing new is asked", "if not _is_resized(allocated, desired, gates):", "if False:"),
         ("kubelets that resize nothing answer", "if not gates.resize:", "if False:"),
         ("nothing is infeasible", "    if infeasible:\n", "    if False:\n"),

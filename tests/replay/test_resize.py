@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.replay.nodes import TWO, node, pod
 
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod, Resources
 from topomend.model.quantity import parse_quantity
 from topomend.replay.admission import admit
@@ -15,6 +15,7 @@ from topomend.replay.resize import (
     KUBELET_DOES_NOT_RESIZE,
     Resized,
     Totals,
+    is_shown,
     resize,
 )
 
@@ -111,6 +112,42 @@ def test_policies_that_pin_nothing_let_guaranteed_pods_be_resized() -> None:
 def test_burstable_pods_are_resized_under_static_policies() -> None:
     state = node(TWO, memory=True)
     assert said(answer(state, "request:cpu=1 memory=1Gi", "request:cpu=3 memory=2Gi")) == ("", "")
+
+
+# States older than the pod
+
+
+@pytest.mark.parametrize(
+    "container",
+    ["cpu=2 memory=1Gi", "sidecar cpu=2 memory=1Gi", "cpu=1500m memory=1Gi", "request:cpu=1 vendor.com/x=1"],
+)
+def test_a_state_that_lacks_what_a_running_pod_holds_does_not_show_it(container: str) -> None:
+    before = node(f"{TWO} device:vendor.com/x@0=1", memory=True)
+    after, allocated = running(before, container, "cpu=1 memory=1Gi")
+    assert is_shown(after, allocated)
+    assert not is_shown(before, allocated)
+    for part in ("cpus", "memory", "devices"):
+        [held] = after.pods
+        first, *others = held.containers
+        if getattr(first, part):
+            lacking = replace(held, containers=(replace(first, **{part: type(getattr(first, part))()}), *others))
+            assert not is_shown(replace(after, pods=(lacking,)), allocated), part
+    assert not is_shown(replace(after, pods=(replace(after.pods[0], uid="another"),)), allocated)
+
+
+def test_a_pod_that_holds_nothing_is_shown_by_every_state() -> None:
+    state = node(TWO, memory=True)
+    assert is_shown(state, pod("p", "request:cpu=1 memory=1Gi"))
+    assert is_shown(node(TWO, cpu_policy="none"), pod("p", "cpu=2 memory=1Gi"))
+
+
+def test_what_init_containers_held_need_not_be_shown() -> None:
+    after, allocated = running(node(TWO), "init cpu=2 memory=1Gi", "cpu=1500m memory=1Gi")
+    assert is_shown(emptied(after), allocated)
+
+
+def test_a_pod_that_even_the_empty_node_refuses_is_taken_to_be_shown() -> None:
+    assert is_shown(node(TWO), pod("p", "cpu=5 memory=1Gi"))
 
 
 # What counts as a resize

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from topomend.decide.explanation import explain, refused_merge
 from topomend.decide.scheduling import lacking_total, why_not_selected
 from topomend.model.cluster import Node, Placement
+from topomend.model.node_state import emptied
 from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
 from topomend.replay.fit import Fit
 from topomend.replay.qos import is_memory
-from topomend.watch.view import ClusterView, emptied
+from topomend.watch.view import ClusterView
 
 _NOTHING_TO_MEASURE = float("inf")
 

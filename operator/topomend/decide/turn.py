@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from topomend.decide.ranking import free_cpus
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.cluster import WatchedPod
+from topomend.model.node_state import emptied
 from topomend.replay.fit import Fit
-from topomend.watch.view import ClusterView, emptied
+from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
 
 PATIENCE_SECONDS = 30.0

@@ -1,7 +1,7 @@
 """A node as admission sees it at one moment: its machine, its kubelet's settings, its devices, and who holds what."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topomend.model.bitmask import CPUSet, NUMAMask
 from topomend.model.kubelet import KubeletSettings
@@ -111,3 +111,8 @@ def held_cpus(state: NodeState) -> CPUSet:
         for container in pod.containers:
             held |= container.cpus
     return held
+
+
+def emptied(state: NodeState) -> NodeState:
+    """The node as it would be without any pod."""
+    return replace(state, pods=(), memory=None, cpu_pool=None)

@@ -44,7 +44,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     if isinstance(kubelet, str):
         return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
     remarks = (*kubelet.unmodelled, *_uncounted(pod))
-    held = _held_by(node, pod.namespace, pod.name, pod.uid)
+    held = held_by(node, pod.namespace, pod.name, pod.uid)
     providers = _providers(kubelet, node, held)
     settings = node.kubelet
     scope = Scope(
@@ -120,7 +120,7 @@ def _uncounted(pod: Pod) -> tuple[str, ...]:
     )
 
 
-def _held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
+def held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
     """What the pod itself holds. A pod of another uid is another pod; an unknown uid may be this one."""
     for pod in node.pods:
         if (pod.namespace, pod.name) == (namespace, name) and (pod.uid == uid or not pod.uid or not uid):

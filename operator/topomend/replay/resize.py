@@ -12,12 +12,12 @@ are left out: nothing that a node publishes tells them.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Verdict
 from topomend.replay import qos
-from topomend.replay.admission import admit
+from topomend.replay.admission import admit, held_by
 from topomend.replay.gates import RESIZE, Gates, read_gates
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START, MESSAGE_PREFIX
 
@@ -82,6 +82,27 @@ def resize(node: NodeState, allocated: Pod, desired: Pod, totals: Totals | None 
         return Resized(DEFERRED, verdict.message.removeprefix(MESSAGE_PREFIX), verdict, remarks), node
     lacking = _why_not_fitting(requests_of(desired), totals)
     return Resized(DEFERRED if lacking else "", lacking, verdict, verdict.unmodelled), after
+
+
+def is_shown(node: NodeState, running: Pod) -> bool:
+    """Whether the state shows all that the containers of a running pod hold: it may be older than the pod.
+
+    What they must hold is told by the empty node; a pod that even that one refuses is taken to be shown. Init
+    containers, which have ended, are not asked about: not every source tells of them.
+    """
+    _, alone = admit(emptied(node), running)
+    return _held_while_running(alone, running) <= _held_while_running(node, running)
+
+
+def _held_while_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
+    """The pod's containers, each with the resources of which it has something for itself."""
+    own = held_by(node, pod.namespace, pod.name, pod.uid)
+    held: set[tuple[str, str]] = set()
+    for each in own.containers if own else ():
+        if not each.init:
+            resources = [block.resource for block in each.memory] + [devices.resource for devices in each.devices]
+            held.update((each.name, resource) for resource in (*resources, *([qos.CPU] if each.cpus else [])))
+    return held
 
 
 def _not_resized(node: NodeState, gates: Gates) -> Resized:

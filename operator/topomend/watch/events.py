@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from topomend.model.cluster import Node, WatchedPod
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView, Doubt, OnItsWay, PodKey, Publication, Refusal, emptied
+from topomend.watch.view import ClusterView, Doubt, OnItsWay, PodKey, Publication, Refusal
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0

@@ -6,11 +6,11 @@ with those pods admitted by replay, so that two pods are never sent to one hole.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from topomend.model.cluster import Node, WatchedPod
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.replay.admission import admit
@@ -110,11 +110,6 @@ def _after(state: NodeState, pod: Pod) -> NodeState:
             return state  # remembering that would keep the state alive for ever
         known = successors[id(pod)] = (pod, admitted)
     return known[1]
-
-
-def emptied(state: NodeState) -> NodeState:
-    """The node as it would be without any pod."""
-    return replace(state, pods=(), memory=None, cpu_pool=None)
 
 
 def differ_when_empty(before: ClusterView, after: ClusterView) -> bool:

@@ -56,10 +56,13 @@ def _on_node(view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], 
     if any((each.namespace, each.name) == (asked.pod.namespace, asked.pod.name) for each in publication.state.pods):
         return [f"{node} has admitted {asked.pod.name}; see: kubectl numa show {node}"], True
     verdict, _ = admit(publication.state, asked.pod)
-    warning = [f"take this with care: {publication.problem}"] if publication.problem else []
-    return [explanation(verdict, node, policy), *(f"  {line}" for line in table(verdict, policy)), *warning], (
-        verdict.admitted
-    )
+    numbers = (f"  {line}" for line in table(verdict, policy))
+    return [explanation(verdict, node, policy), *numbers, *_doubts(publication)], verdict.admitted
+
+
+def _doubts(publication: Publication) -> Iterator[str]:
+    if publication.problem:
+        yield f"take this with care: {publication.problem}"
 
 
 def _publication(view: ClusterView, node: str) -> Publication:
@@ -74,7 +77,9 @@ def _resized(cluster: Cluster, view: ClusterView, running: AskedPod, desired: As
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
         raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
-    return explain_resized(cluster, view, _publication(view, node).state, running, desired)
+    publication = _publication(view, node)
+    lines, resized = explain_resized(cluster, view, publication.state, running, desired)
+    return [*lines, *_doubts(publication)], resized
 
 
 def _elsewhere(view: ClusterView, asked: AskedPod, node: str) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from collections import Counter
 from typing import Any
 
-from topomend.cli.failures import BadInput
+from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.numa.asked import AskedPod, read_asked
 from topomend.cli.numa.cluster import Cluster
 from topomend.decide.explanation import explain_resize, table
 from topomend.kube.client import PODS
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
-from topomend.replay.resize import Totals, resize
+from topomend.replay.resize import Totals, is_shown, resize
 from topomend.watch.view import ClusterView
 
 
@@ -25,11 +25,17 @@ def explain_resized(
 ) -> tuple[list[str], bool]:
     """What the kubelet of ``state`` answers when ``running`` is to ask what ``desired`` does, and whether that is yes.
 
-    Raises BadInput where the two are not one pod, and APIError.
+    Raises BadInput where the two are not one pod, CannotAsk where that depends on what the state does not show yet,
+    and APIError.
     """
     allocated = _allocated(running)
     changed = _as_running(allocated, desired)
     answer, _ = resize(state, allocated, changed, _totals(cluster, view, state.name, running))
+    if answer.verdict and not is_shown(state, allocated):
+        raise CannotAsk(
+            f"the published state of {state.name} does not show yet what pod {allocated.name} holds there; ask again, "
+            f"and if this stays: kubectl numa check"
+        )
     policy = state.kubelet.topology_manager_policy
     numbers = table(answer.verdict, policy) if answer.verdict else ()
     return [explain_resize(answer, changed.name, state.name), *(f"  {line}" for line in numbers)], not answer.reason
