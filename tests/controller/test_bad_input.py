@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
+from tests.faults.judge import histories
 
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.kube.errors import Refused, Unanswered
@@ -42,12 +43,16 @@ def _goes_on(cluster: Cluster, operator: Operator) -> None:
     made = cluster.create(pod("train", 3, preferred=NODE_A))
     wait_for("train to be let go anew", lambda: _anew(cluster, made))
     assert wait_for("train to run", lambda: cluster.running("train"))["spec"]["nodeName"] == NODE_B
-    assert operator.process.poll() is None
-    assert "Traceback" not in operator.text()
-    assert "unexpected" not in operator.text()
+    _is_well(operator)
     before = len(operator.text().splitlines())
     time.sleep(3)
     assert len(operator.text().splitlines()) < before + 10, operator.text()
+
+
+def _is_well(operator: Operator) -> None:
+    assert operator.process.poll() is None
+    assert "Traceback" not in operator.text()
+    assert "unexpected" not in operator.text()
 
 
 def _anew(cluster: Cluster, made: dict[str, Any]) -> dict[str, Any] | None:
@@ -129,36 +134,36 @@ def test_annotations_that_look_like_ours_mislead_nobody(
 
 
 @pytest.mark.parametrize(
-    "edit",
+    ("edit", "is_relaunched"),
     [
-        {"step": "Launched"},
-        {"step": "Committed"},
-        {"step": "Created", "newPod": {"name": "other", "uid": "1"}},
-        {"conditions": [], "step": "Cancelled"},
+        ({"step": "Launched"}, False),
+        ({"step": "Committed"}, True),
+        ({"step": "Created", "newPod": {"name": "other", "uid": "1"}}, True),
+        ({"conditions": [], "step": "Cancelled"}, False),
     ],
-    ids=lambda edit: str(edit["step"]),
+    ids=["Launched", "Committed", "Created", "Cancelled"],
 )
 def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
-    edit: dict[str, Any], fragmented: Cluster, operator: Operator
+    edit: dict[str, Any], is_relaunched: bool, fragmented: Cluster, operator: Operator
 ) -> None:
     fragmented.occupy(NODE_B, "filler-2", 2)
     fragmented.occupy(NODE_B, "filler-3", 2)
-    _refused(fragmented, pod("waits", 3))
+    name = f"edited-{edit['step'].lower()}"
+    made = _refused(fragmented, pod(name, 3))
     record = wait_for("its record", fragmented.records)[0]
-    metadata = record["metadata"]
-    fragmented.client.merge(RELAUNCHES, metadata["name"], {"status": edit}, "default", subresource="status")
-    time.sleep(2)
+    fragmented.client.merge(RELAUNCHES, record["metadata"]["name"], {"status": edit}, "default", subresource="status")
+    time.sleep(2)  # the operator sees it, and no node admits the pod yet
     fragmented.vacate(NODE_B, "filler-2")
-    found = [each for each in fragmented.pods() if each["metadata"]["name"] == "waits"]
-    assert len(found) == 1
-    _goes_on_beside(fragmented, operator)
-
-
-def _goes_on_beside(cluster: Cluster, operator: Operator) -> None:
-    assert operator.process.poll() is None
-    assert "Traceback" not in operator.text()
-    assert "unexpected" not in operator.text()
-    assert [each for each in cluster.pods() if each["metadata"]["name"] == "waits"]
+    if is_relaunched:
+        wait_for("it to be let go anew", lambda: _anew(fragmented, made))
+        assert wait_for("it to run", lambda: fragmented.running(name))["spec"]["nodeName"] == NODE_B
+    else:
+        wait_for("the operator to have looked", lambda: events_of(fragmented, record, "TopologyRefusalExplained"))
+        assert fragmented.get(name)["metadata"]["uid"] == made["metadata"]["uid"]
+    assert fragmented.sandbox.audit_log
+    history = histories(fragmented.sandbox.audit_log)["default", name]
+    assert (len(history.created), len(history.bound)) == (1 + is_relaunched, int(is_relaunched))
+    _is_well(operator)
 
 
 @pytest.mark.usefixtures("brake")

@@ -129,6 +129,12 @@ GUARDS = [
         Bounds(operators=1, faults=3),
     ),
     Guard(
+        "a refused pod that is read from before does not set the record back",
+        "return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)",
+        "return Mark(record, Step.COMMITTED)",
+        TWO,
+    ),
+    Guard(
         "a pod of our making that no record stands for is removed",
         "        return Delete(pod)\n    return None\n",
         "        return None\n    return None\n",
@@ -142,8 +148,8 @@ GUARDS = [
     ),
     Guard(
         "what was known is forgotten once a precondition fails",
-        '    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None, denied="")',
-        '    return replace(progress, record=UNREAD, nodes=None, denied="")',
+        "    return Progress(progress.uid, progress.record_name, progress.may_start)\n",
+        '    return replace(progress, record=UNREAD, nodes=None, denied="")\n',
         Bounds(operators=2),
     ),
 ]

@@ -101,6 +101,8 @@ def test_a_delete_that_meets_another_version_is_decided_anew() -> None:
         World(REFUSED, entry(Step.RECORDED)),
         World(CLAIMED, entry(Step.COMMITTED)),
         World(replace(CLAIMED, deleting=True), entry(Step.COMMITTED)),
+        World(REFUSED, entry(Step.CREATED, "nobody")),
+        World(CLAIMED, entry(Step.CREATED, "nobody")),
         World(None, entry(Step.COMMITTED)),
         World(None, entry(Step.BLOCKED)),
         World(NEW, entry(Step.COMMITTED), made=1),

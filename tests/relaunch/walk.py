@@ -61,6 +61,7 @@ class Operator(NamedTuple):
     entry: Entry | protocol.Unread | None = protocol.UNREAD
     nodes: tuple[str, ...] | None = None
     denied: str = ""
+    contradicted: bool = False
 
 
 BEGIN = Operator()
@@ -158,6 +159,7 @@ class Walk:
             entry_of(record) if isinstance(record, Relaunch) else record,
             progress.nodes,
             progress.denied,
+            progress.contradicted,
         )
 
     def _following(self, now: Situation) -> Iterator[tuple[str, Situation]]:
@@ -213,6 +215,7 @@ def _progress(operator: Operator) -> protocol.Progress:
         record=operator.entry.relaunch() if isinstance(operator.entry, Entry) else operator.entry,
         nodes=operator.nodes,
         denied=operator.denied,
+        contradicted=operator.contradicted,
     )
 
 

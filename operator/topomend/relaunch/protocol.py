@@ -23,7 +23,8 @@ resourceVersion it was decided on; where that no longer holds, all is read again
 W is read before P, because the absence of a pod means something only at a step that was reached before: P read first
 could be from before N was created, and W from after it. A W that is stale in turn does no harm: every mark names its
 resourceVersion. Where a read is answered from an older state all the same, W may end although N waits; it is opened
-again as soon as N is seen.
+again as soon as N is seen. Where P is there although W says Created, W goes back to Committed, but only once a write
+has found P: it may have been read from before.
 
 W alone is harmless: it may be written long before P is claimed, to say what the pod waits for. Its manifest counts as
 long as it is P's: one that is not (P was changed since, or W is not our work) is never created while P is there to be
@@ -58,6 +59,7 @@ class Progress:
     ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
     ``digest`` is that of P's manifest as it would be recorded now. ``replacement`` is N where it has a name of its own.
     ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N or W.
+    ``contradicted`` is that a write found P where W says that N was created.
     """
 
     uid: str
@@ -69,6 +71,7 @@ class Progress:
     replacement: WatchedPod | Unread | None = UNREAD
     nodes: tuple[str, ...] | None = None
     denied: str = ""
+    contradicted: bool = False
 
 
 NOT_ITS_MANIFEST = "the record's manifest is not the refused pod's: delete the record, and it is written anew"
@@ -265,7 +268,7 @@ def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
 def _learn(progress: Progress, answer: Answer) -> Progress:
     match answer:
         case PodIs(pod, digest):
-            return replace(progress, pod=pod, digest=digest)
+            return replace(progress, pod=pod, digest=digest, contradicted=_is_contradicted(progress, pod))
         case ReplacementIs(pod):
             return replace(progress, replacement=pod)
         case RecordIs(record):
@@ -274,7 +277,14 @@ def _learn(progress: Progress, answer: Answer) -> Progress:
             return replace(progress, nodes=nodes)
         case Denied(why):
             return replace(progress, denied=why)
-    return replace(progress, pod=UNREAD, record=UNREAD, replacement=UNREAD, nodes=None, denied="")
+    return Progress(progress.uid, progress.record_name, progress.may_start)
+
+
+def _is_contradicted(progress: Progress, pod: WatchedPod | None) -> bool:
+    """P was known before: this is no read's answer, which may be from an older state, but a write's."""
+    record = progress.record
+    is_written = progress.pod is not UNREAD and pod is not None and pod.uid == progress.uid
+    return is_written and isinstance(record, Relaunch) and record.step is Step.CREATED
 
 
 def next_request(progress: Progress) -> Request:
@@ -322,6 +332,8 @@ def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
         return _terminating(pod, record)
     if record.step is Step.RECORDED:
         return _recorded(progress, pod, record)
+    if record.step is Step.CREATED:  # not our work, for N has P's name; or P was read from before
+        return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)
     return Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)
 
 
