@@ -13,6 +13,7 @@ from topomend.model.cluster import Node
 from topomend.model.node_state import NodeState
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
+from topomend.replay.topology.distances import Distances
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, hints_or, per_node
 from topomend.replay.topology.merge import NUMAInfo
 from topomend.watch.view import ClusterView, Publication
@@ -171,16 +172,9 @@ def tight_offers(seed: int, numa_nodes: int) -> Sequence[Offer]:
 
 
 def hard_merges() -> Iterator[tuple[str, int, NUMAInfo, list[Offer]]]:
-    """The hardest that searches for hard ones have met: what it is, how wide, and what is merged.
-
-    Distances that are no tree leave the closest of many masks open for long: that is the search for the densest part
-    of a graph, for which no quick way is known.
-    """
-    every = {width: Family((1 << 34) - 1, (), width) for width in (9, 17)}
-    for name, nearness in DISTANCES.items():
-        for width, family in every.items():
-            info = NUMAInfo((1 << 34) - 1, distances_by(nearness, 34))
-            yield f"closest {width} by {name}", 34, info, [Hints((family,), width=width)]
+    """The hardest that searches for hard ones have met: what it is, how wide, and what is merged."""
+    for name, distances in distances_in_classes().items():
+        yield f"closest 17 by {name}", 34, NUMAInfo((1 << 34) - 1, distances), any_nodes(17)
     for count in (2, 4):
         sockets = tuple(0b1111 << 4 * socket for socket in range(5))
         family = Family((1 << 20) - 1, (per_node(dict.fromkeys(range(20), 7), 56),))
@@ -192,29 +186,38 @@ def hard_merges() -> Iterator[tuple[str, int, NUMAInfo, list[Offer]]]:
         )
 
 
-def distances_by(nearness: Callable[[int, int], int], numa_nodes: int) -> dict[int, tuple[int, ...]]:
-    """Rows of distances, 10 from a node to itself as the kernel has it."""
-    nodes = range(numa_nodes)
+def any_nodes(width: int) -> list[Offer]:
+    """Any so many of 34 NUMA nodes are as good as others."""
+    return [Hints((Family((1 << 34) - 1, (), width),), width=width)]
+
+
+def _distances_by(nearness: Callable[[int, int], int]) -> Distances:
+    """Rows of distances of 34 NUMA nodes, 10 from a node to itself as the kernel has it."""
+    nodes = range(34)
     return {one: tuple(10 if one == other else nearness(one, other) for other in nodes) for one in nodes}
 
 
-def _scrambled(one: int, other: int) -> int:
-    """A number from 0 to 255 for an ordered pair, without order or symmetry."""
-    return (one * 7919 + other * 104729 + one * other * 1299709) % 65521 % 256
-
-
-DISTANCES: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
-    {
-        "boards of 8 in halves": lambda one, other: (
-            12 if one // 8 == other // 8 else 21 if one // 16 == other // 16 else 32
+def distances_in_classes() -> Mapping[str, Distances]:
+    """Machines whose NUMA nodes fall into few classes, as firmware tells them: in each it does not matter which."""
+    return {
+        "2 sockets": _distances_by(lambda one, other: 12 if one // 17 == other // 17 else 32),
+        "boards of 8 in halves": _distances_by(
+            lambda one, other: 12 if one // 8 == other // 8 else 21 if one // 16 == other // 16 else 32
         ),
-        "two CPUs with 16 GPUs each": lambda one, other: (
-            (40 if one % 2 == other % 2 else 80) if min(one, other) < 2 else 120 if one % 2 == other % 2 else 200
-        ),
-        "a ring": lambda one, other: 10 + 2 * min((one - other) % 34, (other - one) % 34),
-        "a grid": lambda one, other: 10 + 6 * (abs(one % 6 - other % 6) + abs(one // 6 - other // 6)),
-        "boards of 17, unevenly and one way": lambda one, other: (
-            (12 if one // 17 == other // 17 else 32) + _scrambled(one, other) % 4
+        "2 CPUs with 16 GPUs each": _distances_by(
+            lambda one, other: (
+                (40 if one % 2 == other % 2 else 80) if min(one, other) < 2 else 120 if one % 2 == other % 2 else 200
+            )
         ),
     }
-)
+
+
+def distances_without_classes() -> Mapping[str, Distances]:
+    """Machines whose NUMA nodes fall into many classes, or into none."""
+    return {
+        "sockets of 4 on the corners of a cube": _distances_by(
+            lambda one, other: 12 if one // 4 == other // 4 else 11 + 10 * (one // 4 ^ other // 4).bit_count()
+        ),
+        "a ring": _distances_by(lambda one, other: 10 + 2 * min((one - other) % 34, (other - one) % 34)),
+        "a grid": _distances_by(lambda one, other: 10 + 6 * (abs(one % 6 - other % 6) + abs(one // 6 - other // 6))),
+    }

@@ -110,8 +110,9 @@ def _tests_of_replay(project: Path, broken: str) -> tuple[list[str], list[str]]:
 
 def _copy(source: Path, target: Path) -> None:
     """What the suite needs of the project."""
-    target.mkdir()
-    shutil.copy(source / "pyproject.toml", target)
+    (target / "tests").mkdir(parents=True)
+    for part in ("pyproject.toml", "tests/merging.py"):
+        shutil.copy(source / part, target / part)
     for part in ("operator/topomend", "tests/mutants", "tests/oracle", "tests/replay"):
         shutil.copytree(source / part, target / part)
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from tests.merging import Merging
+from tests.oracle.compare import MERGINGS
 from tests.oracle.generate import random_case
 from tests.oracle.kubelet_oracle import Case, KubeletOracle
 
@@ -21,13 +23,13 @@ def record(file: Path, binary: Path) -> int:
     cases = list(_cases())
     with KubeletOracle(binary) as oracle, file.open("w") as lines:
         for case, merges in cases:
-            lines.write(json.dumps({"case": case, "answer": oracle.ask(case), "wide": merges}) + "\n")
+            lines.write(json.dumps({"case": case, "answer": oracle.ask(case), "merging": merges}) + "\n")
     return len(cases)
 
 
-def _cases() -> Iterator[tuple[Case, list[bool]]]:
-    """Each case, and whether replay merges its hints tabled (false), the way of wide machines (true), or both."""
+def _cases() -> Iterator[tuple[Case, list[str]]]:
+    """Each case, and how replay merges its hints."""
     for path in sorted(KEPT.glob("*.json")):
-        yield json.loads(path.read_text()), [False, True]
+        yield json.loads(path.read_text()), [each.value for each in Merging]
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_CASES):
-        yield {**random_case(Random(seed)), "shows": f"random case {seed}"}, [seed % 2 == 1]
+        yield {**random_case(Random(seed)), "shows": f"random case {seed}"}, [MERGINGS[seed % len(MERGINGS)].value]

@@ -386,7 +386,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "ids with gaps beside prefer-closest-numa-nodes pass for modelled",
-            "if not wide.has_gaps(numa.distances):",
+            "if not has_gaps(numa.distances):",
             "if True:",
         ),
         ("options need no gate of the CPU Manager", "if options and not gates.cpu_options:", "if False:"),
@@ -742,13 +742,13 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("of equal masks the largest wins", "return min(masks)", "return max(masks)"),
         (
             "the farthest NUMA nodes win",
-            "(wide.total_distance(mask, distances), mask)",
-            "(-wide.total_distance(mask, distances), mask)",
+            "(total_distance(mask, distances), mask)",
+            "(-total_distance(mask, distances), mask)",
         ),
         (
             "of equally close masks the largest wins",
-            "(wide.total_distance(mask, distances), mask)",
-            "(wide.total_distance(mask, distances), -mask)",
+            "(total_distance(mask, distances), mask)",
+            "(total_distance(mask, distances), -mask)",
         ),
         (
             "wider masks rank before narrower ones",
@@ -851,17 +851,35 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "",
         ),
         ("a wide machine forgets groups that hold memory", "if mask.bit_count() > 1]", "if False]"),
+        ("a wide machine takes masks of other sockets too", "yield self.universe & ~left_out,", "yield self.universe,"),
+        (
+            "a wide machine does not see that two sockets share a NUMA node",
+            "for each, nodes in enumerate(reachable) if each not in chosen)",
+            "for nodes in reachable if nodes not in [reachable[each] for each in chosen])",
+        ),
+    ],
+    "topology/distances.py": [
         ("a wide machine takes the widest mask", "width = min((mask.bit_count()", "width = max((mask.bit_count()"),
+        ("a distance list that ends too early is no gap", "any(node >= len(row)", "all(node >= len(row)"),
         (
-            "a wide machine takes any masks for intersections",
-            "lambda mask: self._can_spare(self._universe & ~mask)",
-            "lambda _: True",
+            "twins are as far from themselves as may be",
+            "distances[one][one] == distances[other][other] and all(",
+            "all(",
+        ),
+        ("twins are as far from each other as from the rest", "        if third not in {one, other}\n", ""),
+        (
+            "a spread forgets how far its classes are apart",
+            "total + count * apart + inside[count]",
+            "total + inside[count]",
         ),
         (
-            "a wide machine leaves too few NUMA nodes out",
-            "threshold.gathered(family.universe) - threshold.need",
-            "threshold.gathered(family.universe) - threshold.need - 1",
+            "a spread forgets how far twins are from each other",
+            "inside[count], (*spread",
+            "count * inside[1], (*spread",
         ),
+        ("a spread may leave more to the last classes than they have", "range(max(0, left - room),", "range(0,"),
+    ],
+    "topology/closest_so_far.py": [
         (
             "a wide machine gives up on close NUMA nodes too early",
             "costs[node] + nearest[wanted - 1]",
@@ -873,25 +891,12 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "total_distance(mask, self._distances)",
         ),
         (
-            "a wide machine divides devices of several NUMA nodes as if each stood on one",
-            "if not self.adds_up:",
-            "if False:",
+            "a wide machine weighs distances one way only",
+            "distances[one][other] + distances[other][one]",
+            "2 * distances[one][other]",
         ),
-        (
-            "a wide machine takes NUMA nodes of other distances for alike",
-            "near = [0] * len(every) if distances is None else",
-            "near = [0] * len(every) if True else",
-        ),
-        (
-            "a wide machine takes masks of other sockets too",
-            "yield self.universe & ~left_out,",
-            "yield self.universe,",
-        ),
-        (
-            "a wide machine does not see that two sockets share a NUMA node",
-            "for each, nodes in enumerate(reachable) if each not in chosen)",
-            "for nodes in reachable if nodes not in [reachable[each] for each in chosen])",
-        ),
+    ],
+    "topology/search.py": [
         (
             "a wide machine takes NUMA nodes of other sockets for alike",
             "(signature, self.kinds.get(node)) if self.all_alike",
@@ -912,30 +917,51 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "return tuple(each.need - each.gathered(self.including)",
             "return tuple(each.need",
         ),
-        ("a distance list that ends too early is no gap", "any(node >= len(row)", "all(node >= len(row)"),
         (
-            "a wide machine weighs distances one way only",
-            "distances[one][other] + distances[other][one]",
-            "2 * distances[one][other]",
+            "a wide machine takes NUMA nodes of other distances for alike",
+            "classes = [every] if distances is None else",
+            "classes = [every] if True else",
         ),
     ],
-    "topology/distance_tree.py": [
+    "topology/fittest.py": [
         (
-            "a tree forgets what is chosen already",
-            "nearness * _pairs(chosen + added)",
-            "nearness * _pairs(added)",
+            "the first spread passes for the closest",
+            "        if found:\n            return min(found)\n    return None",
+            "        return min(found, default=None)\n    return None",
         ),
-        ("distances that make no tree pass for one", "if any(pairs[node][far] != farthest", "if any(False"),
+        ("of masks that are as close the first spread's wins", "return min(found)", "return found[0]"),
         (
-            "NUMA nodes that are not near each other pass for a branch",
-            "if any(pairs[node][near] >= farthest",
-            "if any(pairs[node][near] > farthest",
+            "a spread that just reaches a threshold does not",
+            "for most, count in zip(by_class, spread, strict=True)]) >= need",
+            "for most, count in zip(by_class, spread, strict=True)]) > need",
         ),
-        ("a branch is as near as what is around it", "around - farthest, branches", "0, branches"),
         (
-            "a tree takes the nodes that are worth least",
-            "for node in members(left & branch.leaves)], reverse=True)",
-            "for node in members(left & branch.leaves)])",
+            "a spread is searched with no regard to what resources need",
+            "thresholds=[*search.thresholds, *counts]",
+            "thresholds=counts",
+        ),
+        ("how masks spread does not count", "thresholds=[*search.thresholds, *counts]", "thresholds=search.thresholds"),
+        (
+            "a mask is brought closer though it lacks something",
+            "if all(rule.met_by(each) for rule in search.thresholds)",
+            "if True",
+        ),
+    ],
+    "topology/intersection.py": [
+        (
+            "a wide machine takes any masks for intersections",
+            "lambda mask: self._can_spare(self._universe & ~mask)",
+            "lambda _: True",
+        ),
+        (
+            "a wide machine leaves too few NUMA nodes out",
+            "threshold.gathered(family.universe) - threshold.need",
+            "threshold.gathered(family.universe) - threshold.need - 1",
+        ),
+        (
+            "a wide machine divides devices of several NUMA nodes as if each stood on one",
+            "if not self.adds_up:",
+            "if False:",
         ),
     ],
     "cpu/options.py": [

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests.merging import Merging
 from tests.oracle.agreement import play
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 
@@ -35,8 +36,8 @@ def main(file: Path, binary: Path) -> int:
         for line in lines:
             each = json.loads(line)
             oracle.recorded = each["answer"]
-            for wide in each["wide"]:
-                found = play(each["case"], oracle, wide=wide).disagreement
+            for merging in each["merging"]:
+                found = play(each["case"], oracle, Merging(merging)).disagreement
                 if found is not None:
                     sys.stdout.write(f"{each['case']['shows']}: {found}\n")
                     return 1

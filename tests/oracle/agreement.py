@@ -8,12 +8,12 @@ the two part over such an answer is asked again, and for each step one answer th
 import signal
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
+from tests.merging import Merging
 from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 
@@ -23,7 +23,6 @@ from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
 from topomend.replay.devices.manager import MAX_NUMA_ID
 from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
-from topomend.replay.topology import merge
 from topomend.wire.pod import read_pod
 
 ASKED_AGAIN = 100
@@ -71,14 +70,11 @@ class Played:
     unmodelled: tuple[str, ...] = ()
 
 
-def play(case: Case, oracle: KubeletOracle, *, wide: bool = False) -> Played:
-    """Play ``case`` on both. Raises OracleFailed.
-
-    ``wide`` has replay merge hints the way it does on machines with many NUMA nodes, where the kubelet has no end.
-    """
+def play(case: Case, oracle: KubeletOracle, merging: Merging = Merging.TABLED) -> Played:
+    """Play ``case`` on both, replay merging hints one way or another. Raises OracleFailed."""
     oracle.send(case)
     answer = oracle.receive() if any("start" in step for step in case["steps"]) else None
-    with _merging_wide() if wide else nullcontext():
+    with merging.used():
         replayed = _replayed(case, answer or {})
     answer = answer or oracle.receive()
     answers = [list(_facts_of(case, answer))]
@@ -194,16 +190,6 @@ def _without_zeros(amounts: dict[str, int]) -> dict[str, int]:
 
 
 # Replay's side
-
-
-@contextmanager
-def _merging_wide() -> Iterator[None]:
-    before = merge.TABLED_NODES
-    merge.TABLED_NODES = 0
-    try:
-        yield
-    finally:
-        merge.TABLED_NODES = before
 
 
 class TooSlow(BaseException):

@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from tests.merging import Merging
 from tests.oracle.agreement import Disagreement, play
 from tests.oracle.build import OracleNotBuilt, oracle_binary
 from tests.oracle.generate import random_case
@@ -38,7 +39,10 @@ BATCH = 500
 """Cases a batch: small enough that all cores end together."""
 
 VARIED = 7
-"""One case in so many is a kept one with something changed: an odd number, so that both merges meet them."""
+"""One case in so many is a kept one with something changed: an odd number, so that all merges meet them."""
+
+MERGINGS = (Merging.TABLED, Merging.SPREAD, Merging.TABLED, Merging.SEARCHED)
+"""How the hints of one case after the other are merged."""
 
 MOST_SHRUNK = 5
 """Disagreements that are shrunk in each process; further ones are counted only."""
@@ -102,7 +106,7 @@ def compare(
     version: str = DEFAULT_VERSION,
     machine: Case | None = None,
 ) -> Report:
-    """Play the cases of ``seeds``, every other one with the merge for wide machines.
+    """Play the cases of ``seeds``, two of four with the merges for wide machines.
 
     The first ``shrunk`` disagreements are made small. ``machine`` is the machine of all cases in place of random ones.
     """
@@ -112,8 +116,8 @@ def compare(
             varied_case(Random(seed)) if machine is None and seed % VARIED == 0 else random_case(Random(seed), machine)
         )
         case["kubelet"]["version"] = version
-        wide = seed % 2 == 1
-        played = play(case, oracle, wide=wide)
+        merging = MERGINGS[seed % len(MERGINGS)]
+        played = play(case, oracle, merging)
         report.cases += 1
         report.admissions += sum("admit" in step for step in case["steps"])
         report.asked_again += played.disagreement is None and played.asked_again > 0
@@ -122,7 +126,7 @@ def compare(
         report.seen.update(f"not modelled by replay: {each}" for each in played.unmodelled)
         if played.disagreement is not None:
             if len(report.disagreements) < shrunk:
-                case, found = smallest(case, played.disagreement, oracle, wide=wide)
+                case, found = smallest(case, played.disagreement, oracle, merging)
             else:
                 found = played.disagreement
             report.disagreements.append((seed, case, found))
@@ -130,16 +134,16 @@ def compare(
 
 
 def smallest(
-    case: Case, found: Disagreement, oracle: KubeletOracle, *, wide: bool = False
+    case: Case, found: Disagreement, oracle: KubeletOracle, merging: Merging = Merging.TABLED
 ) -> tuple[Case, Disagreement]:
     """The case made small while the two still part over the same field."""
 
     def still_disagrees(smaller: Case) -> bool:
-        again = play(smaller, oracle, wide=wide).disagreement
+        again = play(smaller, oracle, merging).disagreement
         return again is not None and again.field == found.field
 
     case = shrink({**case, "timeoutSeconds": 1}, still_disagrees)
-    return case, play(case, oracle, wide=wide).disagreement or found
+    return case, play(case, oracle, merging).disagreement or found
 
 
 def _seen(case: Case, answer: Answer) -> Iterator[str]:

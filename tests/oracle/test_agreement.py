@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.merging import Merging
 from tests.oracle.agreement import play
 from tests.oracle.build import oracle_binary
 from tests.oracle.kubelet_oracle import KubeletOracle
@@ -34,11 +35,11 @@ def oracle() -> Iterator[KubeletOracle]:
 
 
 @pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
-@pytest.mark.parametrize("wide", [False, True], ids=["tabled", "wide"])
+@pytest.mark.parametrize("merging", Merging, ids=lambda each: each.value)
 @pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
-def test_replay_agrees_on_a_kept_case(kept: Path, wide: bool, oracle: KubeletOracle) -> None:
+def test_replay_agrees_on_a_kept_case(kept: Path, merging: Merging, oracle: KubeletOracle) -> None:
     case = json.loads(kept.read_text())
-    found = play(case, oracle, wide=wide).disagreement
+    found = play(case, oracle, merging).disagreement
     assert found is None, f"{case['shows']}\n{found}"
 
 

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.merging import Merging
 from tests.oracle.build import oracle_binary
 from tests.oracle.kubelet_oracle import KubeletOracle
 
@@ -17,13 +18,12 @@ MERGES = 3000
 
 
 @pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
-@pytest.mark.parametrize("tabled_nodes", [10, 0], ids=["tabled", "wide"])
-def test_any_lists_of_hints_merge_as_in_the_kubelet(tabled_nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "TABLED_NODES", tabled_nodes)
+@pytest.mark.parametrize("merging", Merging, ids=lambda each: each.value)
+def test_any_lists_of_hints_merge_as_in_the_kubelet(merging: Merging) -> None:
     seed = secrets.randbelow(1 << 40)
     random = Random(seed)
     print(f"seed {seed}")
-    with KubeletOracle(oracle_binary()) as oracle:
+    with KubeletOracle(oracle_binary()) as oracle, merging.used():
         for _ in range(MERGES):
             given = _merge(random)
             assert _merged(given) == oracle.ask({"merge": given})["merged"], given

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from itertools import combinations, product
 
 import pytest
+from tests.merging import Merging
 
 from topomend.model.bitmask import mask_of, members
-from topomend.replay.topology import merge as merging
-from topomend.replay.topology import wide
+from topomend.replay.topology import search
+from topomend.replay.topology.distances import total_distance
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks, least_width, merge, merge_single, narrowest
 
@@ -46,7 +47,7 @@ def better(info: NUMAInfo, wanted: int, current: Hint, candidate: Hint) -> Hint:
             return candidate if then > now else current
 
     def fit(mask: int) -> tuple[int, int, int]:
-        return mask.bit_count(), wide.total_distance(mask, info.distances) if info.distances else 0, mask
+        return mask.bit_count(), total_distance(mask, info.distances) if info.distances else 0, mask
 
     return min(current, candidate, key=lambda hint: fit(hint.mask or 0))
 
@@ -133,39 +134,38 @@ class Cases:
 
 
 @pytest.mark.parametrize("seed", [SEED])
-@pytest.mark.parametrize("tabled", [10, 0], ids=["tabled", "searched"])
-def test_the_merge_is_what_walking_all_permutations_gives(
-    tabled: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merging, "TABLED_NODES", tabled)
+@pytest.mark.parametrize("merging", Merging, ids=lambda each: each.value)
+def test_the_merge_is_what_walking_all_permutations_gives(merging: Merging, seed: int) -> None:
     cases = Cases(seed)
     for _ in range(1500):
         info = cases.info(4)
         offers = [cases.offer(info.nodes) for _ in range(cases.random.randint(0, 3))]
         lists = [listed(each, info.nodes) for each in offers]
-        assert merge(info, offers) == walked(info, lists), (info, offers)
+        with merging.used():
+            assert merge(info, offers) == walked(info, lists), (info, offers)
         assert merge_single(info, offers) == walked_single(info, lists), (info, offers)
 
 
 @pytest.mark.parametrize("seed", [SEED])
-def test_tables_and_search_agree_where_walking_takes_too_long(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_and_searches_agree_where_walking_takes_too_long(seed: int) -> None:
     cases = Cases(seed + 1)
     for _ in range(400):
         info = cases.info(7)
         offers = [cases.offer(info.nodes) for _ in range(cases.random.randint(1, 4))]
-        monkeypatch.setattr(merging, "TABLED_NODES", 10)
         tabled = merge(info, offers)
-        monkeypatch.setattr(merging, "TABLED_NODES", 0)
-        assert merge(info, offers) == tabled, (info, offers)
+        for merging in (Merging.SPREAD, Merging.SEARCHED):
+            with merging.used():
+                assert merge(info, offers) == tabled, (info, offers, merging)
 
 
 @pytest.mark.parametrize("seed", [SEED])
-@pytest.mark.parametrize("tabled", [10, 0], ids=["tabled", "searched"])
-def test_narrowest_and_first_masks_are_those_of_the_list(
-    tabled: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merging, "TABLED_NODES", tabled)
-    cases = Cases(seed + 2)
+@pytest.mark.parametrize("merging", [Merging.TABLED, Merging.SEARCHED], ids=lambda each: each.value)
+def test_narrowest_and_first_masks_are_those_of_the_list(merging: Merging, seed: int) -> None:
+    with merging.used():
+        check_narrowest_and_first_masks(Cases(seed + 2))
+
+
+def check_narrowest_and_first_masks(cases: Cases) -> None:
     for _ in range(1000):
         info = cases.info(6)
         offer = cases.offer(info.nodes)
@@ -254,17 +254,10 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("info", "offers", "expected"), [case[1:] for case in KNOWN], ids=[case[0] for case in KNOWN])
-@pytest.mark.parametrize("limits", [(10, 100), (0, 100), (0, 0)], ids=["tabled", "searched", "tried one by one"])
-def test_known_merges(
-    limits: tuple[int, int],
-    info: NUMAInfo,
-    offers: list[Offer],
-    expected: tuple[int, bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(merging, "TABLED_NODES", limits[0])
-    monkeypatch.setattr(wide, "MOST_CHOICES", limits[1])
-    assert merge(info, offers) == Hint(*expected)
+@pytest.mark.parametrize("merging", Merging, ids=lambda each: each.value)
+def test_known_merges(merging: Merging, info: NUMAInfo, offers: list[Offer], expected: tuple[int, bool]) -> None:
+    with merging.used():
+        assert merge(info, offers) == Hint(*expected)
     assert walked(info, [listed(each, info.nodes) for each in offers]) == Hint(*expected)
 
 
@@ -289,7 +282,7 @@ def test_known_merges_of_single_numa_node(
 def test_a_mask_that_spans_so_many_sockets_is_found_at_once_where_few_of_its_width_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wide, "MOST_STEPS", 5000)
+    monkeypatch.setattr(search, "MOST_STEPS", 5000)
     sockets = tuple(0b1111 << 4 * socket for socket in range(5))
     every = Family((1 << 20) - 1, (per_node(dict.fromkeys(range(20), 7), 56),))
     for count, expected in ((2, 0xFF), (5, None)):

@@ -16,7 +16,8 @@ from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
-from topomend.replay.topology import policies, prefer_most_allocated_numa_node, wide
+from topomend.replay.topology import policies, prefer_most_allocated_numa_node
+from topomend.replay.topology.distances import has_gaps
 from topomend.replay.topology.merge import NUMAInfo
 from topomend.replay.topology.options import TopologyOptions, read_options
 
@@ -144,6 +145,6 @@ def _unread_distances(numa: NUMAInfo, settings: KubeletSettings) -> tuple[str, .
     """Which masks the kubelet compares on its way, and so where it panics, is chance among a container's resources."""
     if numa.distances is None or settings.topology_manager_policy == policies.SINGLE_NUMA_NODE:
         return ()
-    if not wide.has_gaps(numa.distances):
+    if not has_gaps(numa.distances):
         return ()
     return ("prefer-closest-numa-nodes where NUMA ids have gaps: the kubelet may panic",)

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
 from topomend.replay.topology import wide
+from topomend.replay.topology.distances import total_distance
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
 
 TABLED_NODES = 10
@@ -52,9 +53,7 @@ class NUMAInfo:
         distances = self.distances
         several = list(masks)
         return (
-            several[0]
-            if len(several) == 1
-            else min(several, key=lambda mask: (wide.total_distance(mask, distances), mask))
+            several[0] if len(several) == 1 else min(several, key=lambda mask: (total_distance(mask, distances), mask))
         )
 
 
