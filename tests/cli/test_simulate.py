@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.wire.test_bounded import monster, written
 
 from topomend.cli.main import main
 
@@ -148,6 +149,22 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
     trace.write_bytes(content)
     result = CliRunner().invoke(main, ["simulate", "--node", SHAPE, "--pods", str(trace)])
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_what_was_cut_off_a_node_is_said_not_to_be_known(tmp_path: Path) -> None:
+    file = tmp_path / "node.json"
+    for state, said in (
+        (
+            monster(pods=1100, numa_nodes=2),
+            "take this with care: monster: its agent says TooLarge: there is no room for ",
+        ),
+        (monster(pods=10, numa_nodes=2), ""),
+    ):
+        file.write_text(json.dumps(written(state)))
+        result = simulate(tmp_path, pod("a", cpu="500m"), node=str(file), flags=[])
+        assert (result.exit_code, len(json.loads(result.stdout))) == (0, 1)
+        assert result.stderr.startswith(said)
+        assert len(result.stderr.splitlines()) == bool(said)
 
 
 def test_a_policy_that_no_kubelet_knows_is_told_as_the_kubelet_would(tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
 """What the observer makes of what agents publish. No cluster: objects are handed in as they would come."""
 
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from tests.watch.test_events import STATE, refused
 from tests.watch.test_reading import content
 
@@ -54,15 +52,13 @@ def test_a_heartbeat_has_no_pod_looked_at_and_a_change_has() -> None:
     assert seen.looked_at == [POD]
 
 
-def test_an_agent_that_died_is_told_and_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_agent_that_died_is_not_believed() -> None:
     seen, date = Seen(), datetime.now(UTC)
     seen.publication(5, date)
     seen.looked_at.clear()
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            seen.now += events.SILENT_SECONDS
-            seen.take(events.TimePassed(seen.now))
-    assert caplog.messages == [f"NodeTopology a is no longer believed: {events.SILENT}"]
+    for _ in range(3):
+        seen.now += events.SILENT_SECONDS
+        seen.take(events.TimePassed(seen.now))
     assert seen.store.view.publications["a"].problem == events.SILENT
     assert seen.looked_at == [POD]
     assert seen.publication(6, date + timedelta(hours=2)).problem == ""

@@ -19,6 +19,7 @@ from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, parse_shape
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release
+from topomend.watch.reading import why_not_ready
 from topomend.wire.document import MalformedObject
 from topomend.wire.node_topology import read_node_topology
 from topomend.wire.trace import PodEnd, read_trace
@@ -53,7 +54,8 @@ def simulate(context: click.Context, /, node: str, pods: str, output: str, **ove
     """Admit the pods of a trace one after another, as the node's kubelet would.
 
     A shape is one line such as "sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2". In a
-    trace, {"kind": "PodEnd", "metadata": {"name": ...}} ends the life of a pod. Exits with 1 if a pod was refused.
+    trace, {"kind": "PodEnd", "metadata": {"name": ...}} ends the life of a pod. Exits with 1 if a pod was refused. What
+    the NodeTopology says is not known of the node goes to stderr.
     """
     if node == pods == "-":
         raise BadInput("--node - and --pods -: stdin can be read only once; put one of them into a file")
@@ -71,9 +73,12 @@ def _read_node(source: str) -> NodeState:
     if len(documents) != 1:
         raise BadInput(f"--node {source}: {len(documents)} documents where one NodeTopology belongs")
     try:
-        return read_node_topology(documents[0])
+        state, problem = read_node_topology(documents[0]), why_not_ready(documents[0])
     except MalformedObject as error:
         raise BadInput(f"--node {source}: {error}") from error
+    if problem:
+        click.echo(f"take this with care: {state.name}: {problem}", err=True)
+    return state
 
 
 def _shape_state(text: str) -> NodeState:

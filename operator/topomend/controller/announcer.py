@@ -1,14 +1,14 @@
-"""What the operator tells people, as Events on the pods, their owners and the records."""
+"""What the operator tells people, as Events on the pods, their owners, the records and the published states."""
 
 from collections.abc import Sequence
 
 from topomend.decide.candidates import Survey
 from topomend.decide.plan import Disagreed, Explained
-from topomend.kube.client import RELAUNCHES
+from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES
 from topomend.kube.events import Recorder, Regarding
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
-from topomend.wire.group import FIT_GATE, RELAUNCH
+from topomend.wire.group import FIT_GATE, NODE_TOPOLOGY, RELAUNCH
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -94,6 +94,15 @@ class Announcer:
     def limit_reached(self, pod: WatchedPod, why: str) -> None:
         """The pod was relaunched often enough."""
         self._emit(_pod(pod), WARNING, "RelaunchLimitReached", "Relaunch", why)
+
+    def stale(self, name: str, uid: str, heartbeat: str) -> None:
+        """A node's agent has fallen silent: told once, whichever operator sees it, and however often."""
+        note = (
+            f"the agent of {name} has confirmed nothing since {heartbeat}: does it run, and is its clock right? "
+            "No pod is sent there until it is heard again"
+        )
+        regarding = Regarding(NODE_TOPOLOGIES.api_version, NODE_TOPOLOGY, "", name, uid)
+        self._recorder.emit(regarding, WARNING, "TopologyStale", "Publish", note, once=True)
 
     def _emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
         self._recorder.emit(regarding, kind, reason, action, note)

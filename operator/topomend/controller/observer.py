@@ -166,8 +166,6 @@ class Observer:
         elif isinstance(event, events.RelaunchesListed):
             for relaunch in sorted(event.relaunches, key=_age):
                 self._tell_of_record(relaunch)
-        elif isinstance(event, events.TimePassed):
-            self._tell_of_silence(before, after)
         if (
             before.nodes is not after.nodes
             or (before.publications is not after.publications and not _is_confirmation(event, before, after))
@@ -193,12 +191,6 @@ class Observer:
                 waiting |= self._waiting_for_machines
         for pod in waiting:
             self._look_at(pod, GATHER_SECONDS)
-
-    def _tell_of_silence(self, before: ClusterView, after: ClusterView) -> None:
-        if before.publications is not after.publications:
-            for name, each in after.publications.items():
-                if each.problem == events.SILENT and before.publications[name].problem != events.SILENT:
-                    _log.warning("NodeTopology %s is no longer believed: %s", name, each.problem)
 
     def _tell_of_pod(self, pod: WatchedPod) -> None:
         if events.is_refusal(pod):

@@ -15,6 +15,7 @@ from topomend.controller.metrics import Metrics
 from topomend.controller.observer import Observer, PodID
 from topomend.controller.reconciler import Reconciler
 from topomend.controller.settings import Settings
+from topomend.controller.staleness import Staleness
 from topomend.controller.store import Store
 from topomend.controller.sweeper import Sweeper
 from topomend.controller.work_queue import WorkQueue
@@ -65,9 +66,11 @@ class Operator:
         self._observer = Observer(self._store, self._look_at, self._brake_for, time.monotonic)
         self._recorder = Recorder(client)
         self._metrics = Metrics(lambda: self._store.view, self._observer.waiting, self._leads.is_set)
+        announcer = Announcer(self._recorder)
         self._reconciler = Reconciler(
-            client, self._store, Announcer(self._recorder), settings, self._observer.put, metrics=self._metrics
+            client, self._store, announcer, settings, self._observer.put, metrics=self._metrics
         )
+        self._staleness = Staleness(client, self._store, announcer)
         self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
         self._listed = threading.Event()
         self._swept = time.monotonic()
@@ -90,7 +93,7 @@ class Operator:
         stop_metrics = self._metrics.serve(self._settings.metrics_address) if self._settings.metrics_address else None
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
-        threading.Thread(target=self._free_places, name="places", daemon=True).start()
+        threading.Thread(target=self._look_after, name="places", daemon=True).start()
         if self._election:
             self._election.start()
         else:
@@ -199,8 +202,9 @@ class Operator:
                 self._streams.start()
                 return
 
-    def _free_places(self) -> None:
-        """Free the places of pods that will not come, or that ended before their node was published with them."""
+    def _look_after(self) -> None:
+        """Free the places of pods that will not come, or that ended before their node was published with them; ease
+        the brake; tell of silent agents."""
         wait = TICK_SECONDS
         while not self._stopped.wait(wait):
             wait = TICK_SECONDS
@@ -208,11 +212,12 @@ class Operator:
                 if self._leads.is_set():
                     self._reconciler.look_for_departed()
                     self._reconciler.ease_brake()
+                    self._staleness.tell()
             except APIError as error:
-                _log.debug("pods on their way could not be looked for, or the brake not eased: %s", error)
+                _log.debug("not all could be looked after that time changes: %s", error)
                 wait = max(TICK_SECONDS, _patience(error))
-            except Exception as error:  # noqa: BLE001  it is looked for again, and the places are freed by time
-                _log.error("pods on their way could not be looked for: unexpected: %r; tried again", error)
+            except Exception as error:  # noqa: BLE001  it is looked after again, and the places are freed by time
+                _log.error("not all could be looked after that time changes: unexpected: %r; tried again", error)
             self._observer.put(TimePassed(time.monotonic()))
 
     def _sweep_on(self) -> None:

@@ -10,7 +10,6 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -23,6 +22,9 @@ CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
 """Bytes of UTF-8 (pkg/apis/core/validation/events.go:NoteLengthLimit)."""
 
+CLUSTER_NAMESPACE = "default"
+"""Where events about objects of the whole cluster are (pkg/apis/core/validation/events.go)."""
+
 REPEAT_SECONDS = 300.0
 QUEUE_LENGTH = 1000
 
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object that an event is about."""
+    """The object that an event is about; ``namespace`` is empty for one of the whole cluster."""
 
     api_version: str
     kind: str
@@ -62,14 +64,21 @@ class Recorder:
         self._thread = threading.Thread(target=self._post_all, name="events", daemon=True)
         self._thread.start()
 
-    def emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
-        """Post an event of type ``kind`` (Normal, Warning) unless the same one was posted a short while ago."""
+    def emit(  # noqa: PLR0913  an event's parts
+        self, regarding: Regarding, kind: str, reason: str, action: str, note: str, *, once: bool = False
+    ) -> None:
+        """Post an event of type ``kind`` (Normal, Warning) unless the same one was posted a short while ago.
+
+        ``once``: nor if the API server still keeps the one that anybody posted.
+        """
         note = _cut(note)
         key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
         if not self._is_new(key):
             return
-        _log.info("%s %s/%s: %s", reason, regarding.namespace, regarding.name, note)
-        event = self._event(regarding, key, {"type": kind, "reason": reason, "action": action, "note": note})
+        _log.info("%s %s: %s", reason, f"{regarding.namespace}/{regarding.name}".removeprefix("/"), note)
+        now = datetime.now(UTC)
+        suffix = key if once else f"{key}{int(now.timestamp()):x}"
+        event = self._event(regarding, suffix, now) | {"type": kind, "reason": reason, "action": action, "note": note}
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
@@ -93,18 +102,18 @@ class Recorder:
                 self._last = {each: then for each, then in self._last.items() if now - then < REPEAT_SECONDS}
         return True
 
-    def _event(self, regarding: Regarding, key: str, words: Mapping[str, str]) -> dict[str, Any]:
-        now = datetime.now(UTC)
-        name = f"{regarding.name[:200].rstrip('-.')}.{key}{int(now.timestamp()):x}"
+    def _event(self, regarding: Regarding, suffix: str, now: datetime) -> dict[str, Any]:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": "Event",
-            "metadata": {"namespace": regarding.namespace, "name": name},
+            "metadata": {
+                "namespace": regarding.namespace or CLUSTER_NAMESPACE,
+                "name": f"{regarding.name[:200].rstrip('-.')}.{suffix}",
+            },
             "regarding": regarding.reference(),
             "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
-            **words,
         }
 
     def _post_all(self) -> None:

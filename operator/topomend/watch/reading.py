@@ -15,10 +15,19 @@ def published(content: dict[str, Any], date: datetime, now: float = 0.0) -> even
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-    not_ready = [each for each in read_conditions(content) if each.type == "Ready" and each.status != "True"]
-    problem = f"its agent says {not_ready[0].reason}: {not_ready[0].message}" if not_ready else ""
     state = read_node_topology(content)
     prepare(state)
     age = heartbeat_age(content, date)
     heartbeat = None if age is None else events.Heartbeat(content["status"][HEARTBEAT], age, now)
-    return events.Published(state, content["metadata"].get("resourceVersion", ""), problem, heartbeat)
+    return events.Published(state, content["metadata"].get("resourceVersion", ""), why_not_ready(content), heartbeat)
+
+
+def why_not_ready(content: dict[str, Any]) -> str:
+    """What a NodeTopology object's agent says that it does not know; empty where it is Ready, or has not said.
+
+    Raises MalformedObject.
+    """
+    for each in read_conditions(content):
+        if each.type == "Ready" and each.status != "True":
+            return f"its agent says {each.reason}: {each.message}"
+    return ""
