@@ -4,11 +4,14 @@ FURTHER in the environment walks further than a test has time for.
 """
 
 import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 
 import pytest
 from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
-from tests.relaunch.walk import Bounds, Machine, Walk
+from tests.relaunch.walk import Bounds, Machine, Walk, situations
 from tests.relaunch.world import (
     FOREIGN,
     NEXT,
@@ -228,10 +231,23 @@ FURTHER = [
 ]
 
 
+WALKED = EVERY + (FURTHER if "FURTHER" in os.environ else [])
+
+
+@pytest.fixture(scope="module")
+def walks() -> Iterator["dict[Bounds, Future[int]]"]:
+    """All of them, the longest first, as many side by side as there are CPUs."""
+    with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
+        yield {bounds: pool.submit(situations, bounds) for bounds in reversed(WALKED)}
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.timeout(1800)  # a minute for all of EVERY where nothing else runs, many for FURTHER
-@pytest.mark.parametrize("bounds", EVERY + (FURTHER if "FURTHER" in os.environ else []), ids=str)
-def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod(bounds: Bounds) -> None:
-    assert Walk(Rules(), Machine()).walk(bounds) > 10_000
+@pytest.mark.parametrize("bounds", WALKED, ids=str)
+def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod(
+    bounds: Bounds, walks: "dict[Bounds, Future[int]]"
+) -> None:
+    assert walks[bounds].result() > 10_000
 
 
 @pytest.mark.parametrize(("rules", "bounds"), PRECONDITIONS.values(), ids=PRECONDITIONS)
