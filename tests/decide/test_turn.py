@@ -61,6 +61,18 @@ def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     assert isinstance(plans.choose_in_turn(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
+def test_nobody_gives_way_where_there_is_room_for_all_that_are_older() -> None:
+    first, second, small = waiting("a-1", 1, 1), waiting("a-2", 1, 1), waiting("small", 1, 2)
+    assert isinstance(plans.choose_in_turn(one_hole(first, second, small), small, 2.0), plans.RelaunchOn)
+
+
+def test_each_older_pod_alone_leaves_room_but_together_they_do_not() -> None:
+    older, small = [waiting(f"a-{number}", 1, 1) for number in range(3)], waiting("small", 1, 2)
+    view = one_hole(*older, small)
+    assert plans.choose_in_turn(view, small, 2.0) == plans.GiveWay("ns/a-2")
+    assert isinstance(plans.choose_in_turn(view, older[2], 2.0), plans.RelaunchOn)
+
+
 def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:
     elsewhere = replace(OLD, placement=Placement({"kubernetes.io/hostname": "b"}))
     assert isinstance(plans.choose_in_turn(one_hole(elsewhere, YOUNG), YOUNG, 2.0), plans.RelaunchOn)

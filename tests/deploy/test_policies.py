@@ -14,6 +14,7 @@ from topomend.decide.eligibility import REASONS
 from topomend.relaunch import manifest
 from topomend.replay import rejection
 from topomend.wire import group
+from topomend.wire.cluster import read_watched_pod
 from topomend.wire.relaunch import read_relaunch
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
@@ -279,7 +280,7 @@ def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) ->
     assert operator.get(path).code == 404
     created = operator.create(PODS, manifest.replacement(read_relaunch(operator.get(f"{RELAUNCHES}/{name}").content)))
     assert created.allowed, created.message
-    launched = operator.patch(path, manifest.launch(operator.get(path).content, ["node-1", "node-2"]))
+    launched = operator.patch(path, manifest.launch(read_watched_pod(operator.get(path).content), ["node-1", "node-2"]))
     assert launched.allowed, launched.message
     assert "schedulingGates" not in launched.content["spec"]
     assert operator.patch(path, {"metadata": {"annotations": {group.RECORD_ANNOTATION: "y"}}}).code == 403

@@ -2,6 +2,7 @@ from typing import Any
 
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch.manifest import claim, digest, launch, renamed, replaced_names, replacement, stripped, unclaim
+from topomend.wire.cluster import read_watched_pod
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -76,7 +77,7 @@ def test_a_replacement_is_gated_and_says_whom_it_replaces() -> None:
 
 
 def test_patches_hold_for_the_pod_as_it_was_read_alone() -> None:
-    for patch in (claim(POD, "train-1"), unclaim(POD), launch(POD, ["b"])):
+    for patch in (claim(POD, "train-1"), unclaim(POD), launch(read_watched_pod(POD), ["b"])):
         assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("1", "7")
 
 
@@ -91,7 +92,7 @@ def _required(patch: dict[str, Any]) -> Any:
 
 
 def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first() -> None:
-    patch = launch(POD, ["b", "c"])
+    patch = launch(read_watched_pod(POD), ["b", "c"])
     named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c"]}
     assert _required(patch) == [{"matchExpressions": [named]}]
     preferred = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -103,14 +104,16 @@ def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first()
 
 def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
     zone = {"key": "zone", "operator": "Exists"}
-    terms = [{"matchExpressions": [zone]}, {"matchFields": [{"key": "metadata.name"}]}]
+    name = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+    terms = [{"matchExpressions": [zone]}, {"matchFields": [name]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     gates = [{"name": "topomend.io/relaunch"}, {"name": "other.io/gate"}]
-    patch = launch({**POD, "spec": {"affinity": affinity, "schedulingGates": gates}}, ["b"])
+    gated = {**POD, "spec": {**POD["spec"], "affinity": affinity, "schedulingGates": gates}}
+    patch = launch(read_watched_pod(gated), ["b"])
     named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}
     assert _required(patch) == [
         {"matchExpressions": [zone, named]},
-        {"matchFields": [{"key": "metadata.name"}], "matchExpressions": [named]},
+        {"matchFields": [name], "matchExpressions": [named]},
     ]
     assert patch["spec"]["schedulingGates"] == [{"name": "other.io/gate"}]
 
@@ -138,4 +141,4 @@ def test_whom_a_replacement_stands_in_for_follows_from_its_name() -> None:
 
 
 def test_letting_a_pod_go_says_so_on_it() -> None:
-    assert launch(POD, ["b"])["metadata"]["annotations"] == {"topomend.io/released": "true"}
+    assert launch(read_watched_pod(POD), ["b"])["metadata"]["annotations"] == {"topomend.io/released": "true"}

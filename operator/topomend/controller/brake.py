@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound
 from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.recent import Recent
 from topomend.wire.group import BRAKE
 
 NAME = "topomend-brake"
@@ -55,7 +56,7 @@ class Brake:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self._owners: dict[str, _Listed] | None = None
-        self._pressed: dict[str, None] = {}
+        self._pressed: Recent[str, None] = Recent(REMEMBERED)
         self._gates, self._asked = False, float("-inf")
         self._lock = threading.Lock()
 
@@ -71,8 +72,6 @@ class Brake:
             problem = self._list(pod.owner, pod) if self._gates_pods() else NO_POLICIES
             if not problem:
                 self._pressed[pod.uid] = None
-                while len(self._pressed) > REMEMBERED:
-                    del self._pressed[next(iter(self._pressed))]
             return problem
 
     def _list(self, owner: Owner, pod: WatchedPod) -> str:

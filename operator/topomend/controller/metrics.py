@@ -12,6 +12,7 @@ import topomend
 from topomend.decide.candidates import ADMITS, Survey
 from topomend.decide.plan import Disagreed, Explained
 from topomend.decide.ranking import free_cpus
+from topomend.model.recent import Recent
 from topomend.watch.view import ClusterView, Publication
 
 _PREFIX = "topomend_operator"
@@ -25,7 +26,7 @@ class Metrics:
 
     def __init__(self, view: Callable[[], ClusterView], waiting: Callable[[], int], leads: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
-        self._seen: dict[tuple[str, str], None] = {}
+        self._seen: Recent[tuple[str, str], None] = Recent(_REMEMBERED)
         Info(f"{_PREFIX}_build", "The version that runs.", registry=self.registry).info(
             {"version": topomend.__version__}
         )
@@ -105,8 +106,6 @@ class Metrics:
         if (kind, uid) in self._seen:
             return False
         self._seen[(kind, uid)] = None
-        while len(self._seen) > _REMEMBERED:
-            self._seen.pop(next(iter(self._seen)), None)
         return True
 
 

@@ -14,9 +14,10 @@ from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
+from topomend.model.recent import Recent
 from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
-from topomend.replay.fit import Fit, Kind, Refusal, Standing, kind_of, remember
+from topomend.replay.fit import MOST_ANSWERS, Fit, Kind, Refusal, Standing, kind_of
 from topomend.replay.remembered import Remembered
 from topomend.watch.events import is_newer
 from topomend.watch.view import ClusterView, Publication
@@ -193,7 +194,7 @@ class _Refused:
 
 _Reply = Candidate | Turned | _Refused
 
-_replies: Remembered[dict[Kind, tuple[Node, _Reply]]] = Remembered(dict)
+_replies: Remembered[Recent[Kind, tuple[Node, _Reply]]] = Remembered(lambda: Recent(MOST_ANSWERS))
 """What was said of a state to each kind of pods, and about which node."""
 
 
@@ -206,7 +207,7 @@ def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
     if known is not None and known[0] is node:
         return known[1]
     reply = _kept_off(node, question) or _candidate(node, _replay(state, question.fit))
-    remember(replies, question.kind, (node, reply))
+    replies[question.kind] = (node, reply)
     return reply
 
 
@@ -230,6 +231,12 @@ def _replay_whole(state: NodeState, pod: Pod) -> _Admitted | _Refused:
     if not verdict.admitted:
         return _Refused(verdict.reason, lacking(verdict))
     return _Admitted(touched(verdict), rank(after, verdict))
+
+
+def unknown_hostnames(view: ClusterView, answers: Survey) -> tuple[str, ...]:
+    """The hostnames of nodes without an agent: they count as admitting, after all that are known to."""
+    names = [each.node for each in answers.turned if each.reason == UNKNOWN and each.node in view.nodes]
+    return tuple(view.nodes[name].labels[HOSTNAME_LABEL] for name in names)
 
 
 def _full(name: str, resource: str) -> Turned:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from topomend.decide.ranking import free_cpus
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import emptied
+from topomend.model.node_state import NodeState, emptied
+from topomend.replay.admission import admit
 from topomend.replay.fit import Fit
 from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
@@ -47,21 +48,31 @@ def _nearest(view: ClusterView, pod: WatchedPod) -> str:
 
 
 def goes_first(view: ClusterView, pod: WatchedPod, nodes: Iterable[str]) -> WatchedPod | None:
-    """An older pod that waits as well and that one of ``nodes`` admits, too; None where it is this one's turn.
+    """An older pod that waits as well and that finds a place on ``nodes`` now, but none once ``pod`` is there.
 
-    A younger pod may pass an older one only where the older does not fit.
+    None where it is this one's turn: all that are older find their places beside it, or would find none anyway.
     """
-    nodes = tuple(nodes)
+    without = {name: view.publications[name].expected for name in nodes}
+    beside = {name: admit(state, pod.pod)[1] for name, state in without.items()}
     refused: list[WatchedPod] = []
-    for older in _older(view, pod):
-        if _asks_the_same(older, pod):
-            return older
+    for older in sorted(_older(view, pod), key=_age):
         if any(_asks_the_same(older, each) for each in refused):
             continue
-        if any(_fits(view, older, name) for name in nodes):
+        if not _takes_a_place(view, older, without):
+            refused.append(older)
+        elif not _takes_a_place(view, older, beside):
             return older
-        refused.append(older)
     return None
+
+
+def _takes_a_place(view: ClusterView, pod: WatchedPod, states: dict[str, NodeState]) -> bool:
+    """Put the pod onto the first node that admits it, if one does."""
+    fit = Fit(pod.pod)
+    for name, state in states.items():
+        if not why_not_schedulable(view.nodes[name], pod.placement, pod.pod) and fit.admits(state):
+            states[name] = admit(state, pod.pod)[1]
+            return True
+    return False
 
 
 def _older(view: ClusterView, pod: WatchedPod) -> Iterator[WatchedPod]:
@@ -81,10 +92,3 @@ def _asks_the_same(one: WatchedPod, other: WatchedPod) -> bool:
         and one.pod.containers == other.pod.containers
         and one.pod.resources == other.pod.resources
     )
-
-
-def _fits(view: ClusterView, pod: WatchedPod, name: str) -> bool:
-    node, publication = view.nodes.get(name), view.publications.get(name)
-    if node is None or publication is None or why_not_schedulable(node, pod.placement, pod.pod):
-        return False
-    return Fit(pod.pod).admits(publication.expected)

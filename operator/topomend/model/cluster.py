@@ -6,6 +6,7 @@ Field names and values are core/v1's own. How a toleration matches a taint is th
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from topomend.model.pod import Pod
 from topomend.model.quantity import MilliQuantity
@@ -92,6 +93,7 @@ class WatchedPod:
     admission sees. ``creator`` is who created it, a user's name and groups in a line each, empty where nobody stamped
     it; ``generation`` counts its specs from 1, 0 where the API server does not; ``released`` is whether one of them is
     the operator's. ``relaunch``, ``max_attempts`` and ``name_policy`` are what its user says of relaunches.
+    ``node_affinity`` is written as in the Pod object: what narrows it keeps all of it.
     """
 
     namespace: str
@@ -119,3 +121,4 @@ class WatchedPod:
     generation: int = 0
     released: bool = False
     name_policy: str = ""
+    node_affinity: Mapping[str, Any] = field(default_factory=dict)

@@ -15,8 +15,8 @@ from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, protocol
 from topomend.relaunch.guard import Guard
+from topomend.relaunch.ledger import recorded
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.group import CREATOR_ANNOTATION
 from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
@@ -195,8 +195,7 @@ class Driver:
         """Create the replacement, if the record is as it was written and who created the first pod still may."""
         if manifest.digest(record.manifest) != record.manifest_hash:
             return protocol.Denied("the record's manifest is not the one that was recorded")
-        stamp = record.manifest["metadata"].get("annotations", {}).get(CREATOR_ANNOTATION, "")
-        lacking = self._guard.creator_lacks(record.namespace, stamp)
+        lacking = self._guard.creator_lacks(record)
         if lacking:
             return protocol.Denied(lacking)
         return self._new_pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))
@@ -242,23 +241,7 @@ class Driver:
         return protocol.PodIs(None)
 
     def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs | protocol.ReplacementIs:
-        waiting = self._pod if self._keeps_name() else self._replacement
-        answer = self._new_pod_is(self._patch(waiting["metadata"]["name"], manifest.launch(waiting, hostnames)))
+        waiting = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
+        answer = self._new_pod_is(self._patch(waiting.name, manifest.launch(waiting, hostnames)))
         self._launched = answer.pod
         return answer
-
-
-def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:
-    """The record of a refused pod, as it is written first; ``stripped`` is its manifest (``manifest.stripped``)."""
-    return Relaunch(
-        namespace=pod.namespace,
-        name=name,
-        pod_name=pod.name,
-        pod_uid=pod.uid,
-        refused_by=pod.node,
-        reason=pod.reason,
-        message=pod.message,
-        attempt=pod.attempt + 1,
-        manifest=manifest.renamed(stripped, pod.name, pod.attempt) if renames else stripped,
-        manifest_hash=manifest.digest(stripped),
-    )

@@ -14,6 +14,7 @@ from topomend.kube.client import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS, Clien
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import manifest
+from topomend.wire.group import CREATOR_ANNOTATION
 from topomend.wire.relaunch import relaunch_object
 
 
@@ -23,8 +24,10 @@ class Guard:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def creator_lacks(self, namespace: str, creator: str) -> str:
-        """Why ``creator`` (a stamp: user and groups, a line each) may not create pods in ``namespace`` now."""
+    def creator_lacks(self, record: Relaunch) -> str:
+        """Why the user whom the recorded pod's stamp names (and his groups, a line each) may not create it now."""
+        namespace = record.namespace
+        creator = record.manifest["metadata"].get("annotations", {}).get(CREATOR_ANNOTATION, "")
         if not creator:
             return ""
         user, *groups = creator.split("\n")

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from topomend.decide.scheduling import HOSTNAME_LABEL
+from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
@@ -150,24 +151,23 @@ def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def launch(pod: Mapping[str, Any], hostnames: Sequence[str]) -> dict[str, Any]:
-    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gates off."""
-    spec = pod["spec"]
-    gates = [each for each in spec.get("schedulingGates", ()) if each["name"] not in (RELAUNCH_GATE, FIT_GATE)]
-    node_affinity = spec.get("affinity", {}).get("nodeAffinity", {})
-    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
+    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gates off, if it is
+    still as it was seen."""
+    gates = [{"name": each} for each in pod.gates if each not in (RELAUNCH_GATE, FIT_GATE)]
+    required = pod.node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     named = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
     terms = [_narrowed(term, named) for term in required["nodeSelectorTerms"]] if required else [_narrowed({}, named)]
     first = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostnames[0]]}]}
     preferred = [
-        *node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
+        *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
         {"weight": PREFERENCE_WEIGHT, "preference": first},
     ]
     narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     if len(hostnames) > 1:
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {
-        **_if_unchanged(pod, {"annotations": {RELEASED_ANNOTATION: "true"}}),
+        **_if_still(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: "true"}}),
         "spec": {"schedulingGates": gates or None, "affinity": {"nodeAffinity": narrowed}},
     }
 
@@ -183,5 +183,8 @@ def _without_mounts(container: Mapping[str, Any], volumes: set[str]) -> dict[str
 
 
 def _if_unchanged(pod: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    read = pod["metadata"]
-    return {"metadata": {"uid": read["uid"], "resourceVersion": read["resourceVersion"], **metadata}}
+    return _if_still(pod["metadata"]["uid"], pod["metadata"]["resourceVersion"], metadata)
+
+
+def _if_still(uid: str, version: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "resourceVersion": version, **metadata}}

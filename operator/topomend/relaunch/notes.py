@@ -11,14 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from topomend.kube.client import PODS, RELAUNCHES, Client
+from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import Conflict, Forbidden, Invalid, NotFound
-from topomend.model.cluster import WatchedPod
+from topomend.model.recent import Recent
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
-from topomend.relaunch import conditions, manifest
-from topomend.relaunch.driver import recorded
-from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
+from topomend.relaunch import conditions
+from topomend.wire.relaunch import read_relaunch, relaunch_object, relaunch_status
 
 REPEAT_SECONDS = 30.0
 """How long a note stands that says the same in other numbers."""
@@ -44,21 +42,15 @@ class Notes:
 
     def __init__(self, client: Client, clock: Callable[[], float], now: Callable[[], str]) -> None:
         self._client, self._clock, self._now = client, clock, now
-        self._written: dict[tuple[str, str], float] = {}
+        self._written: Recent[tuple[str, str], float] = Recent(_REMEMBERED)
         self._lock = threading.Lock()
 
-    def begin(self, pod: WatchedPod, previous: Relaunch | None, note: Note, *, renames: bool) -> None:
-        """Record a refused pod that has no record yet, and why it waits."""
+    def begin(self, draft: Relaunch, note: Note) -> None:
+        """Write the record of a refused pod that has none yet, and why the pod waits."""
         try:
-            content = self._client.get(PODS, pod.name, pod.namespace)
-            found = read_watched_pod(content)
-            if found.uid != pod.uid or found.deleting:
-                return
-            stripped = manifest.stripped(content, previous)
-            record = recorded(found, record_name(pod.name, pod.uid), stripped, renames=renames)
-            created = read_relaunch(self._client.create(RELAUNCHES, relaunch_object(record), pod.namespace))
+            created = read_relaunch(self._client.create(RELAUNCHES, relaunch_object(draft), draft.namespace))
         except (Conflict, Forbidden, Invalid, NotFound) as error:
-            _log.debug("%s/%s: not noted: %s", pod.namespace, pod.name, error)
+            _log.debug("%s/%s: not noted: %s", draft.namespace, draft.name, error)
             return
         self.add(created, note)
 
@@ -92,6 +84,4 @@ class Notes:
             if is_fresh and words == [(each.type, each.status, each.reason) for each in record.conditions]:
                 return False
             self._written[key] = now
-            while len(self._written) > _REMEMBERED:
-                del self._written[next(iter(self._written))]
         return True

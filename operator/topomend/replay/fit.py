@@ -9,13 +9,14 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState, held_cpus
 from topomend.model.pod import ContainerKind, Pod, Resources
 from topomend.model.quantity import MAX_INT64, value
+from topomend.model.recent import Recent
 from topomend.replay import qos
 from topomend.replay.admission import admit, book_of, pool_of
 from topomend.replay.cpu import static as cpu_static
@@ -90,7 +91,7 @@ class Fit:
             answer = self._told_by_what_is_free(node)
             if answer is None:
                 answer = admit(node, self.pod)[0].admitted
-            remember(answers, self.kind, answer)
+            answers[self.kind] = answer
         return answer
 
     def is_held_by(self, node: NodeState) -> bool:
@@ -120,16 +121,6 @@ class Kind:
     """All pods that ask for the same, whatever their names."""
 
     __slots__ = ()
-
-
-_Answer = TypeVar("_Answer")
-
-
-def remember(answers: dict[Kind, _Answer], kind: Kind, answer: _Answer) -> None:
-    """Keep an answer to a kind of pods, the last MOST_ANSWERS of them."""
-    if len(answers) >= MOST_ANSWERS:
-        del answers[next(iter(answers))]
-    answers[kind] = answer
 
 
 @lru_cache(maxsize=256)
@@ -321,7 +312,7 @@ def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
 
 _free = Remembered(_Free)
 
-_answers: Remembered[dict[Kind, bool]] = Remembered(dict)
+_answers: Remembered[Recent[Kind, bool]] = Remembered(lambda: Recent(MOST_ANSWERS))
 
 
 class _Singles(NamedTuple):

@@ -82,6 +82,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         generation=metadata["generation"].integer(0),
         name_policy=annotations.get(NAME_POLICY_ANNOTATION, ""),
         released=annotations.get(RELEASED_ANNOTATION) == "true",
+        node_affinity=spec["affinity"]["nodeAffinity"].content or {},
     )
 
 

@@ -1,0 +1,213 @@
+"""Refused pods that nobody else makes anew: begun, gone on with, and told of as far as it goes now."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from topomend.controller.again import DONE, RETRY_SECONDS, Again, sooner
+from topomend.controller.announcer import Announcer
+from topomend.controller.back_off import hold_seconds
+from topomend.controller.explainer import Explainer
+from topomend.controller.metrics import Metrics
+from topomend.controller.observer import PodID
+from topomend.controller.places import Places
+from topomend.controller.store import Store
+from topomend.controller.token_bucket import TokenBucket
+from topomend.decide import plan as plans
+from topomend.decide.candidates import Refuser, Survey
+from topomend.decide.eligibility import Limits, renames
+from topomend.kube.client import Client
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch, Step
+from topomend.relaunch import ledger, protocol
+from topomend.relaunch.driver import Chosen, Driver, Outcome
+from topomend.relaunch.guard import Guard
+from topomend.relaunch.notes import Note, Notes
+from topomend.watch.view import Refusal
+from topomend.wire.group import RELAUNCH_FINALIZER
+from topomend.wire.relaunch import record_name
+
+_log = logging.getLogger(__name__)
+
+
+class Relauncher:
+    """Has the protocol driven (relaunch/). May be used by several threads, a pod each.
+
+    ``relaunches`` bounds the relaunches a second.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts it is put together from
+        self,
+        client: Client,
+        store: Store,
+        *,
+        places: Places,
+        explainer: Explainer,
+        announcer: Announcer,
+        metrics: Metrics,
+        relaunches: TokenBucket,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._store, self._places = client, store, places
+        self._explainer, self._announcer, self._metrics = explainer, announcer, metrics
+        self._relaunches, self._clock = relaunches, clock
+        self._guard = Guard(client)
+        self._notes = Notes(client, clock, _rfc3339)
+
+    def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, previous: Relaunch | None) -> Again:
+        """Say what the pod waits for, in its record too. Raises APIError."""
+        note, again = self._explainer.defer(refusal.pod, plan.reason)
+        note = replace(note, verdicts=plan.survey.verdicts(), counts=tuple(plan.survey.counts().items()))
+        known = self._record_known(refusal.pod)
+        if known:
+            self._notes.add(known, note)
+        elif draft := self._draft(refusal.pod, limits, previous):
+            self._notes.begin(draft, note)
+        return again
+
+    def relaunch(
+        self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
+    ) -> Again:
+        """Relaunch a pod whose replacement's place is taken. Raises APIError."""
+        if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
+            held = self._held_up(refusal, limits, previous)
+            if held:
+                self._places.withdraw(pod)
+                return held
+        outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
+        if outcome.launched:
+            self._metrics.launched_after(self._clock() - refusal.seen)
+        again = self._explainer.explain(pod, refusal, survey, outcome.record)
+        return sooner(self._ended(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), again)
+
+    def go_on(self, pod: PodID, max_attempts: int) -> Again:
+        """Go on with, or put an end to, a relaunch that has begun before a crash or in another call; none is begun.
+
+        Raises APIError.
+        """
+        return self._ended(pod, self._drive(pod, None, may_start=False), max_attempts)
+
+    def has_begun(self, pod: PodID) -> bool:
+        """Whether there is an open record of the pod, or a replacement that waits behind our gate."""
+        record = (pod.namespace, self._record_of(pod))
+        return record in self._store.view.relaunches or self._waiting_replacement(pod) is not None
+
+    def _held_up(self, refusal: Refusal, limits: Limits, previous: Relaunch | None) -> Again | None:
+        """When to try again, where the relaunch cannot begin now though a node admits the pod."""
+        pod = refusal.pod
+        # A replacement that was refused as well was let go by mistake: each one waits twice as long as the last.
+        held = refusal.seen + hold_seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
+        wait = held if held > 0 else self._relaunches.take()
+        if wait:
+            return Again(wait)
+        draft = self._draft(pod, limits, previous)
+        if draft is None:
+            return DONE
+        if not ledger.has_room(draft):
+            why = f"{pod.name} is too large to be recorded: its manifest would not fit an object"
+            self._announcer.skipped(pod, why)
+            return DONE
+        note = self._objection(draft)
+        if note is None:
+            return None
+        self._announcer.held_up(pod, note.message)
+        known = self._record_known(pod)
+        if known:
+            self._notes.add(known, note)
+        else:
+            self._notes.begin(draft, note)
+        return Again(RETRY_SECONDS)
+
+    def _objection(self, record: Relaunch) -> Note | None:
+        lacking = self._guard.creator_lacks(record)
+        if lacking:
+            return Note("CreatorMayNot", lacking)
+        denied = self._guard.denied(record)
+        return Note("NotCreatable", denied) if denied else None
+
+    def _draft(self, pod: WatchedPod, limits: Limits, previous: Relaunch | None) -> Relaunch | None:
+        return ledger.draft(self._client, pod, previous, renames=renames(pod, limits))
+
+    def _record_known(self, pod: WatchedPod) -> Relaunch | None:
+        return self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+
+    def _record_of(self, pod: PodID) -> str:
+        """The name of a refused pod's record; its replacement, which may have another name, says which."""
+        waiting = self._waiting_replacement(pod)
+        return waiting.record if waiting and waiting.record else record_name(pod.name, pod.uid)
+
+    def _waiting_replacement(self, pod: PodID) -> WatchedPod | None:
+        gated = self._store.view.gated.get((pod.namespace, pod.name))
+        return gated if gated and gated.replaces == pod.uid else None
+
+    def _drive(self, pod: PodID, refused_at: str | None, *, may_start: bool, renamed: bool = False) -> Outcome:
+        places = {pod}
+
+        def choose(new: WatchedPod, record: Relaunch) -> Chosen:
+            places.add(PodID(new.namespace, new.name, new.uid))
+            refuser = Refuser(record.refused_by, refused_at)
+            return _chosen(self._places.take(new, lambda view, full: plans.choose(view, new, refuser, full)))
+
+        previous = partial(ledger.record_that_made, self._client)
+        driver = Driver(self._client, choose, _rfc3339, previous, renames=renamed)
+        launched = None
+        try:
+            outcome = driver.run(pod.namespace, pod.name, pod.uid, self._record_of(pod), may_start=may_start)
+            launched = outcome.launched
+            return outcome
+        finally:
+            for place in places:
+                if launched is None or place.name != launched.name:
+                    self._places.withdraw(place)
+
+    def _ended(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Again:
+        record = outcome.record
+        if record and record.step.ended:
+            self._metrics.ended(record.uid, record.step.value.lower())
+        if outcome.launched and record:
+            _log.info("%s/%s relaunched: %s", pod.namespace, pod.name, outcome.chosen.reason)
+            self._announcer.relaunched(outcome.launched, record, outcome.chosen.reason, max_attempts)
+        elif record and record.step in (Step.CANCELLED, Step.SUPERSEDED):
+            self._announcer.ended(record)
+        if isinstance(outcome.last, protocol.Stop):
+            return DONE
+        if record is None:
+            return self._unrecorded(pod, outcome.last)
+        if record.step is Step.BLOCKED or outcome.last.waiting_for == protocol.NOT_ITS_MANIFEST:
+            self._announcer.blocked(record, outcome.last.waiting_for)
+            return Again(RETRY_SECONDS)
+        return self._waits(record, outcome.chosen, outcome.last) if record.step is Step.CREATED else Again(1.0)
+
+    def _unrecorded(self, pod: PodID, pause: protocol.Pause) -> Again:
+        """The API server takes no record of the pod, which is left as it was."""
+        refusal = self._store.view.refused.get(pod.uid)
+        if refusal:
+            self._announcer.held_up(refusal.pod, pause.waiting_for)
+        return Again(RETRY_SECONDS)
+
+    def _waits(self, record: Relaunch, chosen: Chosen, pause: protocol.Pause) -> Again:
+        """The replacement is there, and no node admits it."""
+        gated = self._store.view.gated.get((record.namespace, record.replacement_name))
+        if gated is None:
+            return Again(RETRY_SECONDS, on_node_change=True)
+        note, again = self._explainer.defer(gated, chosen.reason or pause.waiting_for)
+        self._notes.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
+        return again
+
+
+def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
+    candidates = choice.candidates if isinstance(choice, plans.RelaunchOn) else ()
+    return Chosen(
+        nodes=tuple(each.node for each in candidates),
+        hostnames=tuple(each.hostname for each in candidates),
+        verdicts=choice.survey.verdicts(),
+        counts=tuple(choice.survey.counts().items()),
+        reason=choice.reason,
+    )
+
+
+def _rfc3339() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
