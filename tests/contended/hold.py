@@ -5,15 +5,19 @@ for one CPU, and there is room for all of them at once, so that none waits for i
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from tests.contended.outcome import percentile
 from tests.contended.run import NAMESPACE, topomend_on, wait, wait_for_account
-from tests.faults.judge import histories
+from tests.faults.judge import audited
 
 from topomend.kube.client import NAMESPACES, PODS, Client, connect
 from topomend.sandbox import NodeSpec, Sandbox
@@ -26,27 +30,66 @@ MACHINES = tuple(
 )
 
 
-def holds(rate: float, seconds: float, folder: Path) -> list[float]:
-    """The hold of each of the pods that arrive at ``rate`` a second, in seconds."""
+@dataclass
+class Times:
+    """One pod's, by the API server's audit log, in seconds since 1970."""
+
+    creation_asked: float = 0.0
+    created: float = 0.0
+    release_asked: float = 0.0
+    released: float = 0.0
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The times of every pod that was let go, and what the operator used meanwhile."""
+
+    times: Sequence[Times]
+    cost: str
+
+    def of(self, begin: str, end: str) -> list[float]:
+        """Seconds from one of the times to another, in order."""
+        return sorted(getattr(each, end) - getattr(each, begin) for each in self.times)
+
+
+def holds(rate: float, seconds: float, folder: Path) -> Holds:
+    """How the pods are held that arrive at ``rate`` a second."""
     with Sandbox.up(MACHINES, audit=True) as sandbox:
         client = connect(str(sandbox.kubeconfig))
-        with topomend_on(sandbox, client, MACHINES, folder):
+        with topomend_on(sandbox, client, MACHINES, folder) as cost:
             metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
             client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             wait_for_account(client)
             client.create(PODS, _pod("first"), NAMESPACE)  # the operator watches once it has let this one go
             wait("a first pod to run", lambda: client.get(PODS, "first", NAMESPACE)["status"]["phase"] == "Succeeded")
+            cost.begin()
             names = _arrive(client, rate, seconds)
+            told = cost.told()
             assert sandbox.audit_log
-            deadline = time.monotonic() + 60
-            found: list[float] = []
+            deadline, found = time.monotonic() + 60, list[Times]()
             while len(found) < len(names) and time.monotonic() < deadline:
                 time.sleep(1)
-                every = histories(sandbox.audit_log)
-                lives = [every[(NAMESPACE, name)] for name in names if (NAMESPACE, name) in every]
-                found = [each.patched[0] - each.created[0] for each in lives if each.patched and each.created]
+                found = [each for each in _times(sandbox.audit_log, names) if each.created and each.released]
         client.close()
-        return sorted(found)
+        return Holds(found, told)
+
+
+def _times(log: Path, names: Sequence[str]) -> Iterable[Times]:
+    found = {name: Times() for name in names}
+    for event in audited(log):
+        target = event.get("objectRef", {})
+        times = found.get(target.get("name", "")) if target.get("resource") == "pods" else None
+        if times is None or event["responseStatus"]["code"] >= 300:
+            continue
+        asked, answered = (
+            datetime.fromisoformat(event[each]).timestamp() for each in ("requestReceivedTimestamp", "stageTimestamp")
+        )
+        match event["verb"], target.get("subresource", ""):
+            case "create", "":
+                times.creation_asked, times.created = asked, answered
+            case "patch", "":
+                times.release_asked, times.released = asked, answered
+    return found.values()
 
 
 def _arrive(client: Client, rate: float, seconds: float) -> list[str]:
@@ -71,13 +114,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="topomend-hold-") as folder:
-        found = holds(options.rate, options.seconds, Path(folder))
-    p50, p99 = percentile(found, 50), percentile(found, 99)
+        held = holds(options.rate, options.seconds, Path(folder))
+    p50, p99 = (percentile(held.of("created", "released"), share) for share in (50, 99))
     sys.stdout.write(
-        f"{len(found)} pods at {options.rate:g} a second: held for p50 {1000 * p50:.0f} ms, p99 {1000 * p99:.0f} ms "
-        f"(at most {1000 * P50:.0f} and {1000 * P99:.0f})\n"
+        f"{len(held.times)} pods at {options.rate:g} a second: held for "
+        f"{_quantiles(held.of('created', 'released'))} (at most {1000 * P50:.0f} and {1000 * P99:.0f})\n"
+        f"  until the operator asks for the release {_quantiles(held.of('created', 'release_asked'))}\n"
+        f"  the API server's time for the release   {_quantiles(held.of('release_asked', 'released'))}, "
+        f"for a creation {_quantiles(held.of('creation_asked', 'created'))}\n"
+        f"  {held.cost}; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs\n"
     )
-    return int(p50 > P50 or p99 > P99 or len(found) < int(options.rate * options.seconds))
+    return int(p50 > P50 or p99 > P99 or len(held.times) < int(options.rate * options.seconds))
+
+
+def _quantiles(seconds: Sequence[float]) -> str:
+    return f"p50 {1000 * percentile(seconds, 50):.0f} ms, p99 {1000 * percentile(seconds, 99):.0f} ms"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -97,16 +97,26 @@ class Cost:
 
     process: psutil.Process
     most: int = 0
+    began: float = field(default_factory=time.monotonic)
+    used_before: float = 0.0
 
     def look(self) -> None:
         """Remember the largest resident set."""
         self.most = max(self.most, self.process.memory_info().rss)
 
-    def told(self, seconds: float) -> str:
-        """The cost over a run of so many seconds."""
+    def begin(self) -> None:
+        """Count the CPU time from now on."""
+        self.began, self.used_before = time.monotonic(), self._used()
+
+    def told(self) -> str:
+        """The cost since the operator's start, or since ``begin``."""
+        self.look()
+        share = (self._used() - self.used_before) / (time.monotonic() - self.began)
+        return f"operator: {self.most / 2**20:.0f} MiB resident at most, {1000 * share:.0f} m CPU"
+
+    def _used(self) -> float:
         times = self.process.cpu_times()
-        share = (times.user + times.system) / seconds
-        return f"operator: {self.most / 2**20:.0f} MiB resident at most, {1000 * share:.0f} m CPU with its start"
+        return times.user + times.system
 
 
 def run(way: Way, arrivals: Sequence[Arrival], folder: Path) -> Outcome:
@@ -137,7 +147,7 @@ def _play(way: Way, arrivals: Sequence[Arrival], sandbox: Sandbox, client: Clien
         time.sleep(0.5)
         if cost:
             cost.look()
-    return Outcome(way.value, list(stays.values()), cost.told(time.monotonic() - began) if cost else "")
+    return Outcome(way.value, list(stays.values()), cost.told() if cost else "")
 
 
 @contextmanager

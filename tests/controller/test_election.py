@@ -75,6 +75,21 @@ def test_the_other_takes_over_from_a_killed_leader_within_twenty_seconds(
     assert "Traceback" not in first.text() + second.text()
 
 
+def test_a_killed_leader_that_starts_again_under_its_name_leads_at_once(
+    start_operator: Callable[..., Operator],
+) -> None:
+    flags = ("--leader-elect", "--identity=operator-0_1")
+    first = start_operator(*flags)
+    wait_for("it to lead", lambda: LEADS in first.text())
+    first.kill()
+    begun = time.monotonic()
+    again = start_operator(*flags)
+    wait_for("it to lead again", lambda: LEADS in again.text())
+    took = time.monotonic() - begun
+    print(f"started anew to led, s: {took:.2f}")
+    assert took < 10
+
+
 def test_a_leader_that_ends_hands_over_within_two_seconds(fragmented: Cluster, pair: tuple[Operator, Operator]) -> None:
     first, second = pair
     first.process.send_signal(signal.SIGTERM)

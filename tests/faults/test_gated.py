@@ -1,4 +1,4 @@
-"""Faults while pods that were gated at birth are let go: by the view alone, so what the view lacks must cost nothing."""
+"""Faults while pods that were gated at birth are let go by the view alone: what the view lacks must cost nothing."""
 
 import threading
 from collections.abc import Callable

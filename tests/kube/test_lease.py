@@ -83,6 +83,15 @@ def test_the_first_to_stand_leads_and_the_second_does_not(candidates: Candidates
     assert candidates.told == [("one", True)]
 
 
+def test_one_that_starts_again_under_its_name_goes_on_at_once(candidates: Candidates) -> None:
+    candidates.named("one").stand()
+    candidates.named("two").stand()
+    again = candidates.named("one")
+    again.stand()
+    assert again.leads()
+    assert candidates.told == [("one", True), ("one", True)]
+
+
 def test_a_holder_that_renews_is_never_followed(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
     for _ in range(100):

@@ -27,7 +27,7 @@ def _pod(uid: str) -> dict[str, Any]:
 
 def test_a_list_is_believed_for_a_moment_with_what_was_let_go_since() -> None:
     now, there = [1000.0], Pods("a")
-    pods = NodePods(there, lambda: now[0])  # type: ignore[arg-type]  all that is asked of a client
+    pods = NodePods(there, lambda: now[0])  # type: ignore[arg-type]
     assert pods.on("node") is None
     assert set(pods.ask("node")) == {"a"}
     pods.let_go(Pod("ns", "b", "b"), ["node", "other"])
@@ -42,7 +42,7 @@ def test_a_list_is_believed_for_a_moment_with_what_was_let_go_since() -> None:
 
 def test_who_asks_gets_what_is_there_now() -> None:
     there = Pods("a")
-    pods = NodePods(there)  # type: ignore[arg-type]  all that is asked of a client
+    pods = NodePods(there)  # type: ignore[arg-type]
     pods.ask("node")
     there.uids = ["b"]
     assert set(pods.ask("node")) == {"b"}

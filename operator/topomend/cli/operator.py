@@ -74,6 +74,14 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     show_envvar=True,
     help="Act only while holding the Lease topomend-operator in that namespace, so that several may run.",
 )
+@click.option(
+    "--identity",
+    metavar="NAME",
+    default="",
+    show_envvar=True,
+    help="Hold the Lease under this name: one that starts again under it goes on at once. No two that run at the same "
+    "time may share it. A name of its own unless given.",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_envvar=True, help="What is logged.")
 def operator(  # noqa: PLR0913  one argument a flag
     *,
@@ -87,6 +95,7 @@ def operator(  # noqa: PLR0913  one argument a flag
     metrics_address: str,
     namespace: str,
     leader_elect: bool,
+    identity: str,
     log_level: str,
 ) -> None:
     """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
@@ -112,6 +121,7 @@ def operator(  # noqa: PLR0913  one argument a flag
         metrics_address=metrics_address,
         namespace=namespace,
         leader_elect=leader_elect,
+        identity=identity,
     )
     try:
         running = Operator(connect(), settings)

@@ -61,7 +61,7 @@ class Operator:
         self._leads = threading.Event()
         self._election: Election | None = None
         if settings.leader_elect:
-            self._election = Election(client, settings.namespace, _identity(), self._lead)
+            self._election = Election(client, settings.namespace, settings.identity or _new_identity(), self._lead)
             client = client.writing_while(self._election.leads)
         self._observer = Observer(self._store, self._look_at, self._brake_for, time.monotonic)
         self._recorder = Recorder(client)
@@ -275,6 +275,6 @@ def _patience(error: Exception) -> float:
     return min(asked, LONGEST_PATIENCE_SECONDS)
 
 
-def _identity() -> str:
+def _new_identity() -> str:
     """A name that no other candidate has, another life of this one on the same host included."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -14,7 +14,8 @@ class Settings:
     ``record_seconds`` is how long an ended record is kept; ``health_address`` and ``metrics_address`` are host:port,
     empty for no endpoint;
     ``namespace`` is the operator's own, where the brake's list and the Lease are kept. ``leader_elect`` is whether
-    several operators may run, of which one acts.
+    several operators may run, of which one acts, and ``identity`` the name under which this one holds the Lease: one
+    that starts again under it goes on at once. Empty for a name that nobody had before.
     """
 
     workers: int = 4
@@ -27,3 +28,4 @@ class Settings:
     metrics_address: str = ""
     namespace: str = "topomend-system"
     leader_elect: bool = False
+    identity: str = ""
