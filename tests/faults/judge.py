@@ -27,12 +27,12 @@ class History:
     bound_at: list[float] = field(default_factory=list)
 
     @property
-    def latency(self) -> float | None:
-        """Seconds from the first pod's refusal until the replacement that came to a node was let go."""
+    def relaunch(self) -> tuple[float, float] | None:
+        """When the first pod was refused, and when the replacement that came to a node was let go."""
         if not self.bound_at or not self.told:
             return None
         let_go = [each for each in self.patched if each < self.bound_at[-1]]
-        return let_go[-1] - self.told[0] if let_go else None
+        return (self.told[0], let_go[-1]) if let_go else None
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,10 @@
 """Kill the real operator again and again while pods are refused and relaunched, then have the audit log judge.
 
-Several operators run side by side, each behind a proxy of its own, and each is killed with SIGKILL: by turns at every
-write of a relaunch (before it is forwarded, before its answer, after it), and at random times, its start included.
-Pods keep coming: a real kubelet refuses each, and once its replacement runs and its record has ended, it is removed.
+First one operator is let live, so that it is known how long a relaunch takes; then it is killed and started anew a few
+times, as a kubelet would, for what a restart adds. Then several operators run side by side, each behind a proxy of its
+own, and each is killed with SIGKILL: by turns at every write of a relaunch (before it is forwarded, before its answer,
+after it), and at random times, its start included. Pods keep coming: a real kubelet refuses each, and once its
+replacement runs and its record has ended, it is removed.
 """
 
 import math
@@ -36,6 +38,9 @@ ROOM = "numa:4 cores:16 memory:8Gi"
 AT_ONCE, AT_ONCE_IN_CALM = 12, 4
 """Pods that are being relaunched at any time, under kills and before."""
 
+P50, P99 = 0.3, 2.0
+"""Seconds from a refusal until the replacement is let go, at most, where an operator is up."""
+
 FLAGS = ("--relaunch-rate=100", "--relaunch-burst=200", "--max-attempts=100")
 OF_RANDOM_KILLS = 1 / 3
 LATEST, PATIENCE = 1.0, 6.0
@@ -60,7 +65,9 @@ class Report:
     left_over: tuple[str, ...]
     faults: tuple[str, ...]
     undisturbed: Sequence[float]
+    across_restarts: Sequence[float]
     under_kills: Sequence[float]
+    restarts: Sequence[float]
     converged_in: float
     took: float
 
@@ -80,7 +87,9 @@ class Report:
             f"doubled                     {len(self.doubled)} {' '.join(self.doubled[:10])}",
             f"left over                   {len(self.left_over)} {' '.join(self.left_over[:10])}",
             f"unexpected                  {len(self.faults)} {' | '.join(self.faults[:3])}",
-            f"refused to let go           {_quantiles(self.undisturbed)} undisturbed",
+            f"refused to let go           {_quantiles(self.undisturbed)} while up (at most {P50:g} and {P99:g})",
+            f"                            {_quantiles(self.across_restarts)} across one restart",
+            f"  restarted and listed in   {_quantiles(self.restarts)}",
             f"                            {_quantiles(self.under_kills)} under kills",
             f"converged after the last    {self.converged_in:.1f} s",
             f"took                        {self.took:.0f} s, {sum(self.kills.values()) / self.took:.2f} kills/s",
@@ -136,6 +145,45 @@ class Feed:
                 metadata = record["metadata"]
                 with suppress(NotFound, Conflict):
                     self.cluster.client.delete(RELAUNCHES, metadata["name"], NAMESPACE, uid=metadata["uid"])
+
+
+class Calm:
+    """One operator that is killed a few times only, and started anew at once.
+
+    ``restarts`` are the times from a kill until the cluster was listed again, ``ended`` when the last kill came.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path, feed: Feed) -> None:
+        self._cluster, self._folder, self._feed = cluster, folder, feed
+        self.logs: list[Path] = []
+        self.restarts: list[tuple[float, float]] = []
+        self.ended = math.inf
+
+    def live(self, flow: threading.Thread, calm: int, restarts: int) -> None:
+        """Begin the ``flow`` of pods; ``calm`` relaunches, then the restarts with some relaunches after each."""
+        operator = self._start()
+        time.sleep(2)  # the streams are up
+        flow.start()
+        self._wait_for(calm)
+        for _ in range(restarts):
+            down = time.time()
+            operator.kill()
+            operator = self._start()
+            self.restarts.append((down, time.time()))
+            self._wait_for(len(self._feed.done) + 2 * AT_ONCE_IN_CALM)
+        self.ended = time.time()
+        operator.kill()
+
+    def _start(self) -> Operator:
+        self.logs.append(self._folder / f"calm-{len(self.logs)}.log")
+        operator = Operator(self._cluster.sandbox.kubeconfig, self.logs[-1], *FLAGS)
+        wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+        return operator
+
+    def _wait_for(self, relaunches: int) -> None:
+        deadline = time.monotonic() + END_PATIENCE
+        while len(self._feed.done) < relaunches and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
 
 
 class Killer:
@@ -221,18 +269,25 @@ class Tally:
 
 
 def soak(
-    kills: int, seed: int, folder: Path, *, operators: int = 2, calm: int = 40, seconds: float = math.inf
+    kills: int,
+    seed: int,
+    folder: Path,
+    *,
+    operators: int = 2,
+    calm: int = 40,
+    restarts: int = 5,
+    seconds: float = math.inf,
 ) -> Report:
     """``kills`` kills of ``operators`` operators, or as many as ``seconds`` allow, after ``calm`` relaunches of one
-    that is let live."""
+    that is let live and ``restarts`` of it."""
     begun = time.monotonic()
     with lopsided_cluster(ROOM) as cluster:
         own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "topomend-system"}}
         cluster.client.create(NAMESPACES, own)
         feed, ended = Feed(cluster), threading.Event()
         flow = threading.Thread(target=feed.flow, args=(ended,), name="feed", daemon=True)
-        logs = [_relaunch_calmly(cluster, folder, feed, flow, calm)]
-        calm_names = set(feed.done)
+        calm_life = Calm(cluster, folder, feed)
+        calm_life.live(flow, calm, restarts)
         feed.at_once = AT_ONCE
         tally = Tally(kills, begun + seconds, seed)
         killers = [Killer(cluster, folder, number, tally) for number in range(operators)]
@@ -241,9 +296,7 @@ def soak(
             _tell_progress(killing, tally, kills, feed)
         for each in killing:
             each.result()
-        logs += [each.log for each in killers]
         converged_in = _converge(cluster, folder, feed)
-        logs.append(folder / "last.log")
         ended.set()
         flow.join()
         return _judge(
@@ -251,24 +304,11 @@ def soak(
             feed=feed,
             tally=tally,
             seed=seed,
-            calm_names=calm_names,
-            logs=logs,
+            calm=calm_life,
+            logs=[*calm_life.logs, *(each.log for each in killers), folder / "last.log"],
             converged_in=converged_in,
             took=time.monotonic() - begun,
         )
-
-
-def _relaunch_calmly(cluster: Cluster, folder: Path, feed: Feed, flow: threading.Thread, calm: int) -> Path:
-    log = folder / "calm.log"
-    operator = Operator(cluster.sandbox.kubeconfig, log, *FLAGS)
-    wait_for("the operator to watch", lambda: "the cluster is listed" in operator.text())
-    time.sleep(2)  # the streams are up
-    flow.start()
-    deadline = time.monotonic() + END_PATIENCE
-    while len(feed.done) < calm and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-    operator.kill()
-    return log
 
 
 def _tell_progress(killing: "Sequence[Future[None]]", tally: Tally, kills: int, feed: Feed) -> None:
@@ -300,7 +340,7 @@ def _judge(
     feed: Feed,
     tally: Tally,
     seed: int,
-    calm_names: set[str],
+    calm: Calm,
     logs: Sequence[Path],
     converged_in: float,
     took: float,
@@ -308,7 +348,7 @@ def _judge(
     assert cluster.sandbox.audit_log
     histories = judge.histories(cluster.sandbox.audit_log)
     lost, doubled = [], []
-    latencies: dict[bool, list[float]] = {True: [], False: []}
+    undisturbed, across_restarts, under_kills = list[float](), list[float](), list[float]()
     for name in [*feed.done, *feed.first]:
         history = histories[(NAMESPACE, name)]
         ran = set(history.bound) - feed.refused.get(name, set())
@@ -316,8 +356,13 @@ def _judge(
             lost.append(name)
         if len(ran) > 1:
             doubled.append(name)
-        if history.latency is not None:
-            latencies[name in calm_names].append(history.latency)
+        if history.relaunch is None:
+            continue
+        refused, let_go = history.relaunch
+        latencies = under_kills if let_go > calm.ended else undisturbed
+        if any(refused < up and down < let_go for down, up in calm.restarts):
+            latencies = across_restarts
+        latencies.append(let_go - refused)
     return Report(
         seed=seed,
         kills=tally.kills,
@@ -326,8 +371,10 @@ def _judge(
         doubled=tuple(doubled),
         left_over=_left_over(cluster),
         faults=(*tally.faults, *(line for log in logs for line in log.read_text().splitlines() if _is_fault(line))),
-        undisturbed=latencies[True],
-        under_kills=latencies[False],
+        undisturbed=undisturbed,
+        across_restarts=across_restarts,
+        under_kills=under_kills,
+        restarts=[up - down for down, up in calm.restarts],
         converged_in=converged_in,
         took=took,
     )
