@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 import topomend
 from topomend.decide.candidates import ADMITS, Survey
 from topomend.decide.plan import Disagreed, Explained
-from topomend.decide.ranking import free_cpus
+from topomend.model.node_state import free_cpus
 from topomend.model.recent import Recent
 from topomend.watch.view import ClusterView, Publication
 

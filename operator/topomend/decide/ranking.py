@@ -4,8 +4,7 @@ from functools import reduce
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.machine import Machine
-from topomend.model.node_state import NodeState, held_cpus
+from topomend.model.node_state import NodeState, free_cpus
 from topomend.model.verdict import Verdict
 from topomend.replay.fit import Standing
 
@@ -34,10 +33,3 @@ def rank_of(state: NodeState, standing: Standing) -> Rank:
 def touched(verdict: Verdict) -> NUMAMask:
     """The NUMA nodes that the pod's containers are aligned to; empty where none is."""
     return reduce(or_, (container.affinity or 0 for container in verdict.containers), 0)
-
-
-def free_cpus(state: NodeState) -> dict[int, int]:
-    """The CPUs of each NUMA node that nobody holds exclusively and that are not reserved."""
-    free = ~held_cpus(state)
-    machine: Machine = state.machine
-    return {node: (cpus & free).bit_count() for node, cpus in machine.cpus_of_numa_node.items()}

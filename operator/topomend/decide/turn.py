@@ -6,10 +6,9 @@ has waited for long: nothing younger is let go there until it has gone.
 
 from collections.abc import Iterable, Iterator
 
-from topomend.decide.ranking import free_cpus
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState, emptied
+from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.replay.admission import admit
 from topomend.replay.fit import Fit
 from topomend.watch.view import ClusterView

@@ -16,7 +16,7 @@ from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
-from topomend.model.node_state import NodeState, allocations
+from topomend.model.node_state import NodeState, free_cpus
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import book_of, release, shared_pool
 from topomend.replay.kubelet import StartedKubelet, start
@@ -235,11 +235,8 @@ def _free_cpus(state: NodeState, kubelet: StartedKubelet) -> str:
     """CPUs that can still be given exclusively, a number for each NUMA node; empty where none ever are."""
     if kubelet.cpu is None:
         return ""
-    free = state.machine.cpus & ~kubelet.cpu.reserved
-    for container in allocations(state.pods):
-        free &= ~container.cpus
-    by_node = state.machine.cpus_of_numa_node
-    return ",".join(str((free & by_node.get(node.id, 0)).bit_count()) for node in state.machine.numa_nodes)
+    free = free_cpus(state, kubelet.cpu.reserved)
+    return ",".join(str(free.get(node.id, 0)) for node in state.machine.numa_nodes)
 
 
 def _free_memory(state: NodeState, kubelet: StartedKubelet) -> str:

@@ -105,12 +105,20 @@ def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:
 
 
 def held_cpus(state: NodeState) -> CPUSet:
-    """The CPUs that are reserved or that a container holds exclusively."""
+    """The CPUs that are reserved or that a pod or a container holds exclusively."""
     held = state.kubelet.reserved_cpus or 0
     for pod in state.pods:
+        held |= pod.cpus
         for container in pod.containers:
             held |= container.cpus
     return held
+
+
+def free_cpus(state: NodeState, reserved: CPUSet = 0) -> dict[int, int]:
+    """How many CPUs of each NUMA node nobody holds; ``reserved`` are those that the kubelet picked itself, where its
+    settings name an amount alone."""
+    free = ~(held_cpus(state) | reserved)
+    return {node: (cpus & free).bit_count() for node, cpus in state.machine.cpus_of_numa_node.items()}
 
 
 def emptied(state: NodeState) -> NodeState:

@@ -7,7 +7,7 @@ one without affinity, which is what it then is to the kubelet too.
 from collections.abc import Iterator
 
 from topomend.model.machine import NUMANode
-from topomend.model.node_state import NodeState, allocations
+from topomend.model.node_state import NodeState, allocations, free_cpus
 from topomend.replay.admission import book_of
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.wire.node_resource_topology import Zone, ZoneResource
@@ -38,12 +38,8 @@ def _cpus(state: NodeState, kubelet: StartedKubelet, node: NUMANode) -> Iterator
         return
     cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
     allocatable = cpus & ~kubelet.cpu.reserved
-    available = allocatable
-    for pod in state.pods:
-        available &= ~pod.cpus
-    for container in allocations(state.pods):
-        available &= ~container.cpus
-    yield ZoneResource("cpu", cpus.bit_count(), allocatable.bit_count(), available.bit_count())
+    available = free_cpus(state, kubelet.cpu.reserved).get(node.id, 0)
+    yield ZoneResource("cpu", cpus.bit_count(), allocatable.bit_count(), available)
 
 
 def _memory(state: NodeState, kubelet: StartedKubelet) -> Iterator[tuple[int, ZoneResource]]:
