@@ -178,6 +178,27 @@ def test_an_outcome_is_told_with_its_place_or_its_reason(
     assert told(state, asking)
 
 
+HELD = admit(node(TWO), pod("q", "cpu=2 memory=1Gi"))[1]
+GROUPED = admit(node(GPU, "restricted", memory=True), pod("q", "cpu=5 memory=10Gi"))[1]
+
+
+@pytest.mark.parametrize(
+    ("state", "asking"),
+    [
+        (replace(HELD, cpu_pool=HELD.machine.cpus), pod("p", "cpu=2 memory=1Gi")),
+        (
+            node(TWO, options="prefer-most-allocated-numa-node=true", gates="TopologyManagerPolicyAlphaOptions"),
+            pod("p", "cpu=2 memory=1Gi"),
+        ),
+        (GROUPED, pod("p", "cpu=1 memory=20Gi v.com/gpu=3")),
+    ],
+    ids=["a pool that holds CPUs of a pod", "the most allocated NUMA node", "memory of a group"],
+)
+def test_an_outcome_that_takes_more_than_counting_is_left_to_admission(state: NodeState, asking: Pod) -> None:
+    assert Fit(asking).outcome(state) is None
+    assert quick(state, asking) in {None, admit(state, asking)[0].admitted}
+
+
 KEPT = sorted((Path(__file__).parents[1] / "oracle" / "cases").glob("*.json"))
 
 
