@@ -852,11 +852,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("a wide machine forgets groups that hold memory", "if mask.bit_count() > 1]", "if False]"),
         ("a wide machine takes masks of other sockets too", "yield self.universe & ~left_out,", "yield self.universe,"),
-        (
-            "a wide machine does not see that two sockets share a NUMA node",
-            "for each, nodes in enumerate(reachable) if each not in chosen)",
-            "for nodes in reachable if nodes not in [reachable[each] for each in chosen])",
-        ),
     ],
     "topology/distances.py": [
         ("a wide machine takes the widest mask", "width = min((mask.bit_count()", "width = max((mask.bit_count()"),
