@@ -13,6 +13,7 @@ from tests.faults.judge import histories
 
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.kube.errors import Refused, Unanswered
+from topomend.wire.relaunch import record_name
 
 pytestmark = pytest.mark.cluster
 
@@ -163,6 +164,35 @@ def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
     assert fragmented.sandbox.audit_log
     history = histories(fragmented.sandbox.audit_log)["default", name]
     assert (len(history.created), len(history.bound)) == (1 + is_relaunched, int(is_relaunched))
+    _is_well(operator)
+
+
+def test_a_pod_whose_records_name_is_taken_by_a_record_of_another_is_told_and_relaunched_once_that_is_gone(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """The operator comes late, or nobody could know the name."""
+    made = _refused(fragmented, pod("train", 3))
+    name = record_name("train", made["metadata"]["uid"])
+    spec = {
+        "pod": {"name": "other", "uid": "another"},
+        "refusedBy": "ghost",
+        "reason": "x",
+        "attempt": 1,
+        "manifest": {},
+    }
+    taken = {"apiVersion": RELAUNCHES.api_version, "kind": "Relaunch", "metadata": {"name": name}, "spec": spec}
+    other = fragmented.client.create(RELAUNCHES, taken, "default")
+    operator = start_operator()
+    note = wait_for("the operator's word", lambda: events_of(fragmented, made, "RelaunchDeferred"))[0]["note"]
+    assert f"record {name} is another pod's" in note
+    found = fragmented.get("train")
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "finalizers" not in found["metadata"]
+    assert fragmented.client.get(RELAUNCHES, name, "default")["metadata"]["uid"] == other["metadata"]["uid"]
+    operator.terminate()
+    fragmented.client.delete(RELAUNCHES, name, "default", uid=other["metadata"]["uid"])
+    operator = start_operator()
+    wait_for("it to be let go anew", lambda: _anew(fragmented, made))
     _is_well(operator)
 
 

@@ -185,12 +185,24 @@ def test_a_finalizer_that_an_ended_record_left_is_taken_off() -> None:
     assert world.pod == REFUSED
 
 
-def test_a_record_of_another_pod_is_left_alone() -> None:
-    other = replace(entry(Step.COMMITTED).relaunch(), pod_uid="another")
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (REFUSED, protocol.Pause),
+        (CLAIMED, protocol.Unclaim),
+        (replace(CLAIMED, deleting=True), protocol.Unclaim),
+        (replace(REFUSED, deleting=True), protocol.Stop),
+    ],
+)
+@pytest.mark.parametrize("step", [Step.RECORDED, Step.COMMITTED, Step.CREATED, Step.LAUNCHED])
+def test_a_record_of_another_pod_is_left_alone_and_the_pod_is_as_if_never_seen(
+    step: Step, pod: Thing, expected: type
+) -> None:
+    other = replace(entry(step).relaunch(), pod_uid="another")
     progress, _ = protocol.begin(OLD, RECORD, may_start=True)
     progress, _ = protocol.step(progress, protocol.RecordIs(other))
-    _, request = protocol.step(progress, protocol.PodIs(REFUSED.watched()))
-    assert isinstance(request, protocol.Stop)
+    _, request = protocol.step(progress, protocol.PodIs(pod.watched()))
+    assert isinstance(request, expected)
 
 
 @pytest.mark.parametrize(("pod", "expected"), [(REFUSED, protocol.Stop), (CLAIMED, protocol.Unclaim)])

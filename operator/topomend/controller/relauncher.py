@@ -132,7 +132,8 @@ class Relauncher:
         return ledger.draft(self._client, pod, previous, renames=renames(pod, limits))
 
     def _record_known(self, pod: WatchedPod) -> Relaunch | None:
-        return self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+        record = self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+        return record if record and record.pod_uid == pod.uid else None
 
     def _record_of(self, pod: PodID) -> str:
         """The name of a refused pod's record; its replacement, which may have another name, says which."""

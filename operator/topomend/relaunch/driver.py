@@ -36,7 +36,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. ``launched`` is the replacement that this very attempt let go."""
+    """How an attempt ended: ``record`` is the pod's own, ``launched`` the replacement that this very attempt let go."""
 
     last: protocol.Stop | protocol.Pause
     record: Relaunch | None
@@ -81,7 +81,8 @@ class Driver:
         progress, request = protocol.begin(uid, record_name, may_start=may_start)
         for _ in range(MAX_REQUESTS):
             if isinstance(request, protocol.Stop | protocol.Pause):
-                return Outcome(request, self._record, self._launched, self._chosen)
+                own = self._record if self._record and self._record.pod_uid == uid else None
+                return Outcome(request, own, self._launched, self._chosen)
             progress, request = protocol.step(progress, self._send(request))
         raise NoProgress(f"{namespace}/{name} changes faster than it can be relaunched")
 

@@ -296,17 +296,26 @@ def next_request(progress: Progress) -> Request:
     pod, record = progress.pod, progress.record
     if record is None:
         return _without_record(progress, pod)
+    refused = pod if pod and pod.uid == progress.uid else None
     if record.pod_uid != progress.uid:
-        return Stop(f"record {record.name} belongs to another pod")
+        return _name_taken(progress, refused, record)
     if not record.keeps_name:
-        return _beside(progress, pod if pod and pod.uid == progress.uid else None, record)
-    if pod and pod.uid == progress.uid:
-        return _old_pod(progress, pod, record)
+        return _beside(progress, refused, record)
+    if refused:
+        return _old_pod(progress, refused, record)
     if record.step.ended:
         return _reopened(pod, record) or _leftover(pod, record) or Stop(record.step.value)
     if record.step is Step.CREATED:
         return _created(progress, pod, record)
     return _uncreated(progress, pod, record)
+
+
+def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
+    """W is another pod's record, which is none of ours: P is as if we had never seen it."""
+    why = f"record {record.name} is another pod's, and its own would have that name: delete it if it is nobody's"
+    if pod and _claimed(pod):
+        return Unclaim(pod)
+    return Pause(why) if pod and progress.may_start and not pod.deleting else Stop(why)
 
 
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
