@@ -15,7 +15,7 @@ def test_each_failure_is_waited_for_twice_as_long_up_to_a_bound() -> None:
 
 def test_who_failed_is_held_back_and_nobody_else() -> None:
     clock = Clock()
-    back_off = BackOff(clock)
+    back_off = BackOff(clock, lambda: 1.0)
     back_off.failed("web", "pod-1")
     back_off.failed("web", "pod-1")  # seen twice, and still one failure
     assert (back_off.left("web"), back_off.left("db")) == (1, 0)
@@ -27,9 +27,25 @@ def test_who_failed_is_held_back_and_nobody_else() -> None:
 
 def test_who_did_not_fail_for_long_begins_anew() -> None:
     clock = Clock()
-    back_off = BackOff(clock)
+    back_off = BackOff(clock, lambda: 1.0)
     for number in range(5):
         back_off.failed("web", f"pod-{number}")
     clock.now += FORGOTTEN_SECONDS
     back_off.failed("web", "pod-5")
     assert back_off.left("web") == 1
+
+
+def test_failures_that_are_seen_by_turns_count_once_each() -> None:
+    back_off = BackOff(Clock(), lambda: 1.0)
+    for number in range(10):
+        back_off.failed("web", f"pod-{number % 2}")
+    assert back_off.left("web") == 2
+
+
+def test_who_failed_together_does_not_come_back_together() -> None:
+    back_off = BackOff(Clock())
+    for number in range(20):
+        back_off.failed(f"web-{number}", "pod")
+    left = {back_off.left(f"web-{number}") for number in range(20)}
+    assert len(left) > 1
+    assert all(0.75 <= each <= 1.25 for each in left)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from topomend.decide import plan as plans
-from topomend.decide.candidates import Refuser, survey
+from topomend.decide.candidates import Refuser, full, survey
 from topomend.decide.eligibility import Limits, Treatment, eligibility
 from topomend.decide.explanation import explain, table
 from topomend.model.bitmask import parse_id_list
@@ -100,7 +100,7 @@ def test_no_two_pods_are_sent_to_one_hole() -> None:
 
 def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
     view = view_of(FRAGMENTED, state("b"), state("c"))
-    plan = plans.plan(view, Refusal(refused(), "5", 10.0), LIMITS, full={"b": "cpu"})
+    plan = plans.plan(view, Refusal(refused(), "5", 10.0), LIMITS, {"b": full("b", "cpu")})
     assert isinstance(plan, plans.RelaunchOn)
     assert plan.nodes == ("c",)
     assert plan.survey.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}

@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable
 
-from topomend.controller.again import DONE, Again
+from topomend.controller.again import DONE, Again, sooner
 from topomend.controller.announcer import Announcer
 from topomend.controller.back_off import BackOff
 from topomend.controller.explainer import Explainer
 from topomend.controller.metrics import Metrics
 from topomend.controller.observer import PodID
-from topomend.controller.places import Full, Places
+from topomend.controller.places import Places
 from topomend.controller.store import Store
 from topomend.decide import plan as plans
-from topomend.decide.candidates import unknown_hostnames
+from topomend.decide.candidates import LeftOut, unknown_hostnames
 from topomend.kube.client import Client
 from topomend.model.cluster import WatchedPod
 from topomend.model.recent import Recent
@@ -77,19 +77,19 @@ class Fitter:
         else:
             hostnames = unknown_hostnames(self._store.view, choice.survey)
         if not hostnames:
-            return self._explainer.defer(found, choice.reason)[1]
+            return sooner(self._explainer.defer(found, choice.reason)[1], self._places.held_back(found))
         return self._send(found, hostnames, choice.reason)
 
     def _may_go(self, pod: WatchedPod) -> bool:
         """A gate of somebody else's will be seen to go; and what was let go is seen as it was for a moment."""
         return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._let_go
 
-    def _in_turn(self, pod: PodID, found: WatchedPod) -> Callable[[ClusterView, Full], _Choice]:
+    def _in_turn(self, pod: PodID, found: WatchedPod) -> Callable[[ClusterView, LeftOut], _Choice]:
         """How the pod chooses: after the older ones, but not behind one of them for ever."""
 
-        def choose(view: ClusterView, full: Full) -> _Choice:
+        def choose(view: ClusterView, left_out: LeftOut) -> _Choice:
             gave_way = self._gave_way.get(pod, 0)
-            choice = plans.choose_in_turn(view, found, self._clock(), full, gives_way=gave_way < TURNS)
+            choice = plans.choose_in_turn(view, found, self._clock(), left_out, gives_way=gave_way < TURNS)
             if isinstance(choice, plans.GiveWay):
                 self._gave_way[pod] = gave_way + 1
             return choice

@@ -19,6 +19,7 @@ from topomend.controller.metrics import Metrics
 from topomend.controller.observer import PodID
 from topomend.controller.places import Places
 from topomend.controller.relauncher import Relauncher
+from topomend.controller.setbacks import Setbacks
 from topomend.controller.settings import Settings
 from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
@@ -59,10 +60,11 @@ class Reconciler:
         self._corpses = TokenBucket(CORPSES_A_SECOND, CORPSES_AT_ONCE)
         self._brake = Brake(client, settings.namespace)
         self._back_off = BackOff(time.monotonic)
+        self._setbacks = Setbacks(BackOff(time.monotonic))
         self._namespaces = Namespaces(client, settings.max_attempts)
         self._departures = Departures(client, store, announcer, observed)
         self._explainer = Explainer(store, announcer, metrics, observed)
-        self._places = Places(store, NodePods(client), metrics)
+        self._places = Places(store, NodePods(client), self._setbacks, metrics)
         self._fitter = Fitter(
             client,
             store,
@@ -94,6 +96,8 @@ class Reconciler:
 
         To be called at the first sight of the pod: some controllers delete it at once.
         """
+        if pod.released:
+            self._setbacks.refused(pod)
         if pod.owner is None or not eligibility(pod, self._namespaces.limits(pod.namespace)).is_remade:
             return
         problem = self._brake.press(pod)

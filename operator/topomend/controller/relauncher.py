@@ -66,7 +66,7 @@ class Relauncher:
             self._notes.add(known, note)
         elif draft := self._draft(refusal.pod, limits, previous):
             self._notes.begin(draft, note)
-        return again
+        return sooner(again, self._places.held_back(refusal.pod))
 
     def relaunch(
         self, pod: PodID, refusal: Refusal, survey: Survey, limits: Limits, previous: Relaunch | None
@@ -150,7 +150,7 @@ class Relauncher:
         def choose(new: WatchedPod, record: Relaunch) -> Chosen:
             places.add(PodID(new.namespace, new.name, new.uid))
             refuser = Refuser(record.refused_by, refused_at)
-            return _chosen(self._places.take(new, lambda view, full: plans.choose(view, new, refuser, full)))
+            return _chosen(self._places.take(new, lambda view, left_out: plans.choose(view, new, refuser, left_out)))
 
         previous = partial(ledger.record_that_made, self._client)
         driver = Driver(self._client, choose, _rfc3339, previous, renames=renamed)
@@ -196,7 +196,7 @@ class Relauncher:
             return Again(RETRY_SECONDS, on_node_change=True)
         note, again = self._explainer.defer(gated, chosen.reason or pause.waiting_for)
         self._notes.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
-        return again
+        return sooner(again, self._places.held_back(gated))
 
 
 def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:

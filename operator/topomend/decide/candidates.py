@@ -29,7 +29,6 @@ MOST_DISAGREEMENTS = 3
 ADMITS = "Admits"
 DOUBTED = "ReplayDisagrees"
 UNKNOWN = "Unknown"
-NOTHING_FULL: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,12 @@ class Turned:
     def explanation(self) -> str:
         """Worked out when it is asked for: of thousands of nodes that refuse a pod few are explained."""
         return self._explain()
+
+
+LeftOut = Mapping[str, Turned]
+"""Nodes that are not asked, by their names, and what is said of them instead."""
+
+NONE_LEFT_OUT: LeftOut = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -119,16 +124,16 @@ def survey(
     pod: Pod,
     placement: Placement,
     refuser: Refuser | None = None,
-    full: Mapping[str, str] = NOTHING_FULL,
+    left_out: LeftOut = NONE_LEFT_OUT,
 ) -> Survey:
-    """Ask every node but those that are ``full``: node names to the resource of which too little is left in total.
+    """Ask every node but those that are left out.
 
     The node that refused the pod is asked again only once it has published since: until then its state is the one
     that misled the scheduler. Where it is not known which came first it stands last.
     """
     question = _question(pod, placement)
     answers = [
-        _full(node.name, full[node.name]) if node.name in full else _answer(view, node, question, refuser)
+        left_out[node.name] if node.name in left_out else _answer(view, node, question, refuser)
         for node in view.nodes.values()
     ]
     candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=attrgetter("rank"))
@@ -239,8 +244,16 @@ def unknown_hostnames(view: ClusterView, answers: Survey) -> tuple[str, ...]:
     return tuple(view.nodes[name].labels[HOSTNAME_LABEL] for name in names)
 
 
-def _full(name: str, resource: str) -> Turned:
+def full(name: str, resource: str) -> Turned:
+    """A node of whose ``resource`` too little is left in total."""
     return _turned(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+
+
+def held_back(name: str) -> Turned:
+    """A node that refused the pod's like, which was placed there."""
+    return _turned(
+        name, "HeldBack", f"{name} refused a pod that was placed there, and has published nothing since", "held back"
+    )
 
 
 def _turned(name: str, reason: str, explanation: str, summary: str) -> Turned:

@@ -1,9 +1,8 @@
 """One plan for a refused pod, with its reason: ``plan(view, refusal, limits) -> Plan``."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from topomend.decide.candidates import NOTHING_FULL, Candidate, Refuser, Survey, survey
+from topomend.decide.candidates import NONE_LEFT_OUT, Candidate, LeftOut, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import explain, lacking
 from topomend.decide.turn import goes_first, kept_node
@@ -68,25 +67,25 @@ class LeaveAlone:
 Plan = RelaunchOn | ClearCorpse | Wait | LeaveAlone
 
 
-def plan(view: ClusterView, refusal: Refusal, limits: Limits, full: Mapping[str, str] = NOTHING_FULL) -> Plan:
-    """What is to be done about a refused pod; ``full`` as in ``survey``."""
+def plan(view: ClusterView, refusal: Refusal, limits: Limits, left_out: LeftOut = NONE_LEFT_OUT) -> Plan:
+    """What is to be done about a refused pod; ``left_out`` as in ``survey``."""
     verdict = eligibility(refusal.pod, limits)
     if verdict.treatment is Treatment.LEAVE:
         return LeaveAlone(verdict.reason, verdict.limit_reached)
     if verdict.treatment is Treatment.CLEAR:
         return ClearCorpse(verdict.reason)
-    return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version), full)
+    return choose(view, refusal.pod, Refuser(refusal.pod.node, refusal.version), left_out)
 
 
 def choose(
     view: ClusterView,
     pod: WatchedPod,
     refuser: Refuser | None,
-    full: Mapping[str, str] = NOTHING_FULL,
+    left_out: LeftOut = NONE_LEFT_OUT,
     kept: str = "",
 ) -> RelaunchOn | Wait:
     """Where ``pod``, or the replacement that it is, can go now: not to the node that is ``kept`` for an older one."""
-    answers = survey(view, pod.pod, pod.placement, refuser, full)
+    answers = survey(view, pod.pod, pod.placement, refuser, left_out)
     if not answers.candidates:
         return Wait(answers, answers.summary("other " if refuser else ""))
     candidates = tuple(each for each in answers.candidates if each.node != kept)[:NAMED_NODES]
@@ -96,10 +95,10 @@ def choose(
 
 
 def choose_in_turn(
-    view: ClusterView, pod: WatchedPod, now: float, full: Mapping[str, str] = NOTHING_FULL, *, gives_way: bool = True
+    view: ClusterView, pod: WatchedPod, now: float, left_out: LeftOut = NONE_LEFT_OUT, *, gives_way: bool = True
 ) -> RelaunchOn | Wait | GiveWay:
     """Where a pod that was gated at birth can go now, if it is its turn; ``gives_way`` is whether it waits for it."""
-    chosen = choose(view, pod, None, full, kept_node(view, pod, now))
+    chosen = choose(view, pod, None, left_out, kept_node(view, pod, now))
     if isinstance(chosen, Wait) or not gives_way:
         return chosen
     older = goes_first(view, pod, chosen.nodes)
