@@ -10,8 +10,10 @@ from tests.watch.test_reading import content
 from topomend.controller.observer import Observer, PodID, Sighting
 from topomend.controller.store import Store
 from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.pod import Pod
 from topomend.watch import events
 from topomend.watch.view import Publication
+from topomend.wire.group import FIT_GATE
 
 POD = PodID("ns", "p", "1")
 
@@ -27,7 +29,7 @@ class Seen:
         self._observer = Observer(
             self.store, lambda pod, _: self.looked_at.append(pod), self.refused.append, lambda: self.now
         )
-        self._observer.wait_for_nodes(POD)
+        self.wait_for(POD)
 
     def publication(self, version: int, heartbeat: datetime, **status: Any) -> Publication:
         """What is known of the node after it published this."""
@@ -35,6 +37,9 @@ class Seen:
         made["metadata"] = {"name": "a", "resourceVersion": str(version)}
         self.take(Sighting("nodetopologies", made))
         return self.store.view.publications["a"]
+
+    def wait_for(self, pod: PodID) -> None:
+        self._observer.wait_for_nodes(pod)
 
     def take(self, item: Sighting | events.Event) -> None:
         self._observer._take(item)
@@ -76,3 +81,15 @@ def test_a_refused_pod_of_a_controller_is_told_at_its_first_sight_even_if_it_is_
     seen.take(events.PodSeen(owned, 10.0))
     seen.take(events.PodGone("ns", "p", "2", 10.0))
     assert seen.refused == [owned]
+
+
+def test_when_a_node_changes_those_that_have_waited_longest_are_looked_at_first() -> None:
+    seen = Seen()
+    waiting = [WatchedPod("ns", name, name, "5", Pod("ns", name), gates=(FIT_GATE,)) for name in ("c", "a", "d", "b")]
+    for pod in waiting:
+        seen.now += 1.0
+        seen.take(events.PodSeen(pod, seen.now))
+        seen.wait_for(PodID("ns", pod.name, pod.uid))
+    seen.looked_at.clear()
+    seen.publication(5, datetime.now(UTC))
+    assert [each.name for each in seen.looked_at] == ["p", "c", "a", "d", "b"]

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from topomend.decide import plan as plans
-from topomend.decide.turn import PATIENCE_SECONDS
+from topomend.decide.turn import MOST_AHEAD, PATIENCE_SECONDS
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.model.kubelet import KubeletSettings
@@ -71,6 +71,15 @@ def test_each_older_pod_alone_leaves_room_but_together_they_do_not() -> None:
     view = one_hole(*older, small)
     assert plans.choose_in_turn(view, small, 2.0) == plans.GiveWay("ns/a-2")
     assert isinstance(plans.choose_in_turn(view, older[2], 2.0), plans.RelaunchOn)
+
+
+def test_behind_many_older_ones_a_pod_waits_whatever_the_room() -> None:
+    older = [waiting(f"a-{number:02d}", 0, 1) for number in range(MOST_AHEAD + 1)]
+    last, next_to_last = waiting("last", 1, 2), waiting("a-99", 1, 1)
+    view = one_hole(*older, last)
+    assert plans.choose_in_turn(view, last, 2.0) == plans.GiveWay(f"ns/{older[-1].name}")
+    view = one_hole(*older[:-1], next_to_last)
+    assert isinstance(plans.choose_in_turn(view, next_to_last, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:

@@ -189,8 +189,9 @@ class Observer:
             waiting = set(self._waiting)
             if self._waiting_for_machines and differ_when_empty(before, after):
                 waiting |= self._waiting_for_machines
-        for pod in waiting:
-            self._look_at(pod, GATHER_SECONDS)
+        since = after.gated_since
+        for pod in sorted(waiting, key=lambda each: since.get((each.namespace, each.name), 0.0)):
+            self._look_at(pod, GATHER_SECONDS)  # those that have waited longest first: the others would give way
 
     def _tell_of_pod(self, pod: WatchedPod) -> None:
         if events.is_refusal(pod):

@@ -17,6 +17,9 @@ from topomend.wire.group import FIT_GATE
 PATIENCE_SECONDS = 30.0
 """How long a pod waits before a node is kept for it. What is kept stands partly empty, so it is no first resort."""
 
+MOST_AHEAD = 10
+"""Of how many older pods it is worked out whether they find places: who is behind more waits until some have gone."""
+
 
 def kept_node(view: ClusterView, pod: WatchedPod, now: float) -> str:
     """The node that is kept for an older pod; empty where ``pod`` may go anywhere.
@@ -54,13 +57,16 @@ def goes_first(view: ClusterView, pod: WatchedPod, nodes: Iterable[str]) -> Watc
     without = {name: view.publications[name].expected for name in nodes}
     beside = {name: admit(state, pod.pod)[1] for name, state in without.items()}
     refused: list[WatchedPod] = []
+    ahead = 0
     for older in sorted(_older(view, pod), key=_age):
         if any(_asks_the_same(older, each) for each in refused):
             continue
         if not _takes_a_place(view, older, without):
             refused.append(older)
-        elif not _takes_a_place(view, older, beside):
+        elif ahead == MOST_AHEAD or not _takes_a_place(view, older, beside):
             return older
+        else:
+            ahead += 1
     return None
 
 

@@ -1,12 +1,13 @@
-"""A dict that does not grow for ever."""
+"""A dictionary that does not grow for ever."""
 
+from collections import OrderedDict
 from typing import TypeVar
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
-class Recent(dict[_Key, _Value]):
+class Recent(OrderedDict[_Key, _Value]):
     """The last ``most`` keys that were put in with ``[]``: the one that was put in first is forgotten first."""
 
     def __init__(self, most: int) -> None:
@@ -16,4 +17,4 @@ class Recent(dict[_Key, _Value]):
     def __setitem__(self, key: _Key, value: _Value) -> None:
         super().__setitem__(key, value)
         while len(self) > self._most:
-            self.pop(next(iter(self)), None)
+            self.popitem(last=False)
