@@ -12,7 +12,6 @@ FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
 FORGOTTEN_SECONDS = 600.0
 """Who did not fail for so long begins anew."""
 
-
 MOST_KEPT = 10_000
 
 
