@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Sequence
 from itertools import combinations, product
+from operator import floordiv, mod
 
 import pytest
 from tests.merging import Merging
@@ -95,9 +96,12 @@ class Cases:
         distances = None
         if pick.random() < 0.4:
             socket = pick.choice((0, 0, 2, 3, 4))
+            place = pick.choice((floordiv, mod))
             rows = {
                 one: {
-                    two: (12 if one // socket == two // socket else 32) if socket else pick.choice((11, 12, 20))
+                    two: (12 if place(one, socket) == place(two, socket) else 32)
+                    if socket
+                    else pick.choice((11, 12, 20))
                     for two in range(12)
                 }
                 for one in range(12)
@@ -243,6 +247,12 @@ KNOWN = [
         FOUR,
         [Hints((Family(0b1111, (EVEN,)),), width=1, sockets=SocketRule((0b0001, 0b0001, 0b1110), 2))],
         (0b0011, False),
+    ),
+    (
+        "of masks that are as close the smallest wins, of whatever socket",
+        NUMAInfo(0b1111, {0: (10, 32, 12, 32), 1: (32, 10, 32, 12), 2: (12, 32, 10, 32), 3: (32, 12, 32, 10)}),
+        [Hints((Family(0b1111, (per_node({1: 1, 2: 1}, 1),)),), width=1)],
+        (0b0010, True),
     ),
     (
         "of the sockets' masks the closest wins",
