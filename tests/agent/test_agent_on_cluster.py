@@ -1,4 +1,4 @@
-"""The agent beside real kubelets. Slow: a control plane and kubelets start, and one test waits through an outage."""
+"""The agent beside real kubelets. Slow: a control plane and kubelets start."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 from tests.discover.machines import seen_by_kubelet
+from tests.patience import stretched
 
 import topomend
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Resource, connect
@@ -21,7 +22,7 @@ from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.model.node_state import NodeState, PodAllocation
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
-from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox import Sandbox
 from topomend.wire.node_topology import Condition, read_conditions, read_node_topology
 from topomend.wire.pod import read_pod
 
@@ -85,8 +86,8 @@ class Kubernetes:
 
 
 def until(condition: Callable[[], _T], seconds: float = 30.0) -> _T:
-    """Wait until the condition holds, and return it."""
-    deadline = time.monotonic() + seconds
+    """Wait until the condition holds, on a busy machine longer than ``seconds``, and return it."""
+    deadline = time.monotonic() + stretched(seconds)
     while True:
         with suppress(NotFound):
             if found := condition():
@@ -250,20 +251,3 @@ def test_sigint_ends_the_agent_like_sigterm(cluster: Sandbox, kubernetes: Kubern
     with running(cluster, kubernetes, "wide") as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=10) == 0
-
-
-def test_an_api_server_that_is_away_for_half_a_minute_loses_nothing() -> None:
-    spec = NodeSpec.of_shape("lonely", "sockets:1 numa:2 cores:2 memory:4Gi")
-    with Sandbox.up([spec], on_progress=print) as sandbox:
-        kubernetes = Kubernetes(sandbox)
-        with running(sandbox, kubernetes, "lonely") as process:
-            sandbox.stop_api_server()
-            sandbox.stop_kubelet("lonely")
-            time.sleep(30)
-            assert process.poll() is None
-            sandbox.start_api_server()
-            until(lambda: kubernetes.topology("lonely"))
-            until(lambda: kubernetes.ready("lonely") == "False", RECOVERED_SECONDS)
-            assert kubernetes.condition("lonely", "AllocationsRead").reason == "PodResourcesUnavailable"
-            sandbox.start_kubelet("lonely")
-            until(lambda: kubernetes.ready("lonely") == "True")

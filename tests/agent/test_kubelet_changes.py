@@ -362,18 +362,26 @@ def test_a_machine_that_changes_is_read_again_at_the_kernels_word(
 # The API server
 
 
-def test_what_changed_while_the_api_server_was_away_is_one_write_after_its_return(bed: Bed, tmp_path: Path) -> None:
+def test_what_changed_while_the_api_server_was_away_for_half_a_minute_is_one_write_after_its_return(
+    bed: Bed, tmp_path: Path
+) -> None:
+    """A device plugin comes, and then the kubelet ends."""
     time.sleep(FRESH_SECONDS)
     writes = bed.writes()
     assert writes
     bed.sandbox.stop_api_server()
     with plugin(bed, tmp_path, "vendor.com/late", LATE):
         time.sleep(20)
+        bed.sandbox.stop_kubelet(NODE)
+        time.sleep(10)
         bed.sandbox.start_api_server()
-        until(lambda: bed.devices() == GPUS | dict.fromkeys(LATE, True), RECOVERED_SECONDS)
+        until(lambda: not bed.is_ready(), RECOVERED_SECONDS)
+        assert bed.condition("AllocationsRead") == ("False", "PodResourcesUnavailable")
+        assert bed.devices() == GPUS | dict.fromkeys(LATE, True)
         time.sleep(FRESH_SECONDS)
         assert bed.writes() == writes + 1
-    until(lambda: bed.devices() == GPUS)
+    bed.sandbox.start_kubelet(NODE)
+    until(lambda: bed.is_ready() and bed.devices() == GPUS)
 
 
 def test_a_node_whose_pods_hold_what_they_held_is_written_nothing(bed: Bed) -> None:

@@ -196,6 +196,11 @@ class Operator:
     def text(self) -> str:
         return self.log.read_text()
 
+    def wait_until_it_watches(self) -> None:
+        """From then on what happens is seen as it happens, not by the next sweep."""
+        wait_for("the operator to list", lambda: "the cluster is listed" in self.text())
+        wait_for("the operator to watch", lambda: "every kind is watched" in self.text())
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(10)

@@ -25,7 +25,7 @@ MOST_CONTAINERS = 2000
 def operator(start_operator: Callable[..., Operator]) -> Operator:
     """An operator that has seen the cluster."""
     started = start_operator()
-    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    started.wait_until_it_watches()
     return started
 
 

@@ -51,7 +51,7 @@ def operator(older: Cluster, tmp_path: Path) -> Iterator[Operator]:
     older.occupy(NODE_A, "filler-0", 2)
     older.occupy(NODE_A, "filler-1", 2)
     started = Operator(older.sandbox.kubeconfig, tmp_path / "operator.log")
-    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    started.wait_until_it_watches()
     yield started
     assert started.terminate() == 0
 

@@ -32,9 +32,8 @@ NAME = "topomend-brake"
 def operator(fragmented: Cluster, start_operator: Callable[..., Operator]) -> Operator:
     """An operator that watches, and has its list."""
     started = start_operator()
-    wait_for("the operator to list", lambda: "the cluster is listed" in started.text())
+    started.wait_until_it_watches()
     wait_for("the brake's list", lambda: fragmented.client.get(BRAKES, NAME, SYSTEM))
-    time.sleep(2)  # the streams are up by now
     return started
 
 
@@ -112,7 +111,7 @@ def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes:
     head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}
     api = administrator(two_nodes.sandbox.kubeconfig)
     assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {uid: "default/ReplicaSet/web"}}).allowed
-    wait_for("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid), 15)
+    wait_for("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid))
     assert not _is_gated_at_birth(two_nodes, "another")
 
 

@@ -42,7 +42,7 @@ def start(
 
     def started() -> Operator:
         operator = start_operator(kubeconfig=path)
-        wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+        operator.wait_until_it_watches()
         return operator
 
     return started

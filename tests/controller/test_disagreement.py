@@ -19,7 +19,7 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
     true = fragmented.states[NODE_A]
     fragmented.publish(replace(true, pods=(), memory=None))  # a lie: its fillers are still there
     operator = start_operator()
-    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    operator.wait_until_it_watches()
     for number in range(3):
         made = fragmented.create(
             pod(f"refused-{number}", 3, node=NODE_A, annotations={"topomend.io/relaunch": "false"})
@@ -40,7 +40,7 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
     assert fragmented.get("gated")["spec"].get("schedulingGates")
     state = fragmented.states[NODE_A]
     fragmented.publish(replace(state, devices=(*state.devices, Device("vendor.com/gpu", "gpu-0", (0,)))))
-    running = wait_for("it to run", lambda: fragmented.running("gated"), 5)
+    running = wait_for("it to run", lambda: fragmented.running("gated"))
     assert running["spec"]["nodeName"] == NODE_A
     fragmented.publish(state)
     assert "Traceback" not in operator.text()
@@ -52,7 +52,7 @@ def test_a_pod_that_was_let_go_and_that_no_scheduler_binds_is_told_of(
 ) -> None:
     """Slow: a scheduler is given half a minute."""
     operator = start_operator()
-    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    operator.wait_until_it_watches()
     nobody = {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}
     gated = pod("alone", 3)
     gated["spec"] |= {

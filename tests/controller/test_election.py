@@ -18,6 +18,7 @@ from tests.faults import judge
 from tests.faults.judge import audited
 from tests.faults.proxy import Moment, Proxy, Write
 from tests.faults.steps import CREATE, LAUNCH, step_of
+from tests.patience import stretched
 
 from topomend.kube.client import LEASES, NAMESPACES
 from topomend.kube.errors import AlreadyExists, NotFound
@@ -53,8 +54,8 @@ def pair(start_operator: Callable[..., Operator], proxy: Proxy) -> tuple[Operato
     wait_for("the first to lead", lambda: LEADS in first.text())
     second = start_operator("--leader-elect", kubeconfig=proxy.kubeconfig)
     for each in (first, second):
-        wait_for("it to watch", partial(_is_listed, each))
-    time.sleep(2)  # the second has seen the Lease, and its streams are up
+        each.wait_until_it_watches()
+    time.sleep(2)  # the second has seen the Lease
     return first, second
 
 
@@ -69,7 +70,7 @@ def test_the_other_takes_over_from_a_killed_leader_within_twenty_seconds(
     took = time.monotonic() - killed
     moved = wait_for("the pod to run anew", lambda: fragmented.running("orphan"))
     print(f"killed to led, s: {took:.1f}; to the pod's running: {time.monotonic() - killed:.1f}")
-    assert 10 < took < 20
+    assert 10 < took < stretched(20)
     assert moved["metadata"]["uid"] != refused["metadata"]["uid"]
     assert moved["spec"]["nodeName"] == NODE_B
     assert "Traceback" not in first.text() + second.text()
@@ -97,7 +98,7 @@ def test_a_leader_that_ends_hands_over_within_two_seconds(fragmented: Cluster, p
     wait_for("the second to lead", lambda: LEADS in second.text())
     took = time.monotonic() - begun
     print(f"SIGTERM to led, s: {took:.2f}")
-    assert took < 2
+    assert took < stretched(2)
     fragmented.create(pod("handed", 3, preferred=NODE_A))
     wait_for("the pod to run anew", lambda: fragmented.running("handed"))
     assert first.terminate() == 0

@@ -60,7 +60,7 @@ def test_a_real_relaunch_is_told(fragmented: Cluster, start_operator: Callable[.
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     operator = start_operator(f"--metrics-address={address}")
-    wait_for("the operator to list", lambda: "the cluster is listed" in operator.text())
+    operator.wait_until_it_watches()
     fragmented.create(pod("train", 3, preferred=NODE_A))
     wait_for("train to run anew", lambda: fragmented.running("train"))
     told = wait_for("the relaunch to be told", lambda: _scraped(address, "relaunches_total"))

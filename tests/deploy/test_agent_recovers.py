@@ -16,6 +16,7 @@ import pytest
 from tests.deploy.api import API, Answer
 from tests.deploy.conftest import token_of, wait_until
 from tests.deploy.test_programs import environment
+from tests.patience import stretched
 
 from topomend.sandbox import Sandbox
 from topomend.wire.node_topology import HEARTBEAT
@@ -144,7 +145,7 @@ def right_again(admin: API, published: dict[str, Any]) -> float:
     """The seconds until the object is as it was published, and stays so without being written again."""
     began = time.monotonic()
     while not is_right(admin, published):
-        assert time.monotonic() < began + BOUND_SECONDS, admin.get(OBJECT).content
+        assert time.monotonic() < began + stretched(BOUND_SECONDS), admin.get(OBJECT).content
         time.sleep(0.1)
     took = time.monotonic() - began
     version = admin.get(OBJECT).content["metadata"]["resourceVersion"]

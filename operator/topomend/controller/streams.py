@@ -63,6 +63,7 @@ class Streams:
     ) -> None:
         self._on_sighting, self._on_list, self._clock = on_sighting, on_list, clock
         self._watched_by: dict[str, float] = {}
+        self._unwatched: set[str] = set()
         self._refused: list[kopf.ConnectionInfo] = []
         self._stopped = threading.Event()
         self._end_kopf: Callable[[], object] = _no_kopf
@@ -103,6 +104,7 @@ class Streams:
 
     def _expect_watches(self) -> None:
         late = self._clock() + LATE_SECONDS
+        self._unwatched = {kind.plural for kind in KINDS}
         for kind in KINDS:
             self._watched_by[kind.plural] = min(late, self._watched_by.get(kind.plural, late))
 
@@ -165,8 +167,14 @@ class Streams:
             return
         if "watch" in answered.url.query:
             self._watched_by[plural] = self._clock() + WATCH_SECONDS + LATE_SECONDS
+            self._say_when_all_are_watched(plural)
         else:
             self._on_list()
+
+    def _say_when_all_are_watched(self, plural: str) -> None:
+        if self._unwatched == {plural}:
+            _log.info("every kind is watched")
+        self._unwatched.discard(plural)
 
     def _register(self, registry: kopf.OperatorRegistry, resource: Resource) -> None:
         group, _, version = resource.api_version.rpartition("/")
