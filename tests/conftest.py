@@ -1,10 +1,21 @@
-"""What tests of several rooms share: one sandbox for the whole run."""
+"""What tests of several rooms share: one sandbox for the whole run, and work that begins with it."""
 
 from collections.abc import Iterator
 
 import pytest
+from tests.early import Early
 
 from topomend.sandbox import NodeSpec, Sandbox
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin the early work of the tests that will run; all of it ends with the run."""
+    if session.config.option.collectonly:
+        return
+    early: set[Early] = {mark.args[0] for item in session.items for mark in item.iter_markers("early")}
+    for each in early:
+        session.config.add_cleanup(each.end)
+        each.begin()
 
 
 @pytest.fixture(scope="session")

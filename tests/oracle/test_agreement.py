@@ -7,18 +7,15 @@ random cases: CASES in the environment changes it. SEED repeats a run.
 import json
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.early import Early
 from tests.merging import Merging
 from tests.oracle.agreement import play
 from tests.oracle.build import oracle_binary
 from tests.oracle.kubelet_oracle import KubeletOracle
-
-ROOT = Path(__file__).parents[2]
 
 KEPT = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
@@ -48,13 +45,17 @@ def test_every_kept_case_says_in_a_sentence_of_its_own_what_it_shows() -> None:
     assert sorted(set(shown)) == sorted(shown)
 
 
+SEED = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
+
+RANDOM_CASES = Early("tests.oracle.compare", f"--cases={CASES}", f"--seed={SEED}", "--recorded=0")
+
+
 @pytest.mark.timeout(1800)  # a core plays 200 cases a second, fewer when the machine is busy
+@pytest.mark.early(RANDOM_CASES)
 def test_replay_agrees_on_random_cases() -> None:
-    seed = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
-    command = [sys.executable, "-m", "tests.oracle.compare", f"--cases={CASES}", f"--seed={seed}", "--recorded=0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{CASES} cases" in done.stdout
+    code, said = RANDOM_CASES.result()
+    assert code == 0, said
+    assert f"{CASES} cases" in said
     if CASES >= ENOUGH:
-        never = [line for line in done.stdout.splitlines() if line.startswith("never reached: ")]
-        assert never == [], f"seed {seed}"
+        never = [line for line in said.splitlines() if line.startswith("never reached: ")]
+        assert never == [], f"seed {SEED}"
