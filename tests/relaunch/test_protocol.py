@@ -1,17 +1,12 @@
-"""The protocol walked through: its main line, the rows of its table, and every interleaving with faults and strangers.
+"""The protocol walked through: its main line, the rows of its table, every interleaving with faults and strangers."""
 
-FURTHER in the environment walks further than a test has time for.
-"""
-
-import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import pytest
+from tests.early import Early
 from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
-from tests.relaunch.walk import Bounds, Machine, Walk, situations
+from tests.relaunch.walk import Bounds, Machine, Walk
+from tests.relaunch.walks import EVERY
 from tests.relaunch.world import (
     FOREIGN,
     NEXT,
@@ -229,37 +224,17 @@ def _run_with(
 
 # Every interleaving
 
-EVERY = [
-    Bounds(operators=1, faults=3, deletions=1, squatters=1),
-    Bounds(operators=2, faults=1, deletions=1, squatters=1),
-    Bounds(operators=2, faults=2, deletions=1),
-    Bounds(operators=2, faults=2, squatters=1),
-    Bounds(operators=2, faults=3),
-]
-FURTHER = [
-    Bounds(operators=2, faults=2, deletions=1, squatters=1),
-    Bounds(operators=3, faults=1, deletions=1, squatters=1),
-    Bounds(operators=2, faults=3, deletions=1),
-]
+WALKS = Early("tests.relaunch.walks")
 
 
-WALKED = EVERY + (FURTHER if "FURTHER" in os.environ else [])
-
-
-@pytest.fixture(scope="module")
-def walks() -> Iterator["dict[Bounds, Future[int]]"]:
-    """All of them, the longest first, as many side by side as there are CPUs."""
-    with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
-        yield {bounds: pool.submit(situations, bounds) for bounds in reversed(WALKED)}
-        pool.shutdown(cancel_futures=True)
-
-
-@pytest.mark.timeout(1800)  # a minute for all of EVERY where nothing else runs, many for FURTHER
-@pytest.mark.parametrize("bounds", WALKED, ids=str)
-def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod(
-    bounds: Bounds, walks: "dict[Bounds, Future[int]]"
-) -> None:
-    assert walks[bounds].result() > 10_000
+@pytest.mark.timeout(1800)  # a minute where nothing else runs, many with FURTHER
+@pytest.mark.early(WALKS)
+def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod() -> None:
+    code, said = WALKS.result()
+    assert code == 0, said
+    situations = [int(line.split()[-2]) for line in said.splitlines()]
+    assert len(situations) >= len(EVERY)
+    assert min(situations) > 10_000
 
 
 @pytest.mark.parametrize(("rules", "bounds"), PRECONDITIONS.values(), ids=PRECONDITIONS)

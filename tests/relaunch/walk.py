@@ -203,11 +203,6 @@ class Walk:
             yield "somebody takes the name", _next(fewer, squat(now.world), now.operators)
 
 
-def situations(bounds: Bounds) -> int:
-    """How many situations the protocol itself can come to. Raises Broken."""
-    return Walk(Rules(), Machine()).walk(bounds)
-
-
 def _rests(request: protocol.Request) -> bool:
     return isinstance(request, protocol.Stop | protocol.Pause)
 

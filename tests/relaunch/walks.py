@@ -1,0 +1,43 @@
+"""``python -m tests.relaunch.walks``: the protocol's walks, a line each, as many side by side as there are CPUs.
+
+FURTHER in the environment walks further than a test has time for.
+"""
+
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from tests.relaunch.walk import Bounds, Machine, Walk
+from tests.relaunch.world import Rules
+
+EVERY = [
+    Bounds(operators=2, faults=3),
+    Bounds(operators=2, faults=2, deletions=1),
+    Bounds(operators=2, faults=2, squatters=1),
+    Bounds(operators=1, faults=3, deletions=1, squatters=1),
+    Bounds(operators=2, faults=1, deletions=1, squatters=1),
+]
+"""The longest first."""
+
+FURTHER = [
+    Bounds(operators=2, faults=3, deletions=1),
+    Bounds(operators=2, faults=2, deletions=1, squatters=1),
+    Bounds(operators=3, faults=1, deletions=1, squatters=1),
+]
+
+
+def walked(bounds: Bounds) -> str:
+    """How many situations were checked. Raises Broken, with the way to it."""
+    return f"{bounds}: {Walk(Rules(), Machine()).walk(bounds)} situations"
+
+
+def main() -> None:
+    """Walk, until one is broken."""
+    with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
+        for line in pool.map(walked, [*(FURTHER if "FURTHER" in os.environ else []), *EVERY]):
+            sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()
