@@ -1,7 +1,8 @@
-"""Work that needs nothing but processors: begun with the run, waited for by its test.
+"""Work that depends on no other test: begun with the run, waited for by its test.
 
-The tests in between mostly wait for other programs, which it does not hold up: it runs when nobody else wants to. A
-test that has some says so by the marker ``early``, and ``tests/conftest.py`` begins it.
+The tests in between mostly wait for other programs. What needs nothing but processors holds none of them up: it runs
+when nobody else wants to. A test that has such work says so by the marker ``early``, and ``tests/conftest.py`` begins
+it.
 """
 
 import os
@@ -18,18 +19,20 @@ LAST, AS_EVERYBODY = 19, 0
 
 
 class Early:
-    """One Python module with its arguments, run at most once."""
+    """One Python module with its arguments, run at most once; ``nice`` to whoever else wants a processor."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
-        self._command = [sys.executable, "-m", module, *arguments]
+    def __init__(self, module: str, *arguments: str, nice: bool = True) -> None:
+        self._command, self._nice = [sys.executable, "-m", module, *arguments], nice
 
     def begin(self) -> None:
         """Have it run, if it does not yet."""
-        _be_nice(self._process, LAST)
+        if self._nice:
+            _renice(self._process, LAST)
 
     def result(self) -> tuple[int, str]:
         """Its exit code and all it wrote, once it has ended; begun now, where it was not."""
-        _be_nice(self._process, AS_EVERYBODY)
+        if self._nice:
+            _renice(self._process, AS_EVERYBODY)
         code = self._process.wait()
         return code, self._log.read_text()
 
@@ -53,8 +56,8 @@ class Early:
             )
 
 
-def _be_nice(process: subprocess.Popen[bytes], niceness: int) -> None:
-    """To whoever else wants a processor; less nice than before only root's processes can become."""
+def _renice(process: subprocess.Popen[bytes], niceness: int) -> None:
+    """Less nice than before only root's processes can become."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, process.pid, niceness)
     with suppress(OSError):  # where sessions share the processors each has a niceness of its own (sched(7))

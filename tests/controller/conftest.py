@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,13 @@ class Cluster:
         assert verdict.admitted
         self.publish(state)
 
+    def fragment(self) -> None:
+        """Publish both nodes, and fill numa-a so that three CPUs are free, at most two on one NUMA node."""
+        for state in list(self.states.values()):
+            self.publish(state)
+        self.occupy(NODE_A, "filler-0", 2)
+        self.occupy(NODE_A, "filler-1", 2)
+
     def vacate(self, node: str, name: str) -> None:
         """Have a pod end, and publish the node without it."""
         self.remove(self.get(name))
@@ -213,9 +220,9 @@ class Operator:
         return code
 
 
-@pytest.fixture(scope="session")
-def two_nodes() -> Iterator[Cluster]:
-    """One sandbox for all tests of the operator."""
+@contextmanager
+def two_node_cluster() -> Iterator[Cluster]:
+    """numa-a and numa-b in a sandbox, and the kinds that the operator needs."""
     settings = {"topology_manager_policy": "single-numa-node"}
     specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]
     with Sandbox.up(specs, audit=True) as sandbox:
@@ -229,13 +236,17 @@ def two_nodes() -> Iterator[Cluster]:
         client.close()
 
 
+@pytest.fixture(scope="session")
+def two_nodes() -> Iterator[Cluster]:
+    """One sandbox for all tests of the operator."""
+    with two_node_cluster() as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def fragmented(two_nodes: Cluster) -> Iterator[Cluster]:
     """numa-a has three CPUs free, at most two on one NUMA node; numa-b is empty; both are published."""
-    for state in list(two_nodes.states.values()):
-        two_nodes.publish(state)
-    two_nodes.occupy(NODE_A, "filler-0", 2)
-    two_nodes.occupy(NODE_A, "filler-1", 2)
+    two_nodes.fragment()
     yield two_nodes
     two_nodes.clear()
 

@@ -46,10 +46,7 @@ def older() -> Iterator[Cluster]:
 def operator(older: Cluster, tmp_path: Path) -> Iterator[Operator]:
     """An operator there, which has seen the cluster."""
     _install(older)
-    for state in list(older.states.values()):
-        older.publish(state)
-    older.occupy(NODE_A, "filler-0", 2)
-    older.occupy(NODE_A, "filler-1", 2)
+    older.fragment()
     started = Operator(older.sandbox.kubeconfig, tmp_path / "operator.log")
     started.wait_until_it_watches()
     yield started
@@ -100,7 +97,7 @@ def _storm(cluster: Cluster, operator: Operator) -> None:
     content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     made = cluster.client.create(DEPLOYMENTS, content, "default")
     wait_for("corpses to be cleared", lambda: operator.text().count("the failed pod was deleted") > CORPSES, 60)
-    replicas = [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
+    replicas = wait_for("a replica", lambda: _replicas(cluster))
     assert not [each for each in replicas if each["spec"].get("schedulingGates")]
     owner = replicas[0]["metadata"]["ownerReferences"][0]
     told = wait_for("it to be told", lambda: events_of(cluster, {"metadata": owner}, "StormNotBraked"))
@@ -115,8 +112,11 @@ def _storm(cluster: Cluster, operator: Operator) -> None:
 
 
 def _runs(cluster: Cluster) -> bool:
-    found = [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
-    return any(each["status"].get("phase") == "Running" for each in found)
+    return any(each["status"].get("phase") == "Running" for each in _replicas(cluster))
+
+
+def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
+    return [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
 
 
 def _anew(cluster: Cluster, uid: str) -> dict[str, Any] | None:

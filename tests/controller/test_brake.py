@@ -72,7 +72,7 @@ def test_an_owner_that_somebody_took_off_the_list_is_on_it_again_after_its_next_
         gated = wait_for("a replica to be gated", lambda: _gated(fragmented))
         time.sleep(2)
         fragmented.client.merge(BRAKES, NAME, {"owners": {_owner(gated): None}}, SYSTEM)
-        time.sleep(1)
+        wait_for("the API server to know", lambda: not _is_gated_at_birth(fragmented, _owner(gated)))
         fragmented.remove(gated)
         again = wait_for("a replica to be gated again", lambda: _another(fragmented, gated))
         assert _owner(again) in fragmented.client.get(BRAKES, NAME, SYSTEM)["owners"]

@@ -115,7 +115,8 @@ def test_a_pod_whose_creator_may_create_none_any_more_stays_and_its_record_says_
     assert told["message"] == (
         "system:serviceaccount:default:tenant, who created it, may not create pods in default any more"
     )
-    assert events_of(fragmented, made, "RelaunchDeferred")[0]["note"].startswith(told["message"])
+    deferred = wait_for("the event", lambda: events_of(fragmented, made, "RelaunchDeferred"))
+    assert deferred[0]["note"].startswith(told["message"])
     assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
     assert "finalizers" not in fragmented.get("train")["metadata"]
     assert "Traceback" not in operator.text()

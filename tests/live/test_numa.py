@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.live.conftest import Agents
+from tests.live.conftest import Agents, wait
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import PODS, Client
@@ -31,9 +31,7 @@ def held(published: Client, cluster: Sandbox) -> Iterator[Client]:
     created = published.create(
         PODS, {**pod("held", 3), "spec": {**pod("held", 3)["spec"], "nodeName": "split"}}, "default"
     )
-    for _ in range(100):
-        if "held" in ask(cluster, "show", "split").stdout:
-            break
+    wait("the agent to publish it", lambda: "held" in ask(cluster, "show", "split").stdout)
     yield published
     published.delete(PODS, "held", "default", uid=created["metadata"]["uid"])
 
