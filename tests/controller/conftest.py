@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.controller.life import Life
 
 from topomend.kube.client import (
     BRAKES,
@@ -190,15 +191,8 @@ class Operator:
 
     def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "") -> None:
         self.log = log
-        self._file = log.open("ab")
-        program = [sys.executable, "-m", module] if module else [str(Path(sys.executable).with_name("topomend"))]
-        self.process = subprocess.Popen(
-            [*program, "operator", *flags],
-            cwd=ROOT,
-            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
-            stdout=self._file,
-            stderr=subprocess.STDOUT,
-        )
+        log.touch()
+        self.process = _of_module(module, kubeconfig, log, flags) if module else Life(kubeconfig, log, flags)
 
     def text(self) -> str:
         return self.log.read_text()
@@ -211,13 +205,22 @@ class Operator:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(10)
-        self._file.close()
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(15)
-        self._file.close()
-        return code
+        return self.process.wait(15)
+
+
+def _of_module(module: str, kubeconfig: Path, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")}
+    with log.open("ab") as written:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, "operator", *flags],
+            cwd=ROOT,
+            env=environment,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
 
 
 @contextmanager

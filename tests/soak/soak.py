@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.controller.conftest import Cluster, Operator, wait_for
+from tests.controller.life import Life
 from tests.faults import judge
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.faults.stage import lopsided_cluster, refused_pod
 from tests.faults.steps import MAIN_LINE, step_of
-from tests.soak.life import Life
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import APIError, Conflict, NotFound
@@ -220,7 +220,7 @@ class Killer:
             operator.kill()
             killed.set()
             self._tally.killed("at a random time")
-        code = operator.bury()
+        code = operator.wait(60)
         if code != -signal.SIGKILL:
             self._tally.faults.append(f"an operator ended by itself with {code}")
 
