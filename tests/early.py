@@ -6,6 +6,7 @@ it.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,19 +27,18 @@ class Early:
 
     def begin(self) -> None:
         """Have it run, if it does not yet."""
-        if self._nice:
-            _renice(self._process, LAST)
+        self._be(LAST)
 
     def result(self) -> tuple[int, str]:
         """Its exit code and all it wrote, once it has ended; begun now, where it was not."""
-        if self._nice:
-            _renice(self._process, AS_EVERYBODY)
+        self._be(AS_EVERYBODY)
         code = self._process.wait()
         return code, self._log.read_text()
 
     def end(self) -> None:
         """Have it no longer run, and forget what it wrote."""
-        self._process.terminate()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
         self._process.wait()
         self._log.unlink()
 
@@ -55,10 +55,11 @@ class Early:
                 self._command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
-
-def _renice(process: subprocess.Popen[bytes], niceness: int) -> None:
-    """Less nice than before only root's processes can become."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, process.pid, niceness)
-    with suppress(OSError):  # where sessions share the processors each has a niceness of its own (sched(7))
-        Path(f"/proc/{process.pid}/autogroup").write_text(str(niceness))
+    def _be(self, niceness: int) -> None:
+        """So nice, if at all; less nice than before only root's processes can become."""
+        pid = self._process.pid
+        if self._nice:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PGRP, pid, niceness)
+            with suppress(OSError):  # where sessions share the processors each has a niceness of its own (sched(7))
+                Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
