@@ -186,6 +186,16 @@ def test_an_operator_that_starts_before_the_kinds_are_installed_says_so_and_work
     assert "Traceback" not in operator.text()
 
 
+@pytest.mark.usefixtures("two_nodes")
+def test_the_operator_ends_in_time_however_soon_it_is_told_to(start_operator: Callable[..., Operator]) -> None:
+    for soon in (0.0, 0.02, 0.05, 0.1, 0.2):
+        operator = start_operator("--leader-elect")
+        wait_for("the operator to run", lambda operator=operator: "the operator runs" in operator.text())  # type: ignore[misc]
+        time.sleep(soon)
+        assert operator.terminate() == 0
+        assert operator.text().rstrip().endswith("the operator stops"), soon
+
+
 def test_the_operator_ends_in_time_when_it_is_told_to(operator: Operator) -> None:
     begin = time.monotonic()
     assert operator.terminate() == 0

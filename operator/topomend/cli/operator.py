@@ -3,12 +3,15 @@
 import logging
 import signal
 import sys
+import threading
+from collections.abc import Callable
 
 import click
 
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.decide.eligibility import DEFAULT_MAX_ATTEMPTS
 
+_ENDS = (signal.SIGTERM, signal.SIGINT)
 _LEVELS = ("debug", "info", "warning", "error")
 _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
 
@@ -124,16 +127,24 @@ def operator(  # noqa: PLR0913  one argument a flag
         identity=identity,
     )
     try:
-        running = Operator(connect(), settings)
+        client = connect()
     except NoCluster as error:
         raise CannotAsk(str(error)) from error
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: running.stop())
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the first thread, so that none takes one
+    running = Operator(client, settings)
+    threading.Thread(target=_stop_when_told, args=(running.stop,), name="signals", daemon=True).start()
     try:
         running.run()
     except OSError as error:
         addresses = " or ".join(filter(None, (health_address, metrics_address)))
         raise BadInput(f"cannot listen at {addresses}: {error.strerror or error}") from error
+
+
+def _stop_when_told(stop: Callable[[], None]) -> None:
+    """A handler would run in the main thread, which waits for its event: a signal between the end of its last
+    instruction and the wait would be seen with the next one only."""
+    signal.sigwait(_ENDS)
+    stop()
 
 
 def _check_address(flag: str, address: str) -> None:

@@ -77,7 +77,7 @@ class Operator:
         self._streams: Streams | None = None
 
     def stop(self) -> None:
-        """Have ``run`` return. May be called from a signal handler."""
+        """Have ``run`` return. Not for signal handlers: one would wait for the thread that it interrupts."""
         self._stopped.set()
 
     def run(self) -> None:
