@@ -65,6 +65,7 @@ class Observer:
         self._malformed: dict[tuple[str, str], str] = {}
         self._waiting: set[PodID] = set()
         self._waiting_for_machines: set[PodID] = set()
+        self._changes = 0
         self._waiting_lock = threading.Lock()
         self._thread = threading.Thread(target=self._fold_all, name="observer", daemon=True)
 
@@ -81,26 +82,32 @@ class Observer:
         """Hand over what was seen."""
         self._inbox.put(item)
 
-    def wait_for_nodes(self, pod: PodID) -> None:
-        """Have ``pod`` looked at when a node changes."""
-        with self._waiting_lock:
-            self._waiting.add(pod)
+    def wait_for_nodes(self, pod: PodID, since: int) -> None:
+        """Have ``pod`` looked at when a node changes, or has changed ``since`` it was last looked at."""
+        self._wait(pod, self._waiting, since)
 
-    def wait_for_machines(self, pod: PodID) -> None:
-        """Have ``pod`` looked at when a node changes in more than in what its pods hold."""
+    def wait_for_machines(self, pod: PodID, since: int) -> None:
+        """Have ``pod`` looked at when a node changes in more than in what its pods hold; in whatever ``since``."""
+        self._wait(pod, self._waiting_for_machines, since)
+
+    def _wait(self, pod: PodID, waiting: set[PodID], since: int) -> None:
         with self._waiting_lock:
-            self._waiting_for_machines.add(pod)
+            waiting.add(pod)
+            is_late = since != self._changes
+        if is_late:
+            self._look_at(pod, GATHER_SECONDS)
 
     def waiting(self) -> int:
         """How many pods wait for a node."""
         with self._waiting_lock:
             return len(self._waiting | self._waiting_for_machines)
 
-    def stop_waiting(self, pod: PodID) -> None:
-        """``pod`` no longer waits for a node."""
+    def stop_waiting(self, pod: PodID) -> int:
+        """``pod`` no longer waits for a node: it is looked at. How often nodes have changed until now."""
         with self._waiting_lock:
             self._waiting.discard(pod)
             self._waiting_for_machines.discard(pod)
+            return self._changes
 
     def read(self, sighting: Sighting) -> events.Event | None:
         """The event that a sighting is; None for one that cannot be read and says nothing."""
@@ -186,6 +193,7 @@ class Observer:
 
     def _nodes_changed(self, before: ClusterView, after: ClusterView) -> None:
         with self._waiting_lock:
+            self._changes += 1
             waiting = set(self._waiting)
             if self._waiting_for_machines and differ_when_empty(before, after):
                 waiting |= self._waiting_for_machines

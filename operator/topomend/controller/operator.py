@@ -169,7 +169,7 @@ class Operator:
 
         Whatever goes wrong with one pod, the others go on.
         """
-        self._observer.stop_waiting(pod)
+        since = self._observer.stop_waiting(pod)
         try:
             again = self._reconciler.reconcile(pod)
         except NotPermitted:
@@ -185,9 +185,9 @@ class Operator:
             _log.debug("where it happened", exc_info=True)
             return 0.0
         if again.on_node_change:
-            self._observer.wait_for_nodes(pod)
+            self._observer.wait_for_nodes(pod, since)
         if again.on_machine_change:
-            self._observer.wait_for_machines(pod)
+            self._observer.wait_for_machines(pod, since)
         if again.after is not None:
             self._queue.add(pod, again.after)
         return None
