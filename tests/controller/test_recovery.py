@@ -10,6 +10,7 @@ from tests.early import Early
 from tests.patience import stretched
 
 from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.errors import NotFound
 
 pytestmark = pytest.mark.cluster
 
@@ -174,6 +175,7 @@ def test_an_operator_that_starts_before_the_kinds_are_installed_says_so_and_work
 ) -> None:
     kind = fragmented.client.get(CRDS, "relaunches.topomend.io")
     fragmented.client.delete(CRDS, "relaunches.topomend.io", uid=kind["metadata"]["uid"])
+    wait_for("the kind to be gone", lambda: _serves_no_records(fragmented))
     operator = start_operator()
     told = "install the kinds: kubectl apply --server-side -f crds/"
     try:
@@ -211,6 +213,14 @@ def test_an_api_server_away_for_thirty_seconds_loses_no_pod() -> None:
     code, said = OUTAGE.result()
     print(said)
     assert code == 0
+
+
+def _serves_no_records(cluster: Cluster) -> bool:
+    try:
+        cluster.records()
+    except NotFound:
+        return True
+    return False
 
 
 def _running_anew(cluster: Cluster, old: dict[str, Any]) -> dict[str, Any] | None:
