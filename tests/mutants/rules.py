@@ -927,8 +927,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("of masks that are as close the first spread's wins", "return min(found)", "return found[0]"),
         (
             "a spread that just reaches a threshold does not",
-            "for most, count in zip(by_class, spread, strict=True)]) >= need",
-            "for most, count in zip(by_class, spread, strict=True)]) > need",
+            "for best, count in zip(most, spread, strict=True)]) >= need",
+            "for best, count in zip(most, spread, strict=True)]) > need",
         ),
         (
             "a spread is searched with no regard to what resources need",

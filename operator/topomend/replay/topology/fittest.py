@@ -1,6 +1,6 @@
 """The fittest of the masks that a search finds: the smallest, or where distances count the closest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -18,7 +18,7 @@ from topomend.replay.topology.distances import (
     has_gaps,
     spreads,
 )
-from topomend.replay.topology.hints import per_node
+from topomend.replay.topology.hints import Threshold, per_node
 from topomend.replay.topology.search import Search, gains_of, running_sums, weighed_together
 
 MOST_SPREADS = 2500
@@ -44,33 +44,36 @@ def _closest_by_spread(
     search: Search, classes: Sequence[Twins], distances: Distances, accepts: Accepts
 ) -> NUMAMask | None:
     """How close a mask is follows from how many NUMA nodes of each class it holds: the closest spread comes first."""
-    reach = _reach(search, classes)
+    nodes = [node for twins in classes for node in twins]
+    together = weighed_together(search.thresholds, [(nodes, search.width)])
+    reaches = _reach([*search.thresholds, together] if together else search.thresholds, classes)
 
-    def reaches(spread: Spread) -> bool:
-        return all(
-            sum([most[count] for most, count in zip(by_class, spread, strict=True)]) >= need for need, by_class in reach
-        )
+    def may_hold(spread: Spread) -> bool:
+        if not reaches(spread):
+            return False
+        weighed = weighed_together(search.thresholds, list(zip(classes, spread, strict=True)))
+        return weighed is None or _reach([weighed], classes)(spread)
 
     for _, equals in groupby(spreads(classes, search.width, distances), key=itemgetter(0)):
-        searches = [_spread_so(search, classes, spread) for _, spread in equals if reaches(spread)]
+        searches = [_spread_so(search, classes, spread) for _, spread in equals if may_hold(spread)]
         found = [mask for each in searches for mask in islice(filter(accepts, each.masks()), 1)]
         if found:
             return min(found)
     return None
 
 
-def _reach(search: Search, classes: Sequence[Twins]) -> list[tuple[int, list[list[int]]]]:
-    """For each threshold its need, and the most that none, one, two and so on of each class add to it."""
-    nodes = [node for twins in classes for node in twins]
-    together = weighed_together(search.thresholds, nodes, search.width)
-    thresholds = [*search.thresholds, together] if together else search.thresholds
-    return [
-        (
-            each.need,
-            [running_sums(sorted([gains_of(each).get(node, 0) for node in twins], reverse=True)) for twins in classes],
-        )
-        for each in thresholds
-    ]
+def _reach(thresholds: Iterable[Threshold], classes: Sequence[Twins]) -> Callable[[Spread], bool]:
+    """Whether the best NUMA nodes of a spread meet each threshold by itself."""
+    reach = []
+    for each in thresholds:
+        gains = gains_of(each)
+        most = [running_sums(sorted([gains.get(node, 0) for node in twins], reverse=True)) for twins in classes]
+        reach.append((each.need, most))
+
+    def reaches(spread: Spread) -> bool:
+        return all(sum([best[count] for best, count in zip(most, spread, strict=True)]) >= need for need, most in reach)
+
+    return reaches
 
 
 def _spread_so(search: Search, classes: Sequence[Twins], spread: Spread) -> Search:

@@ -8,7 +8,7 @@ the lowest are tried. The kubelet itself walks all 2^n masks here and does not e
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import exp
 from operator import mul
 
@@ -110,7 +110,7 @@ class Search:
         wanted = self.width - self.including.bit_count()
         if not 0 <= wanted <= len(self._nodes) or any(self._is_beyond(each, wanted) for each in thresholds):
             return
-        together = weighed_together(thresholds, self._nodes, wanted, self.including)
+        together = weighed_together(thresholds, [(self._nodes, wanted)], self.including)
         if together is not None:
             if self._is_beyond(together, wanted):
                 return
@@ -175,12 +175,14 @@ class Search:
 
 
 def weighed_together(
-    thresholds: Iterable[Threshold], nodes: Sequence[int], wanted: int, including: NUMAMask = 0
+    thresholds: Iterable[Threshold], parts: Sequence[tuple[Sequence[int], int]], including: NUMAMask = 0
 ) -> Threshold | None:
     """The thresholds that add up as one, each weighed: a mask that meets them all meets this, whatever the weights.
 
-    Masks that are good at one thing only are found out early by it. None where there are not several.
+    Masks that are good at one thing only are found out early by it. None where there are not several. The weights are
+    the best for masks that hold so many nodes of each of ``parts``.
     """
+    nodes = [node for part, _ in parts for node in part]
     several = [(each, each.need - each.gathered(including)) for each in thresholds if each.adds_up]
     several = [(each, lack) for each, lack in several if lack > 0]
     if len(several) < 2:
@@ -189,7 +191,7 @@ def weighed_together(
         [by_node.get(node, 0) / lack for node in nodes]
         for by_node, lack in ((gains_of(each), lack) for each, lack in several)
     ]
-    weights = [int(weight * _SCALE) // lack for weight, (_, lack) in zip(_weights(gains, wanted), several, strict=True)]
+    weights = [int(weight * _SCALE) // lack for weight, (_, lack) in zip(_weights(gains, parts), several, strict=True)]
     groups = [
         (mask, weight * amount)
         for weight, (each, _) in zip(weights, several, strict=True)
@@ -198,17 +200,21 @@ def weighed_together(
     return Threshold(tuple(groups), sum(weight * each.need for weight, (each, _) in zip(weights, several, strict=True)))
 
 
-def _weights(gains: Sequence[Sequence[float]], wanted: int) -> list[float]:
-    """Weights, one for each row of gains, under which the best so many columns exceed a gain of one in all the least.
+def _weights(gains: Sequence[Sequence[float]], parts: Sequence[tuple[Sequence[int], int]]) -> list[float]:
+    """Weights, one for each row of gains, under which the best columns exceed a gain of one in all the least.
+
+    So many columns are chosen of each part, which follow each other.
 
     They are only sought, not found for sure: multiplicative updates, by which a row that those columns serve best
     weighs less in the next round.
     """
     weights = best = [1 / len(gains)] * len(gains)
     least = float("inf")
+    ends = running_sums(len(part) for part, _ in parts)
+    columns = [(range(begin, end), count) for (begin, end), (_, count) in zip(pairwise(ends), parts, strict=True)]
     for _ in range(ROUNDS):
         worth = [sum(map(mul, weights, column)) for column in zip(*gains, strict=True)]
-        chosen = sorted(range(len(worth)), key=worth.__getitem__, reverse=True)[:wanted]
+        chosen = [at for part, count in columns for at in sorted(part, key=worth.__getitem__, reverse=True)[:count]]
         excess = [sum(row[at] for at in chosen) - 1 for row in gains]
         total = sum(map(mul, weights, excess))
         if total < least:
