@@ -6,6 +6,7 @@ overwritten in memory.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -256,15 +257,24 @@ def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy:
     for size in search.sizes():
         best = search.best(size)
         if best is not None:
-            return _hand_out(acc, search.even_share(best.combination, bounded=strategy.bounded), search, best, packed)
+            even = search.even_share([search.free[node] for node in best.combination], bounded=strategy.bounded)
+            return _hand_out(acc, even, search, best, packed)
     return _take_packed(topology, free, count, packed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """How even the machine is left, and the places among the members that give the remainder."""
+
+    balance: float
+    remainder: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class _Choice:
     balance: float
     combination: _Combination
-    remainder: _Combination | None
+    remainder: tuple[int, ...]
     on_one_socket: bool = False
 
 
@@ -277,6 +287,7 @@ class _DistributedSearch:
         self.numa_nodes = acc.numa_nodes()
         self.free = {node: (acc.free & acc.topology.numa_nodes[node]).bit_count() for node in self.numa_nodes}
         self.looked_at = 0
+        self._scores: dict[tuple[tuple[int, int], ...], _Score | None] = {}
 
     def sizes(self) -> range:
         """How many NUMA nodes to try (rangeNUMANodesNeededToSatisfy)."""
@@ -311,43 +322,56 @@ class _DistributedSearch:
             cpus |= topology.numa_nodes[node]
         return sum(1 for socket in topology.sockets.values() if socket & cpus) <= 1
 
-    def even_share(self, combination: _Combination, *, bounded: bool) -> int:
-        """What each member gives before the remainder; where ``bounded``, no more than the fullest of them has."""
-        even = self.count // combination.length // self.group * self.group
-        if not bounded:
-            return even
-        return min([even, *(self.free[node] // self.group * self.group for node in combination)])
+    def even_share(self, free: Sequence[int], *, bounded: bool) -> int:
+        """What each member gives before the remainder, ``free`` being what each has; where ``bounded``, no more than
+        the fullest of them has."""
+        even = self.count // len(free) // self.group * self.group
+        return min([even, *(each // self.group * self.group for each in free)]) if bounded else even
 
     def _score(self, combination: _Combination) -> _Choice | None:
-        nodes, group = list(combination), self.group
-        if sum(self.free[node] for node in nodes) < self.count:
+        """Members that have as much in the same order score alike, and take the remainder from the same places."""
+        nodes = list(combination)
+        members_alike = tuple([(self.free[node], nodes.index(node)) for node in nodes])
+        if members_alike not in self._scores:
+            self._scores[members_alike] = self._scored(*zip(*members_alike, strict=True))
+        scored = self._scores[members_alike]
+        if scored is None:
             return None
-        if sum(self.free[node] // group for node in nodes) * group < self.count:
-            return None
-        even = self.even_share(combination, bounded=self.by_socket)
-        if any(self.free[node] < even for node in nodes):
-            return None
-        left = dict(self.free)
-        for node in nodes:
-            left[node] -= even
-        remainder = self.count - even * combination.length
-        if remainder == 0:
-            return _Choice(_standard_deviation(left.values()), combination, None)
-        return self._best_remainder(combination, left, remainder)
+        return _Choice(scored.balance, combination, tuple([nodes[place] for place in scored.remainder]))
 
-    def _best_remainder(self, combination: _Combination, left: dict[int, int], remainder: int) -> _Choice | None:
-        candidates = [node for node in combination if left[node] >= self.group]
-        best: _Choice | None = None
+    def _scored(self, free: Sequence[int], places: Sequence[int]) -> _Score | None:
+        """The score of members of which each has so much free, and stands where the first of the same node does."""
+        group = self.group
+        if sum(free) < self.count or sum(each // group for each in free) * group < self.count:
+            return None
+        even = self.even_share(free, bounded=self.by_socket)
+        if any(each < even for each in free):
+            return None
+        left = dict(zip(places, free, strict=True))
+        others = tuple((Counter(self.free.values()) - Counter(left.values())).elements())
+        for place in places:
+            left[place] -= even
+        remainder = self.count - even * len(places)
+        if remainder == 0:
+            return _Score(_standard_deviation([*left.values(), *others]), ())
+        return self._best_remainder(places, left, others, remainder)
+
+    def _best_remainder(
+        self, places: Sequence[int], left: dict[int, int], others: Sequence[int], remainder: int
+    ) -> _Score | None:
+        candidates = [place for place in places if left[place] >= self.group]
+        balance: float | None = None
+        best: Iterable[int] = ()
         for size in range(len(candidates), 0, -1):
             for subset in _combinations(candidates, size):
                 self._count_step()
-                if sum(left[node] for node in subset) < remainder:
+                if sum(left[place] for place in subset) < remainder:
                     continue
                 after = self._after_remainder(list(subset), left, remainder)
-                balance = _standard_deviation(after.values())
-                if best is None or balance < best.balance:
-                    best = _Choice(balance, combination, subset)
-        return best
+                found = _standard_deviation([*after.values(), *others])
+                if balance is None or found < balance:
+                    balance, best = found, subset
+        return None if balance is None else _Score(balance, tuple(best))
 
     def _after_remainder(self, subset: list[int], left: dict[int, int], remainder: int) -> dict[int, int]:
         after = dict(left)
@@ -386,7 +410,7 @@ def _hand_out(
     remainder = search.count - even * choice.combination.length
     while remainder > 0:
         before = remainder
-        for node in choice.remainder or ():
+        for node in choice.remainder:
             if remainder == 0:
                 break
             if (acc.free & topology.numa_nodes[node]).bit_count() < group:
