@@ -1183,6 +1183,16 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
     ],
     "cpu/assignment.py": [
         (
+            "the remainder comes from the first members",
+            "tuple([nodes[place] for place in scored.remainder])",
+            "tuple(nodes[: len(scored.remainder)])",
+        ),
+        (
+            "NUMA nodes beside the members do not count for the balance",
+            "(Counter(self.free.values()) - Counter(left.values())).elements()",
+            "()",
+        ),
+        (
             "distribute-cpus-across-numa spreads what makes no whole cores",
             "if strategy.group is None or count % strategy.group:",
             "if strategy.group is None:",
@@ -1308,11 +1318,11 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "choice.balance) < (not best.on_one_socket",
             "choice.balance) > (not best.on_one_socket",
         ),
-        ("a NUMA node need not hold its even share", "if any(self.free[node] < even for node in nodes):", "if False:"),
+        ("a NUMA node need not hold its even share", "if any(each < even for each in free):", "if False:"),
         (
             "threads of broken cores count for whole ones",
-            "if sum(self.free[node] // group for node in nodes) * group < self.count:",
-            "if False:",
+            " or sum(each // group for each in free) * group < self.count:",
+            ":",
         ),
         (
             "the remainder goes to as few NUMA nodes as can be",
@@ -1321,18 +1331,18 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ),
         (
             "the last of equally balanced remainders wins",
-            "if best is None or balance < best.balance:",
-            "if best is None or balance <= best.balance:",
+            "if balance is None or found < balance:",
+            "if balance is None or found <= balance:",
         ),
         (
             "the remainder goes to NUMA nodes that have less than it left",
-            "if sum(left[node] for node in subset) < remainder:",
+            "if sum(left[place] for place in subset) < remainder:",
             "if False:",
         ),
         (
             "the even share is not a number of whole groups",
-            "even = self.count // combination.length // self.group * self.group",
-            "even = self.count // combination.length",
+            "even = self.count // len(free) // self.group * self.group",
+            "even = self.count // len(free)",
         ),
         (
             "the deviation is not rounded",
@@ -1340,7 +1350,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "return number",
         ),
         ("the deviation is rounded down", "whole + 1 if scaled - whole >= 0.5 else whole", "whole"),
-        ("what is taken does not count for the balance", "            left[node] -= even\n", "            pass\n"),
+        ("what is taken does not count for the balance", "            left[place] -= even\n", "            pass\n"),
         (
             "the remainder is handed out to NUMA nodes without room for it",
             "if (acc.free & topology.numa_nodes[node]).bit_count() < group:",
