@@ -739,17 +739,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "common &= offer.preferred_nodes()",
             "common |= offer.preferred_nodes()",
         ),
-        ("of equal masks the largest wins", "return min(masks)", "return max(masks)"),
-        (
-            "the farthest NUMA nodes win",
-            "(total_distance(mask, distances), mask)",
-            "(-total_distance(mask, distances), mask)",
-        ),
-        (
-            "of equally close masks the largest wins",
-            "(total_distance(mask, distances), mask)",
-            "(total_distance(mask, distances), -mask)",
-        ),
         (
             "wider masks rank before narrower ones",
             "return lambda width: (width > wanted,",
@@ -763,8 +752,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("the widest mask not preferred wins", "abs(width - wanted))", "-abs(width - wanted))"),
         (
             "the narrowest need tells the wanted width",
-            "key=width_rank(max(widths)))]), preferred=False)",
-            "key=width_rank(min(widths)))]), preferred=False)",
+            "key=width_rank(max(widths)))], info.distances), preferred=False)",
+            "key=width_rank(min(widths)))], info.distances), preferred=False)",
         ),
         (
             "a wide machine's narrowest need tells the wanted width",
@@ -854,6 +843,17 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("a wide machine takes masks of other sockets too", "yield self.universe & ~left_out,", "yield self.universe,"),
     ],
     "topology/distances.py": [
+        ("of equal masks the largest wins", "return min(masks)\n", "return max(masks)\n"),
+        (
+            "the farthest NUMA nodes win",
+            "(total_distance(mask, distances), mask)",
+            "(-total_distance(mask, distances), mask)",
+        ),
+        (
+            "of equally close masks the largest wins",
+            "(total_distance(mask, distances), mask)",
+            "(total_distance(mask, distances), -mask)",
+        ),
         ("a wide machine takes the widest mask", "width = min((mask.bit_count()", "width = max((mask.bit_count()"),
         ("a distance list that ends too early is no gap", "any(node >= len(row)", "all(node >= len(row)"),
         (

@@ -8,7 +8,7 @@ from topomend.model.bitmask import NUMAMask
 from topomend.replay.topology.distances import Distances, total_distance
 
 ROUNDING = 1e-6
-"""More than what sums of such numbers are off by."""
+"""More than what sums of distances and weights, as floating-point numbers, are off by."""
 
 _PRICES = 8
 """At how many prices distances and amounts are weighed."""

@@ -1,6 +1,6 @@
 """How close NUMA nodes are to each other, and which of several masks is the fittest by it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import mul
 from typing import TypeAlias
 
@@ -21,10 +21,17 @@ def fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask 
     """The narrowest, of these the closest, of these the smallest."""
     several = set(masks)
     width = min((mask.bit_count() for mask in several), default=0)
-    several = {mask for mask in several if mask.bit_count() == width}
-    if len(several) < 2 or distances is None:
-        return min(several, default=None)
-    return min(several, key=lambda mask: (total_distance(mask, distances), mask))
+    return closest({mask for mask in several if mask.bit_count() == width}, distances) if several else None
+
+
+def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMask:
+    """The closest of ``masks``, all of one width and at least one, of these the smallest.
+
+    Source: policy.go:CompareNUMAAffinityMasks. Raises KubeletBreaks as ``total_distance`` does, of several masks alone.
+    """
+    if len(masks) == 1 or distances is None:
+        return min(masks)
+    return min(masks, key=lambda mask: (total_distance(mask, distances), mask))
 
 
 def total_distance(mask: NUMAMask, distances: Distances) -> int:

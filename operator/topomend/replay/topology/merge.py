@@ -10,14 +10,14 @@ depend on the order of that walk (policy.go:compare is a ranking), so it is foun
 Up to ``TABLED_NODES`` NUMA nodes the masks are tabled; beyond that ``wide`` searches them by their rules.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
 from topomend.replay.topology import wide
-from topomend.replay.topology.distances import total_distance
+from topomend.replay.topology.distances import Distances, closest
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
 
 TABLED_NODES = 10
@@ -38,23 +38,10 @@ class Hint:
 
 @dataclass(frozen=True)
 class NUMAInfo:
-    """The machine as the merge sees it: every NUMA node, and distances where option prefer-closest-numa-nodes is on.
-
-    ``distances`` maps a node to its row, which the kubelet indexes by NUMA id (numa_info.go:CalculateAverageFor).
-    """
+    """The machine as the merge sees it: every NUMA node, and distances where option prefer-closest-numa-nodes is on."""
 
     nodes: NUMAMask
-    distances: Mapping[int, tuple[int, ...]] | None = None
-
-    def fittest(self, masks: Iterable[NUMAMask]) -> NUMAMask:
-        """The best of ``masks``, all of one width and at least one (policy.go: CompareNUMAAffinityMasks)."""
-        if self.distances is None:
-            return min(masks)
-        distances = self.distances
-        several = list(masks)
-        return (
-            several[0] if len(several) == 1 else min(several, key=lambda mask: (total_distance(mask, distances), mask))
-        )
+    distances: Distances | None = None
 
 
 def merge(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
@@ -174,7 +161,7 @@ def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
             by_width.setdefault(mask.bit_count(), []).append(_expand(mask, ids))
     if not by_width:
         return Hint(info.nodes, preferred=False)
-    return Hint(info.fittest(by_width[min(by_width, key=width_rank(max(widths)))]), preferred=False)
+    return Hint(closest(by_width[min(by_width, key=width_rank(max(widths)))], info.distances), preferred=False)
 
 
 def width_rank(wanted: int) -> Callable[[int], tuple[bool, int]]:
@@ -199,7 +186,7 @@ def _common_preferred(
             best.append(mask)
             if info.distances is None:
                 break
-    return info.fittest(best) if best else None
+    return closest(best, info.distances) if best else None
 
 
 def _intersections(tables: list[list[bool]]) -> list[int]:
