@@ -61,11 +61,7 @@ class Relauncher:
         """Say what the pod waits for, in its record too. Raises APIError."""
         note, again = self._explainer.defer(refusal.pod, plan.reason)
         note = replace(note, verdicts=plan.survey.verdicts(), counts=tuple(plan.survey.counts().items()))
-        known = self._record_known(refusal.pod)
-        if known:
-            self._notes.add(known, note)
-        elif draft := self._draft(refusal.pod, limits, previous):
-            self._notes.begin(draft, note)
+        self._note(refusal.pod, note, lambda: self._draft(refusal.pod, limits, previous))
         return sooner(again, self._places.held_back(refusal.pod))
 
     def relaunch(
@@ -114,11 +110,7 @@ class Relauncher:
         if note is None:
             return None
         self._announcer.held_up(pod, note.message)
-        known = self._record_known(pod)
-        if known:
-            self._notes.add(known, note)
-        else:
-            self._notes.begin(draft, note)
+        self._note(pod, note, lambda: draft)
         return Again(RETRY_SECONDS)
 
     def _objection(self, record: Relaunch) -> Note | None:
@@ -131,9 +123,13 @@ class Relauncher:
     def _draft(self, pod: WatchedPod, limits: Limits, previous: Relaunch | None) -> Relaunch | None:
         return ledger.draft(self._client, pod, previous, renames=renames(pod, limits))
 
-    def _record_known(self, pod: WatchedPod) -> Relaunch | None:
-        record = self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
-        return record if record and record.pod_uid == pod.uid else None
+    def _note(self, pod: WatchedPod, note: Note, draft: Callable[[], Relaunch | None]) -> None:
+        """Say in the pod's record what it waits for; where it has none, in one begun from ``draft``."""
+        known = self._store.view.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+        if known and known.pod_uid == pod.uid:
+            self._notes.add(known, note)
+        elif begun := draft():
+            self._notes.begin(begun, note)
 
     def _record_of(self, pod: PodID) -> str:
         """The name of a refused pod's record; its replacement, which may have another name, says which."""
