@@ -63,18 +63,19 @@ def holds(rate: float, seconds: float, folder: Path) -> Holds:
             client.create(PODS, _pod("first"), NAMESPACE)  # the operator watches once it has let this one go
             wait("a first pod to run", lambda: client.get(PODS, "first", NAMESPACE)["status"]["phase"] == "Succeeded")
             cost.begin()
-            names = _arrive(client, rate, seconds)
+            names = arrive(client, rate, seconds)
             told = cost.told()
             assert sandbox.audit_log
             deadline, found = time.monotonic() + 60, list[Times]()
             while len(found) < len(names) and time.monotonic() < deadline:
                 time.sleep(1)
-                found = [each for each in _times(sandbox.audit_log, names) if each.created and each.released]
+                found = [each for each in times_of(sandbox.audit_log, names) if each.created and each.released]
         client.close()
         return Holds(found, told)
 
 
-def _times(log: Path, names: Sequence[str]) -> Iterable[Times]:
+def times_of(log: Path, names: Sequence[str]) -> Iterable[Times]:
+    """The times of the pods of these names by an audit log."""
     found = {name: Times() for name in names}
     for event in audited(log):
         target = event.get("objectRef", {})
@@ -92,11 +93,12 @@ def _times(log: Path, names: Sequence[str]) -> Iterable[Times]:
     return found.values()
 
 
-def _arrive(client: Client, rate: float, seconds: float) -> list[str]:
+def arrive(client: Client, rate: float, seconds: float, namespace: str = NAMESPACE) -> list[str]:
+    """Pods arrive at ``rate`` a second; their names."""
     begun, names = time.monotonic(), [f"held-{number:04d}" for number in range(int(rate * seconds))]
     for number, name in enumerate(names):
         time.sleep(max(0.0, begun + number / rate - time.monotonic()))
-        client.create(PODS, _pod(name), NAMESPACE)
+        client.create(PODS, _pod(name), namespace)
     return names
 
 
@@ -118,16 +120,17 @@ def main() -> int:
     p50, p99 = (percentile(held.of("created", "released"), share) for share in (50, 99))
     sys.stdout.write(
         f"{len(held.times)} pods at {options.rate:g} a second: held for "
-        f"{_quantiles(held.of('created', 'released'))} (at most {1000 * P50:.0f} and {1000 * P99:.0f})\n"
-        f"  until the operator asks for the release {_quantiles(held.of('created', 'release_asked'))}\n"
-        f"  the API server's time for the release   {_quantiles(held.of('release_asked', 'released'))}, "
-        f"for a creation {_quantiles(held.of('creation_asked', 'created'))}\n"
+        f"{quantiles(held.of('created', 'released'))} (at most {1000 * P50:.0f} and {1000 * P99:.0f})\n"
+        f"  until the operator asks for the release {quantiles(held.of('created', 'release_asked'))}\n"
+        f"  the API server's time for the release   {quantiles(held.of('release_asked', 'released'))}, "
+        f"for a creation {quantiles(held.of('creation_asked', 'created'))}\n"
         f"  {held.cost}; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs\n"
     )
     return int(p50 > P50 or p99 > P99 or len(held.times) < int(options.rate * options.seconds))
 
 
-def _quantiles(seconds: Sequence[float]) -> str:
+def quantiles(seconds: Sequence[float]) -> str:
+    """Half and almost all of them, in milliseconds."""
     return f"p50 {1000 * percentile(seconds, 50):.0f} ms, p99 {1000 * percentile(seconds, 99):.0f} ms"
 
 

@@ -153,26 +153,32 @@ def _play(way: Way, arrivals: Sequence[Arrival], sandbox: Sandbox, client: Clien
 @contextmanager
 def topomend_on(sandbox: Sandbox, client: Client, machines: Sequence[NodeSpec], folder: Path) -> Iterator[Cost]:
     """Everything that is installed, an agent beside each kubelet, and the operator."""
-    admin = administrator(sandbox.kubeconfig)
-    for item in objects():
-        if item["kind"] not in WORKLOADS:
-            answer = admin.apply(path_of(item), item)
-            if not answer.allowed:
-                raise DidNotStart(answer.message)
+    install(sandbox)
     with ExitStack() as stack:
         for spec in machines:
             stack.callback(end, start_agent(sandbox, spec.name, folder / f"agent-{spec.name}.log"))
-        operator = _start_operator(sandbox.kubeconfig, folder / "operator.log")
+        operator = start_operator(sandbox.kubeconfig, folder / "operator.log")
         stack.callback(end, operator)
         wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(machines))
         wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
         yield Cost(psutil.Process(operator.pid))
 
 
-def _start_operator(kubeconfig: Path, log: Path) -> subprocess.Popen[bytes]:
+def install(sandbox: Sandbox) -> None:
+    """Install everything but the workloads. Raises DidNotStart."""
+    admin = administrator(sandbox.kubeconfig)
+    for item in objects():
+        if item["kind"] not in WORKLOADS:
+            answer = admin.apply(path_of(item), item)
+            if not answer.allowed:
+                raise DidNotStart(answer.message)
+
+
+def start_operator(kubeconfig: Path, log: Path, *flags: str) -> subprocess.Popen[bytes]:
+    """The operator as a process."""
     with log.open("wb") as stream:
         return subprocess.Popen(
-            [sys.executable, "-m", "topomend.cli", "operator"],
+            [sys.executable, "-m", "topomend.cli", "operator", *flags],
             env={**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -180,23 +186,24 @@ def _start_operator(kubeconfig: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def wait_for_account(client: Client) -> None:
+def wait_for_account(client: Client, namespace: str = NAMESPACE) -> None:
     """Wait until pods can be made in the namespace: its controller makes their account a moment after it."""
     trial = {"containers": [{"name": "main", "image": "sandbox/true", "command": ["true"]}], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trial"}, "spec": trial}
 
     def is_made() -> bool:
         try:
-            client.create(PODS, pod, NAMESPACE)
+            client.create(PODS, pod, namespace)
         except APIError:
             return False
         return True
 
     wait("the namespace's account", is_made)
-    wait("a pod to run and end", lambda: client.get(PODS, "trial", NAMESPACE)["status"].get("phase") == "Succeeded")
+    wait("a pod to run and end", lambda: client.get(PODS, "trial", namespace)["status"].get("phase") == "Succeeded")
 
 
 def wait(what: str, look: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Raises DidNotStart where ``look`` sees nothing in time."""
     deadline = time.monotonic() + seconds
     while not look():
         if time.monotonic() > deadline:

@@ -170,6 +170,10 @@ class Sandbox:
         self._supervisor.start([API_SERVER])
         self._wait("the API server to be ready", self._api.ready)
 
+    def stop_controllers(self) -> None:
+        """End the controller manager: nobody misses the kubelets of nodes that were only written down."""
+        self._supervisor.stop([CONTROLLER_MANAGER])
+
     def detach(self) -> None:
         """Let the sandbox live on after this process, until ``down``."""
         self._supervisor.detach()
