@@ -1,16 +1,17 @@
 """What the observer makes of what agents publish. No cluster: objects are handed in as they would come."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from tests.watch.test_events import STATE, refused
 from tests.watch.test_reading import content
 
-from topomend.controller.observer import Observer, PodID, Sighting
+from topomend.controller.again import Again
+from topomend.controller.observer import Observer, Sighting
+from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
+from topomend.controller.waiting import Waiting
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.pod import Pod
 from topomend.watch import events
@@ -28,8 +29,13 @@ class Seen:
         self.refused: list[WatchedPod] = []
         self.now = 1000.0
         self.store = Store()
+        self.waiting = Waiting(self.store, self.looked_at.append)
         self.observer = Observer(
-            self.store, lambda pod, _: self.looked_at.append(pod), self.refused.append, lambda: self.now
+            self.store,
+            self.waiting,
+            lambda pod, _: self.looked_at.append(pod),
+            self.refused.append,
+            lambda: self.now,
         )
         self.wait_for(POD)
 
@@ -41,7 +47,7 @@ class Seen:
         return self.store.view.publications["a"]
 
     def wait_for(self, pod: PodID) -> None:
-        self.observer.wait_for_nodes(pod, self.observer.stop_waiting(pod))
+        self.waiting.begin(pod, Again(on_any_change=True), self.waiting.stop(pod))
 
     def take(self, item: Sighting | events.Event) -> None:
         self.observer._take(item)
@@ -56,21 +62,6 @@ def test_a_heartbeat_has_no_pod_looked_at_and_a_change_has() -> None:
     assert (second.state, second.version, second.confirmed) == (STATE, first.version, "6")
     assert seen.looked_at == []
     seen.publication(7, date + timedelta(seconds=700), cpuPool="0-3")
-    assert seen.looked_at == [POD]
-
-
-@pytest.mark.parametrize("wait", [Observer.wait_for_nodes, Observer.wait_for_machines])
-def test_a_change_that_came_while_a_pod_was_looked_at_has_it_looked_at_again(
-    wait: Callable[[Observer, PodID, int], None],
-) -> None:
-    seen, date = Seen(), datetime.now(UTC)
-    since = seen.observer.stop_waiting(POD)
-    wait(seen.observer, POD, since)
-    assert seen.looked_at == []
-    since = seen.observer.stop_waiting(POD)
-    seen.publication(5, date)
-    assert seen.looked_at == []
-    wait(seen.observer, POD, since)
     assert seen.looked_at == [POD]
 
 

@@ -8,12 +8,21 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Again:
-    """After so many seconds (None is not at all), when a node changes, and when one changes in more than in what its
-    pods hold."""
+    """After so many seconds (None is not at all), and by what changes.
+
+    ``on_room`` is when a node changes that would take the pod then, ``on_machine_change`` when one changes in more than
+    in what its pods hold, ``on_any_change`` when one changes at all, or another pod that waits goes.
+    """
 
     after: float | None = None
-    on_node_change: bool = False
+    on_room: bool = False
     on_machine_change: bool = False
+    on_any_change: bool = False
+
+    @property
+    def on_change(self) -> bool:
+        """Whether it waits for more than time."""
+        return self.on_room or self.on_machine_change or self.on_any_change
 
 
 DONE = Again()
@@ -26,6 +35,7 @@ def sooner(left: Again, right: Again | None) -> Again:
     times = [each for each in (left.after, right.after) if each is not None]
     return Again(
         min(times, default=None),
-        left.on_node_change or right.on_node_change,
+        left.on_room or right.on_room,
         left.on_machine_change or right.on_machine_change,
+        left.on_any_change or right.on_any_change,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from topomend.controller.again import RETRY_SECONDS, Again
 from topomend.controller.announcer import Announcer
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import PodID
+from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
 from topomend.decide import plan as plans
 from topomend.decide.candidates import Survey
@@ -73,7 +73,7 @@ class Explainer:
         """Say why the node refused the pod; where that cannot be known yet, when to ask again."""
         judgement = plans.judge(self._store.view, refusal, self._clock())
         if isinstance(judgement, plans.NotYet):
-            return Again(max(0.0, judgement.until - self._clock()), on_node_change=True)
+            return Again(max(0.0, judgement.until - self._clock()), on_any_change=True)
         if isinstance(judgement, plans.Disagreed):
             self._observed(Disagreed(refusal.pod.node, refusal.pod.uid, self._clock()))
         self._metrics.judged(refusal.pod.uid, judgement)
@@ -87,4 +87,4 @@ class Explainer:
             self._announcer.never(pod, never)
             return Note("NoNodeCanEverAdmit", never, never=True), Again(on_machine_change=True)
         self._announcer.deferred(pod, why)
-        return Note("NoNodeAdmitsNow", why), Again(RETRY_SECONDS, on_node_change=True)
+        return Note("NoNodeAdmitsNow", why), Again(RETRY_SECONDS, on_room=True)

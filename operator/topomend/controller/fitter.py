@@ -8,8 +8,8 @@ from topomend.controller.announcer import Announcer
 from topomend.controller.back_off import BackOff
 from topomend.controller.explainer import Explainer
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import PodID
 from topomend.controller.places import Places
+from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
 from topomend.decide import plan as plans
 from topomend.decide.candidates import LeftOut, unknown_hostnames
@@ -70,14 +70,15 @@ class Fitter:
             return Again(held)
         choice = self._places.take(found, self._in_turn(pod, found))
         if isinstance(choice, plans.GiveWay):
-            return Again(TURN_SECONDS, on_node_change=True)
+            return Again(TURN_SECONDS, on_any_change=True)
         self._gave_way.pop(pod, None)
         if isinstance(choice, plans.RelaunchOn):
             hostnames = tuple(each.hostname for each in choice.candidates)
         else:
             hostnames = unknown_hostnames(self._store.view, choice.survey)
         if not hostnames:
-            return sooner(self._explainer.defer(found, choice.reason)[1], self._places.held_back(found))
+            again = sooner(self._explainer.defer(found, choice.reason)[1], self._places.held_back(found))
+            return sooner(again, Again(on_any_change=bool(choice.survey.candidates)))
         return self._send(found, hostnames, choice.reason)
 
     def _may_go(self, pod: WatchedPod) -> bool:

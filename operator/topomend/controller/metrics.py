@@ -4,6 +4,7 @@ Owns names and labels; counts what it is told. A pod, a record or a disagreement
 looked at. No pod's or node's name is a label.
 """
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
@@ -67,11 +68,12 @@ class Metrics:
         self._durations.observe(seconds)
         answers = [(each.node, ADMITS) for each in survey.candidates]
         answers += [(each.node, each.reason) for each in survey.turned if each.reason.endswith("Error")]
-        for node, verdict in answers:
-            if node in publications:
-                kubelet = publications[node].state.kubelet
-                policy, scope = kubelet.topology_manager_policy, kubelet.topology_manager_scope
-                self._replays.labels(policy, scope, verdict).inc()
+        kubelets = ((publications[node].state.kubelet, verdict) for node, verdict in answers if node in publications)
+        counted = collections.Counter(
+            (kubelet.topology_manager_policy, kubelet.topology_manager_scope, verdict) for kubelet, verdict in kubelets
+        )
+        for labels, nodes in counted.items():
+            self._replays.labels(*labels).inc(nodes)
 
     def judged(self, uid: str, judgement: Explained | Disagreed) -> None:
         """Why a node refused the pod of this uid."""

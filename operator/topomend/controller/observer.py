@@ -11,30 +11,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
+from topomend.controller.waiting import Waiting
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.watch import events
 from topomend.watch.reading import published
-from topomend.watch.view import ClusterView, differ_when_empty
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 from topomend.wire.relaunch import read_relaunch
 
 _log = logging.getLogger(__name__)
-
-GATHER_SECONDS = 0.02
-"""Nodes change in bursts: what waits for one is looked at once for all that come within this."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodID:
-    """What is reconciled: a refused pod by its uid, whatever has its name by now."""
-
-    namespace: str
-    name: str
-    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +45,15 @@ class Observer:
     def __init__(
         self,
         store: Store,
+        waiting: Waiting,
         look_at: Callable[[PodID, float], None],
         refused: Callable[[WatchedPod], None],
         clock: Callable[[], float],
     ) -> None:
-        self._store, self._look_at, self._refused, self._clock = store, look_at, refused, clock
+        self._store, self._waiting, self._clock = store, waiting, clock
+        self._look_at, self._refused = look_at, refused
         self._inbox: queue.SimpleQueue[Sighting | events.Event | None] = queue.SimpleQueue()
         self._malformed: dict[tuple[str, str], str] = {}
-        self._waiting: set[PodID] = set()
-        self._waiting_for_machines: set[PodID] = set()
-        self._changes = 0
-        self._waiting_lock = threading.Lock()
         self._thread = threading.Thread(target=self._fold_all, name="observer", daemon=True)
 
     def start(self) -> None:
@@ -81,33 +68,6 @@ class Observer:
     def put(self, item: Sighting | events.Event) -> None:
         """Hand over what was seen."""
         self._inbox.put(item)
-
-    def wait_for_nodes(self, pod: PodID, since: int) -> None:
-        """Have ``pod`` looked at when a node changes, or has changed ``since`` it was last looked at."""
-        self._wait(pod, self._waiting, since)
-
-    def wait_for_machines(self, pod: PodID, since: int) -> None:
-        """Have ``pod`` looked at when a node changes in more than in what its pods hold; in whatever ``since``."""
-        self._wait(pod, self._waiting_for_machines, since)
-
-    def _wait(self, pod: PodID, waiting: set[PodID], since: int) -> None:
-        with self._waiting_lock:
-            waiting.add(pod)
-            is_late = since != self._changes
-        if is_late:
-            self._look_at(pod, GATHER_SECONDS)
-
-    def waiting(self) -> int:
-        """How many pods wait for a node."""
-        with self._waiting_lock:
-            return len(self._waiting | self._waiting_for_machines)
-
-    def stop_waiting(self, pod: PodID) -> int:
-        """``pod`` no longer waits for a node: it is looked at. How often nodes have changed until now."""
-        with self._waiting_lock:
-            self._waiting.discard(pod)
-            self._waiting_for_machines.discard(pod)
-            return self._changes
 
     def read(self, sighting: Sighting) -> events.Event | None:
         """The event that a sighting is; None for one that cannot be read and says nothing."""
@@ -127,8 +87,9 @@ class Observer:
     def _take(self, item: Sighting | events.Event) -> None:
         event = self.read(item) if isinstance(item, Sighting) else item
         if event is not None:
-            before, after = self._store.fold(event)
-            self._tell(event, before, after)
+            self._store.fold(event)
+            self._tell(event)
+            self._waiting.tell()
 
     def _event(self, sighting: Sighting) -> events.Event:
         content = sighting.content
@@ -146,7 +107,7 @@ class Observer:
             case "nodetopologies", True:
                 return events.Unpublished(name)
             case "nodetopologies", False:
-                return published(content, datetime.now(UTC), self._clock())
+                return published(content, datetime.now(UTC), self._clock(), self._store.view.publications.get(name))
             case "relaunches", True:
                 return events.RelaunchGone(metadata["namespace"], name)
         return events.RelaunchSeen(read_relaunch(content))
@@ -162,7 +123,7 @@ class Observer:
             else None
         )
 
-    def _tell(self, event: events.Event, before: ClusterView, after: ClusterView) -> None:
+    def _tell(self, event: events.Event) -> None:
         if isinstance(event, events.PodSeen):
             self._tell_of_pod(event.pod)
         elif isinstance(event, events.RelaunchSeen):
@@ -173,33 +134,15 @@ class Observer:
         elif isinstance(event, events.RelaunchesListed):
             for relaunch in sorted(event.relaunches, key=_age):
                 self._tell_of_record(relaunch)
-        if (
-            before.nodes is not after.nodes
-            or (before.publications is not after.publications and not _is_confirmation(event, before, after))
-            or before.doubts is not after.doubts
-        ):
-            self._nodes_changed(before, after)
 
     def tell_all(self) -> None:
         """Have everything looked at that there is to do by the view."""
-        with self._waiting_lock:
-            self._waiting.clear()
-            self._waiting_for_machines.clear()
+        self._waiting.clear()
         view = self._store.view
         for pod in sorted((*(each.pod for each in view.refused.values()), *view.gated.values()), key=_age):
             self._tell_of_pod(pod)
         for relaunch in sorted(view.relaunches.values(), key=_age):
             self._tell_of_record(relaunch)
-
-    def _nodes_changed(self, before: ClusterView, after: ClusterView) -> None:
-        with self._waiting_lock:
-            self._changes += 1
-            waiting = set(self._waiting)
-            if self._waiting_for_machines and differ_when_empty(before, after):
-                waiting |= self._waiting_for_machines
-        since = after.gated_since
-        for pod in sorted(waiting, key=lambda each: since.get((each.namespace, each.name), 0.0)):
-            self._look_at(pod, GATHER_SECONDS)  # those that have waited longest first: the others would give way
 
     def _tell_of_pod(self, pod: WatchedPod) -> None:
         if events.is_refusal(pod):
@@ -214,14 +157,6 @@ class Observer:
     def _tell_of_record(self, relaunch: Relaunch) -> None:
         if not relaunch.step.ended:
             self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
-
-
-def _is_confirmation(event: events.Event, before: ClusterView, after: ClusterView) -> bool:
-    """Whether an agent only said again what it had said."""
-    if not isinstance(event, events.Published):
-        return False
-    known, now = (view.publications.get(event.state.name) for view in (before, after))
-    return known is not None and now is not None and known.state is now.state and known.problem == now.problem
 
 
 def _age(listed: WatchedPod | Relaunch) -> str:

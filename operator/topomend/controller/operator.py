@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from topomend.controller.announcer import Announcer
 from topomend.controller.health import Health
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import Observer, PodID
+from topomend.controller.observer import Observer
+from topomend.controller.pod_id import PodID
 from topomend.controller.reconciler import Reconciler
 from topomend.controller.settings import Settings
 from topomend.controller.staleness import Staleness
 from topomend.controller.store import Store
 from topomend.controller.sweeper import Sweeper
+from topomend.controller.waiting import Waiting
 from topomend.controller.work_queue import WorkQueue
 from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, NotPermitted
@@ -38,6 +40,9 @@ REFUSED_SECONDS = 1.0
 
 GATHER_SECONDS = 0.5
 """The streams list their kinds one after another: one sweep is enough for all that do within this."""
+
+BURST_SECONDS = 0.02
+"""Nodes change in bursts: who waits for one is looked at once for all that come within this."""
 
 STUCK_SECONDS = 120.0
 """A key that waited this long for a worker means that the workers hang."""
@@ -63,9 +68,10 @@ class Operator:
         if settings.leader_elect:
             self._election = Election(client, settings.namespace, settings.identity or _new_identity(), self._lead)
             client = client.writing_while(self._election.leads)
-        self._observer = Observer(self._store, self._look_at, self._brake_for, time.monotonic)
+        self._waiting = Waiting(self._store, lambda pod: self._look_at(pod, BURST_SECONDS))
+        self._observer = Observer(self._store, self._waiting, self._look_at, self._brake_for, time.monotonic)
         self._recorder = Recorder(client)
-        self._metrics = Metrics(lambda: self._store.view, self._observer.waiting, self._leads.is_set)
+        self._metrics = Metrics(lambda: self._store.view, self._waiting.__len__, self._leads.is_set)
         announcer = Announcer(self._recorder)
         self._reconciler = Reconciler(
             client, self._store, announcer, settings, self._observer.put, metrics=self._metrics
@@ -169,7 +175,7 @@ class Operator:
 
         Whatever goes wrong with one pod, the others go on.
         """
-        since = self._observer.stop_waiting(pod)
+        since = self._waiting.stop(pod)
         try:
             again = self._reconciler.reconcile(pod)
         except NotPermitted:
@@ -184,10 +190,8 @@ class Operator:
             _log.error("%s/%s: unexpected: %r; tried again", pod.namespace, pod.name, error)
             _log.debug("where it happened", exc_info=True)
             return 0.0
-        if again.on_node_change:
-            self._observer.wait_for_nodes(pod, since)
-        if again.on_machine_change:
-            self._observer.wait_for_machines(pod, since)
+        if again.on_change:
+            self._waiting.begin(pod, again, since)
         if again.after is not None:
             self._queue.add(pod, again.after)
         return None

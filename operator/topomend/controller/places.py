@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from topomend.controller.again import Again
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import PodID
+from topomend.controller.pod_id import PodID
 from topomend.controller.setbacks import Setbacks
 from topomend.controller.store import Store
 from topomend.decide import plan as plans

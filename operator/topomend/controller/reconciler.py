@@ -16,8 +16,8 @@ from topomend.controller.departures import Departures
 from topomend.controller.explainer import Explainer
 from topomend.controller.fitter import Fitter
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import PodID
 from topomend.controller.places import Places
+from topomend.controller.pod_id import PodID
 from topomend.controller.relauncher import Relauncher
 from topomend.controller.setbacks import Setbacks
 from topomend.controller.settings import Settings

@@ -12,8 +12,8 @@ from topomend.controller.announcer import Announcer
 from topomend.controller.back_off import hold_seconds
 from topomend.controller.explainer import Explainer
 from topomend.controller.metrics import Metrics
-from topomend.controller.observer import PodID
 from topomend.controller.places import Places
+from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
 from topomend.controller.token_bucket import TokenBucket
 from topomend.decide import plan as plans
@@ -189,7 +189,7 @@ class Relauncher:
         """The replacement is there, and no node admits it."""
         gated = self._store.view.gated.get((record.namespace, record.replacement_name))
         if gated is None:
-            return Again(RETRY_SECONDS, on_node_change=True)
+            return Again(RETRY_SECONDS, on_any_change=True)
         note, again = self._explainer.defer(gated, chosen.reason or pause.waiting_for)
         self._notes.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
         return sooner(again, self._places.held_back(gated))

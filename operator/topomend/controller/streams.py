@@ -6,8 +6,9 @@ watchers dies (kopf then ends the whole operator: an unexpected ERROR event, a b
 started anew after a growing pause, which lists everything again.
 
 kopf tells of neither a list nor a watch that it begins, so its HTTP session is ours, with traces. A list means that
-events were missed, those of deleted objects for good: the sweep finds these. A kind that is not watched for long means
-that the streams do not work.
+events were missed, those of deleted objects for good: the sweep finds what is there and what is not any more. kopf
+itself, which would hold all objects of a list at once, gets empty ones: it needs to know since when to watch, no more.
+A kind that is not watched for long means that the streams do not work.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from typing import Any
 
 import aiohttp
 import kopf
+from kopf._cogs.structs.ephemera import AnyMemo
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from topomend.controller.observer import Sighting
 from topomend.controller.sweeper import UNFINISHED
@@ -44,10 +47,17 @@ WATCH_SECONDS = 300
 
 A whole number: the API server takes no other."""
 
+IDLE_SECONDS = 0.2
+"""How long kopf's task of an object waits for another event of it, and holds the object."""
+
 LATE_SECONDS = 120.0
 """How long a kind may go unwatched before it is a fault: far more than the longest pause, or an unanswered watch."""
 
 KINDS = (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES)
+_PLURALS = frozenset(kind.plural for kind in KINDS)
+
+NO_NAME = "-"
+"""No object has this name: the API server takes no such name."""
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +138,14 @@ class Streams:
             return
         noted = asyncio.create_task(ending.wait())
         running = asyncio.create_task(
-            kopf.operator(registry=registry, settings=_settings(), standalone=True, clusterwide=True, stop_flag=stop)
+            kopf.operator(
+                registry=registry,
+                settings=_settings(),
+                memories=_NoMemories(),
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+            )
         )
         await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
         await _end(running, besides=noted)
@@ -147,6 +164,7 @@ class Streams:
             connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
             headers=info.as_http_headers(),
             trace_configs=[trace],
+            middlewares=[_list_nothing],
         )
         return kopf.AiohttpSession(
             server=info.server, default_namespace=info.default_namespace, aiohttp_session=session
@@ -180,10 +198,16 @@ class Streams:
         group, _, version = resource.api_version.rpartition("/")
 
         async def hand_over(event: kopf.RawEvent, **_: Any) -> None:
-            # The type None stands for the initial list.
             self._on_sighting(Sighting(resource.plural, dict(event["object"]), gone=event["type"] == "DELETED"))
 
         kopf.on.event(group, version, resource.plural, id=f"{resource.plural}-seen", registry=registry)(hand_over)
+
+
+async def _list_nothing(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Have a list hold no object, but its resourceVersion."""
+    if request.url.name in _PLURALS and "watch" not in request.url.query:
+        request.url = request.url.update_query(fieldSelector=f"metadata.name={NO_NAME}")
+    return await send(request)
 
 
 async def _end(running: asyncio.Task[None], besides: asyncio.Task[Any]) -> None:
@@ -213,6 +237,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.watching.field_selectors["pods"] = UNFINISHED
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = WATCH_SECONDS
@@ -220,6 +245,20 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = LIST_SECONDS
     settings.networking.error_backoffs = _Backoffs()
     return settings
+
+
+class _NoMemories(ResourceMemories):
+    """kopf remembers every object that it ever saw, for handlers of kinds that there are none of here."""
+
+    async def recall(
+        self,
+        raw_body: kopf.RawBody,
+        *,
+        memobase: AnyMemo | None = None,
+        noticed_by_listing: bool = False,
+        ephemeral: bool = True,  # noqa: ARG002  nothing is kept, whatever is asked
+    ) -> ResourceMemory:
+        return await super().recall(raw_body, memobase=memobase, noticed_by_listing=noticed_by_listing, ephemeral=True)
 
 
 class _Backoffs:

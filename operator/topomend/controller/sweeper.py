@@ -5,11 +5,12 @@ It also removes records that ended long ago.
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from topomend.controller.observer import Observer, Sighting
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Listing, Resource
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.relaunch import Relaunch
 from topomend.watch import events
@@ -17,9 +18,20 @@ from topomend.watch import events
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"
 """Pods that wait, and pods that failed: all that decisions are about, and a fraction of what runs."""
 
+PAGE = 100
+"""Objects a page: a NodeTopology takes 120 KiB as Python has it."""
+
 _log = logging.getLogger(__name__)
 
 _Event = TypeVar("_Event")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found(Generic[_Event]):
+    """What a list says, and the resourceVersion at which it was so."""
+
+    events: list[_Event]
+    version: str
 
 
 class Sweeper:
@@ -30,27 +42,30 @@ class Sweeper:
 
     def sweep(self, now: float, *, tidy: bool) -> None:
         """One sweep; ``tidy`` is whether old records are removed. Raises APIError."""
-        nodes = self._client.list(NODES)
-        published = self._client.list(NODE_TOPOLOGIES)
-        records = self._client.list(RELAUNCHES)
-        pods = self._client.list(PODS, fields=UNFINISHED)
-        seen = self._read(NODES, nodes, events.NodeSeen)
-        self._observer.put(events.NodesListed(tuple(each.node for each in seen), nodes.version))
-        states = self._read(NODE_TOPOLOGIES, published, events.Published)
-        unreadable = self._read(NODE_TOPOLOGIES, published, events.Unreadable)
-        self._observer.put(events.PublicationsListed((*states, *unreadable), published.version))
-        relaunches = [each.relaunch for each in self._read(RELAUNCHES, records, events.RelaunchSeen)]
-        self._observer.put(events.RelaunchesListed(tuple(relaunches), records.version))
-        unfinished = [each.pod for each in self._read(PODS, pods, events.PodSeen)]
-        self._observer.put(events.PodsListed(tuple(unfinished), pods.version, now))
+        nodes: _Found[events.NodeSeen] = self._find(NODES, events.NodeSeen)
+        states: _Found[events.Published | events.Unreadable] = self._find(
+            NODE_TOPOLOGIES, (events.Published, events.Unreadable)
+        )
+        records: _Found[events.RelaunchSeen] = self._find(RELAUNCHES, events.RelaunchSeen)
+        pods: _Found[events.PodSeen] = self._find(PODS, events.PodSeen, UNFINISHED)
+        relaunches = tuple(each.relaunch for each in records.events)
+        self._observer.put(events.NodesListed(tuple(each.node for each in nodes.events), nodes.version))
+        self._observer.put(events.PublicationsListed(tuple(states.events), states.version))
+        self._observer.put(events.RelaunchesListed(relaunches, records.version))
+        self._observer.put(events.PodsListed(tuple(each.pod for each in pods.events), pods.version, now))
         if tidy:
             self._remove_old(relaunches)
 
-    def _read(
-        self, resource: Resource, listing: Listing, kind: type[_Event] | tuple[type[_Event], ...]
-    ) -> list[_Event]:
-        read = (self._observer.read(Sighting(resource.plural, item)) for item in listing.items)
-        return [each for each in read if isinstance(each, kind)]
+    def _find(
+        self, resource: Resource, kind: type[_Event] | tuple[type[_Event], ...], fields: str = ""
+    ) -> "_Found[_Event]":
+        """Every object as an event. The objects are held a page at a time: what is read of one is far smaller."""
+        found, version = list[_Event](), ""
+        for page in self._client.pages(resource, PAGE, fields=fields):
+            read = (self._observer.read(Sighting(resource.plural, item)) for item in page.items)
+            found += [each for each in read if isinstance(each, kind)]
+            version = page.version
+        return _Found(found, version)
 
     def _remove_old(self, relaunches: Iterable[Relaunch]) -> None:
         now = datetime.now(UTC)

@@ -1,7 +1,7 @@
 """Every node's answer for one pod: what keeps the scheduler from it, or what replay of its kubelet says."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
@@ -143,6 +143,13 @@ def survey(
     return Survey(tuple(candidates), tuple(turned))
 
 
+def has_room(view: ClusterView, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
+    """Whether one of these nodes admits the pod by replay, or counts as admitting because no agent tells of it."""
+    question = _question(pod, placement)
+    answers = (_answer(view, view.nodes[name], question, None) for name in names if name in view.nodes)
+    return any(isinstance(each, Candidate) or each.reason == UNKNOWN for each in answers)
+
+
 @dataclass(frozen=True, slots=True)
 class _Question:
     """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places."""
@@ -199,7 +206,7 @@ class _Refused:
 
 _Reply = Candidate | Turned | _Refused
 
-_replies: Remembered[Recent[Kind, tuple[Node, _Reply]]] = Remembered(lambda: Recent(MOST_ANSWERS))
+_replies: Remembered[NodeState, Recent[Kind, tuple[Node, _Reply]]] = Remembered(lambda: Recent(MOST_ANSWERS))
 """What was said of a state to each kind of pods, and about which node."""
 
 

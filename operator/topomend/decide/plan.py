@@ -101,7 +101,9 @@ def choose_in_turn(
     chosen = choose(view, pod, None, left_out, kept_node(view, pod, now))
     if isinstance(chosen, Wait) or not gives_way:
         return chosen
-    older = goes_first(view, pod, chosen.nodes)
+    named = set(chosen.nodes)
+    others = [each.node for each in chosen.survey.candidates if each.node not in named]
+    older = goes_first(view, pod, chosen.nodes, others)
     return GiveWay(f"{older.namespace}/{older.name}") if older else chosen
 
 

@@ -6,7 +6,7 @@ asking again is safe.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,24 +90,34 @@ class Client:
     def list(
         self, resource: Resource, *, namespace: str = "", fields: str = "", labels: str = "", cached: bool = False
     ) -> Listing:
-        """Every object that the selectors match, of one namespace or of all, page by page. Raises APIError.
+        """Every object that the selectors match, of one namespace or of all. Raises APIError.
 
         ``cached`` takes what the API server's watch cache holds, moments old: for any other answer that waits until it
         is up to date, 100 ms at times (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
         """
-        found: list[dict[str, Any]] = []
         query = {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"resourceVersion": "0"} if cached else {}
+        pages = [*self._pages(resource.path(namespace), query)]
+        return Listing(tuple(item for page in pages for item in page.items), pages[-1].version)
+
+    def pages(self, resource: Resource, size: int, *, fields: str = "") -> Iterator[Listing]:
+        """Every object of all namespaces that ``fields`` selects, ``size`` of them at a time, and at least one page.
+
+        Raises APIError.
+        """
+        return self._pages(resource.path(), {"limit": str(size)} | ({"fieldSelector": fields} if fields else {}))
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[Listing]:
         while True:
-            page = self._ask("GET", resource.path(namespace), query=query)
-            found += page.get("items") or []
+            page = self._ask("GET", path, query=query)
             metadata = page.get("metadata", {})
+            yield Listing(tuple(page.get("items") or ()), metadata.get("resourceVersion", ""))
             if not metadata.get("continue"):
-                return Listing(tuple(found), metadata.get("resourceVersion", ""))
-            query = {**query, "continue": metadata["continue"]}
-            query.pop("resourceVersion", None)
+                return
+            query = {key: each for key, each in query.items() if key != "resourceVersion"}
+            query["continue"] = metadata["continue"]
 
     def version(self) -> str:
         """The API server's version, such as ``v1.36.3``. Raises APIError."""

@@ -310,9 +310,9 @@ def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
     return sum([count for mask, count in counts.items() if mask & bit])
 
 
-_free = Remembered(_Free)
+_free: Remembered[NodeState, _Free] = Remembered(_Free)
 
-_answers: Remembered[Recent[Kind, bool]] = Remembered(lambda: Recent(MOST_ANSWERS))
+_answers: Remembered[NodeState, Recent[Kind, bool]] = Remembered(lambda: Recent(MOST_ANSWERS))
 
 
 class _Singles(NamedTuple):

@@ -4,18 +4,19 @@ Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologym
 cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
 """
 
-import weakref
 from dataclasses import dataclass
 
 from topomend.model.bitmask import format_id_list
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
+from topomend.model.recent import Recent
 from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
+from topomend.replay.remembered import Remembered
 from topomend.replay.topology import policies, prefer_most_allocated_numa_node
 from topomend.replay.topology.distances import has_gaps
 from topomend.replay.topology.merge import NUMAInfo
@@ -40,20 +41,21 @@ class StartedKubelet:
 def start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:
     """The kubelet with these settings on this machine, or the text with which it would refuse to start.
 
-    The answer is remembered as long as both arguments live: states of one node share them.
+    The answer is remembered with the machine: states of one node share both, and equal nodes may.
     """
-    key = (id(machine), id(settings))
-    remembered = _started.get(key)
-    if remembered is not None:
-        return remembered
-    started = _start(machine, settings)
-    _started[key] = started
-    for part in (machine, settings):
-        weakref.finalize(part, _started.pop, key, None).atexit = False
-    return started
+    started = _started.of(machine)
+    known = started.get(id(settings))
+    if known is None:
+        known = started[id(settings)] = (settings, _start(machine, settings))
+    return known[1]
 
 
-_started: dict[tuple[int, int], StartedKubelet | str] = {}
+MOST_SETTINGS = 16
+"""With how many settings a machine's kubelet is remembered; they are kept with it, so that no others have their id."""
+
+_started: Remembered[Machine, Recent[int, tuple[KubeletSettings, StartedKubelet | str]]] = Remembered(
+    lambda: Recent(MOST_SETTINGS)
+)
 
 
 def _start(machine: Machine, settings: KubeletSettings) -> StartedKubelet | str:

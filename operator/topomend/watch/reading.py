@@ -1,25 +1,78 @@
 """A NodeTopology object as the event that it is: readable, not ready, or malformed."""
 
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import Core, Hardware, Machine
+from topomend.model.node_state import NodeState
+from topomend.model.recent import Recent
 from topomend.replay.fit import prepare
 from topomend.watch import events
-from topomend.wire.node_topology import HEARTBEAT, heartbeat_age, read_conditions, read_node_topology
+from topomend.watch.view import Publication
+from topomend.wire.node_topology import (
+    HEARTBEAT,
+    heartbeat_age,
+    read_conditions,
+    read_kubelet,
+    read_machine,
+    read_node_topology,
+)
+
+_Part = TypeVar("_Part")
+
+MOST_MACHINES = 10_000
+"""Of which what was read is kept: nodes publish theirs again and again, and many have the same."""
+
+_machines: Recent[bytes, Machine] = Recent(MOST_MACHINES)
+_kubelets: Recent[bytes, KubeletSettings] = Recent(MOST_MACHINES)
+_cores: Recent[tuple[Core, ...], tuple[Core, ...]] = Recent(MOST_MACHINES)
 
 
-def published(content: dict[str, Any], date: datetime, now: float = 0.0) -> events.Published | events.Unreadable:
+def published(
+    content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
+) -> events.Published | events.Unreadable:
     """The event that a NodeTopology object is, seen at ``date``, which is ``now`` by the clock of the view.
 
-    Raises MalformedObject.
+    Of an object that is ``known`` in this very version the state is not read again. Raises MalformedObject.
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return events.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-    state = read_node_topology(content)
-    prepare(state)
+    version = content["metadata"].get("resourceVersion", "")
+    state = known.state if known and version and known.confirmed == version else _state(content)
     age = heartbeat_age(content, date)
     heartbeat = None if age is None else events.Heartbeat(content["status"][HEARTBEAT], age, now)
-    return events.Published(state, content["metadata"].get("resourceVersion", ""), why_not_ready(content), heartbeat)
+    return events.Published(state, version, why_not_ready(content), heartbeat)
+
+
+def _state(content: dict[str, Any]) -> NodeState:
+    """The state as admission looks at it, what it has in common with others held once."""
+    status = content["status"]
+    machine = _read_once(_machines, status.get("machine"), lambda: _looked_at(read_machine(content)))
+    kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
+    state = read_node_topology(content, machine, kubelet)
+    prepare(state)
+    return state
+
+
+def _looked_at(machine: Machine) -> Machine:
+    """No cards, and no more of the hardware than the kubelet sees. Machines that differ in a few bytes of memory have
+    the same cores."""
+    cores = _cores.setdefault(machine.cores, machine.cores)
+    return replace(machine, pci_devices=(), hardware=Hardware(), cores=cores)
+
+
+def _read_once(known: Recent[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
+    """What was read of the same content before, or is read now."""
+    digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
+    found = known.get(digest)
+    if found is None:
+        found = known[digest] = read()
+    return found
 
 
 def why_not_ready(content: dict[str, Any]) -> str:

@@ -97,7 +97,7 @@ class ClusterView:
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
 
 
-_successors: Remembered[dict[int, tuple[Pod, NodeState]]] = Remembered(dict)
+_successors: Remembered[NodeState, dict[int, tuple[Pod, NodeState]]] = Remembered(dict)
 """A state after a pod, by the pod's id: the pods that came before another one are not admitted again for it."""
 
 

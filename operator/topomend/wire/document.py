@@ -4,6 +4,7 @@ Every object that topomend reads passes through here, so a malformed one is refu
 act on. What the fields mean is left to the modules beside this one.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -63,7 +64,7 @@ class Document:
             return default
         if not isinstance(self.content, str):
             raise self.wrong("a string")
-        return self.content
+        return sys.intern(self.content)  # thousands of objects have the same names in them
 
     def boolean(self, default: bool | None = None) -> bool:
         """True or false; ``default`` where it is absent, if one is given."""

@@ -85,8 +85,23 @@ def node_topology(name: str, status: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY, "metadata": {"name": name}, "status": dict(status)}
 
 
-def read_node_topology(content: Any) -> NodeState:
-    """The NodeState of a NodeTopology object. Raises MalformedObject that names the field which is wrong."""
+def read_machine(content: Any) -> Machine:
+    """The machine of a NodeTopology object. Raises MalformedObject."""
+    return _read_machine(Document(content)["status"]["machine"])
+
+
+def read_kubelet(content: Any) -> KubeletSettings:
+    """The kubelet's settings of a NodeTopology object. Raises MalformedObject."""
+    return _read_kubelet(Document(content)["status"]["kubelet"])
+
+
+def read_node_topology(
+    content: Any, machine: Machine | None = None, kubelet: KubeletSettings | None = None
+) -> NodeState:
+    """The NodeState of a NodeTopology object. Raises MalformedObject that names the field which is wrong.
+
+    ``machine`` and ``kubelet`` are given where they were read already, of this object or of one that has the same.
+    """
     document = Document(content)
     if document["kind"].text() != NODE_TOPOLOGY:
         raise document["kind"].wrong(NODE_TOPOLOGY)
@@ -96,8 +111,8 @@ def read_node_topology(content: Any) -> NodeState:
     books = tuple(_read_book(each) for each in status["memory"])
     return NodeState(
         name=document["metadata"]["name"].text(),
-        machine=_read_machine(status["machine"]),
-        kubelet=_read_kubelet(status["kubelet"]),
+        machine=machine or read_machine(content),
+        kubelet=kubelet or read_kubelet(content),
         devices=tuple(device for group in status["devices"] for device in _read_devices(group)),
         pods=tuple(_read_pod(each) for each in status["pods"]),
         memory=books or None,
@@ -542,6 +557,8 @@ __all__ = [
     "heartbeat_age",
     "node_topology",
     "read_conditions",
+    "read_kubelet",
+    "read_machine",
     "read_node_topology",
     "status_of",
 ]

@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/cpumanager/topology/topology.go:Discover.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from topomend.model.bitmask import CPUSet, NUMAMask, mask_of
 from topomend.model.machine import Core, Machine
@@ -61,7 +61,14 @@ def discover(machine: Machine) -> CPUTopology | str:
         return "could not detect number of cpus"
     if any(not core.threads for core in machine.cores):
         return "no cpus provided"
-    cores = {core.id: core.threads for core in sorted(machine.cores, key=lambda core: core.id)}
+    return _topology(machine.cores)
+
+
+@lru_cache(maxsize=256)
+def _topology(of: tuple[Core, ...]) -> CPUTopology:
+    """Remembered by the cores alone: machines that differ in a few bytes of memory share it."""
+    machine = Machine((), of)
+    cores = {core.id: core.threads for core in sorted(of, key=lambda core: core.id)}
     count = machine.cpus.bit_count()
     sockets, caches = machine.cpus_of_socket, machine.cpus_of_l3_cache
     return CPUTopology(
@@ -73,8 +80,8 @@ def discover(machine: Machine) -> CPUTopology | str:
         cores_of_numa_node=_ids_within(cores, machine.cpus_of_numa_node),
         cores_of_socket=_ids_within(cores, sockets),
         cores_of_uncore_cache=_ids_within(cores, caches),
-        numa_nodes_of_sockets=tuple(_numa_mask(machine.cores, socket) for socket in sockets),
-        cpus_per_core=count // len(machine.cores),
+        numa_nodes_of_sockets=tuple(_numa_mask(of, socket) for socket in sockets),
+        cpus_per_core=count // len(of),
         cpus_per_socket=count // len(sockets),
         cpus_per_uncore_cache=count // len(caches),
     )

@@ -1,0 +1,142 @@
+"""Which of the pods that wait are looked at when something changes. No cluster: events are folded as they come."""
+
+from dataclasses import replace
+
+from tests.watch.test_events import STATE, asking
+
+from topomend.controller.again import Again
+from topomend.controller.pod_id import PodID
+from topomend.controller.store import Store
+from topomend.controller.waiting import Waiting
+from topomend.model.cluster import Node, Placement, WatchedPod
+from topomend.replay.admission import admit
+from topomend.watch import events
+from topomend.watch.view import ClusterView
+from topomend.wire.group import FIT_GATE
+
+FULL = admit(admit(STATE, asking(3, "left"))[1], asking(4, "right"))[1]
+ALMOST_FULL = admit(STATE, asking(4, "right"))[1]
+ROOM, MACHINE, ANY = Again(60.0, on_room=True), Again(on_machine_change=True), Again(0.05, on_any_change=True)
+
+
+class Cluster:
+    """Full nodes ``a`` and ``b``, pods that wait for them, and whom somebody had looked at."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.looked_at: list[str] = []
+        self.waiting = Waiting(self.store, lambda pod: self.looked_at.append(pod.name))
+        for version, name in enumerate("ab"):
+            allocatable = {"cpu": 7000, "memory": 1 << 50, "pods": 110_000}
+            self.store.fold(
+                events.NodeSeen(Node(name, labels={"kubernetes.io/hostname": name}, allocatable=allocatable))
+            )
+            self.store.fold(events.Published(replace(FULL, name=name), f"{version + 1}"))
+        self.waiting.tell()
+
+    def wait(self, name: str, cpus: int, again: Again, **fields: object) -> PodID:
+        """A pod was looked at, in vain."""
+        pod = WatchedPod("ns", name, name, "5", asking(cpus, name, name), gates=(FIT_GATE,))
+        self.store.fold(events.PodSeen(replace(pod, **fields), 1.0))  # type: ignore[arg-type]
+        self.waiting.tell()
+        found = PodID("ns", name, name)
+        self.waiting.begin(found, again, self.waiting.stop(found))
+        return found
+
+    def happens(self, *seen: events.Event) -> list[str]:
+        """Who is looked at for it."""
+        self.looked_at.clear()
+        for event in seen:
+            self.store.fold(event)
+        self.waiting.tell()
+        return self.looked_at
+
+
+def test_those_are_looked_at_whom_the_changed_node_would_take_and_no_others() -> None:
+    cluster = Cluster()
+    cluster.wait("small", 2, ROOM)
+    cluster.wait("wide", 4, ROOM)
+    cluster.wait("elsewhere", 2, ROOM, placement=Placement(node_selector={"kubernetes.io/hostname": "b"}))
+    assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["small"]
+    assert cluster.happens(events.Published(replace(STATE, name="a"), "11")) == ["small", "wide"]
+    assert cluster.happens(events.Published(replace(FULL, name="a"), "12")) == []
+
+
+def test_a_node_that_no_agent_tells_of_any_more_takes_anybody() -> None:
+    cluster = Cluster()
+    cluster.wait("small", 2, ROOM)
+    assert cluster.happens(events.Unpublished("a")) == ["small"]
+
+
+def test_a_node_that_can_be_scheduled_to_again_is_a_change_and_one_that_only_got_a_new_version_is_none() -> None:
+    cluster = Cluster()
+    cluster.happens(events.Published(STATE, "10"))
+    open_node = cluster.store.view.nodes["a"]
+    cluster.happens(events.NodeSeen(replace(open_node, unschedulable=True)))
+    cluster.wait("small", 2, ROOM)
+    assert cluster.happens(events.NodeSeen(open_node)) == ["small"]
+    assert cluster.happens(events.NodeSeen(replace(open_node, version="99"))) == []
+
+
+def test_a_place_that_is_given_back_is_a_change() -> None:
+    cluster = Cluster()
+    cluster.happens(events.Published(STATE, "10"))
+    cluster.store.fold(events.Released(asking(4, "first"), ("a",), 1.0))
+    cluster.store.fold(events.Released(asking(3, "second"), ("a",), 1.0))
+    cluster.waiting.tell()
+    cluster.wait("wide", 4, ROOM)
+    assert cluster.happens(events.Withdrawn("ns", "second")) == []
+    assert cluster.happens(events.Withdrawn("ns", "first")) == ["wide"]
+
+
+def test_a_pod_that_was_narrowed_before_is_looked_at_for_every_node() -> None:
+    cluster = Cluster()
+    narrowed = Placement(node_selector={"kubernetes.io/hostname": "b"})
+    cluster.wait("again", 4, ROOM, placement=narrowed, released=True)
+    assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["again"]
+
+
+def test_a_pod_that_nobody_knows_any_more_is_looked_at() -> None:
+    cluster = Cluster()
+    pod = cluster.wait("gone", 4, ROOM)
+    cluster.store.fold(events.PodGone("ns", "gone", "gone", 2.0))
+    cluster.waiting.begin(pod, ROOM, cluster.waiting.stop(pod))
+    assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["gone"]
+
+
+def test_what_no_node_could_ever_admit_waits_for_other_machines() -> None:
+    cluster = Cluster()
+    cluster.wait("huge", 40, MACHINE)
+    assert cluster.happens(events.Published(STATE, "10")) == []
+    assert cluster.happens(events.Published(replace(STATE, devices=()), "11")) == []
+    isolated = replace(STATE.machine, isolated=1)
+    assert cluster.happens(events.Published(replace(STATE, machine=isolated), "12")) == ["huge"]
+    assert cluster.happens(events.NodeGone("b")) == ["huge"]
+
+
+def test_who_is_held_back_for_another_is_looked_at_when_anything_changes_or_another_ceases_to_wait() -> None:
+    cluster = Cluster()
+    cluster.wait("older", 4, ROOM)
+    cluster.wait("younger", 4, ANY)
+    assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["younger"]
+    assert cluster.happens(events.PodGone("ns", "older", "older", 2.0)) == ["younger"]
+    assert cluster.happens(events.TimePassed(3.0)) == []
+
+
+def test_what_changes_while_a_pod_is_looked_at_is_not_missed() -> None:
+    cluster = Cluster()
+    pod = cluster.wait("small", 2, ROOM)
+    since = cluster.waiting.stop(pod)
+    assert cluster.happens(events.Published(STATE, "10")) == []
+    cluster.waiting.begin(pod, ROOM, since)
+    assert cluster.looked_at == ["small"]
+
+
+def test_who_is_looked_at_waits_no_more() -> None:
+    cluster = Cluster()
+    pod = cluster.wait("small", 2, ROOM)
+    assert len(cluster.waiting) == 1
+    before: ClusterView = cluster.store.view
+    assert cluster.waiting.stop(pod) is before
+    assert cluster.happens(events.Published(STATE, "10")) == []
+    assert len(cluster.waiting) == 0
