@@ -7,6 +7,7 @@ tells its watchers of what it did not write.
 import base64
 import json
 import socket
+import threading
 from collections.abc import Iterable
 from http.client import HTTPConnection
 from itertools import islice
@@ -19,11 +20,15 @@ AT_ONCE = 32
 
 
 class Etcd:
-    """Speaks to etcd by its gateway from JSON to gRPC; a context manager that closes the connection."""
+    """Speaks to etcd by its gateway from JSON to gRPC; a context manager that closes the connection.
+
+    May be used by several threads.
+    """
 
     def __init__(self, folder: Path) -> None:
         """``folder`` is the sandbox's."""
         self._connection = _UnixConnection(folder / "etcd.sock:0")
+        self._lock = threading.Lock()
 
     def put(self, objects: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Write objects under their keys, such as ``pods/default/web``."""
@@ -33,9 +38,10 @@ class Etcd:
                 {"requestPut": {"key": _coded(f"/registry/{key}"), "value": _coded(json.dumps(content))}}
                 for key, content in some
             ]
-            self._connection.request("POST", "/v3/kv/txn", json.dumps({"success": puts}))
-            answer = self._connection.getresponse()
-            content = answer.read()
+            with self._lock:
+                self._connection.request("POST", "/v3/kv/txn", json.dumps({"success": puts}))
+                answer = self._connection.getresponse()
+                content = answer.read()
             if answer.status != 200:
                 raise RuntimeError(f"etcd answers {answer.status}: {content[:500]!r}")
 

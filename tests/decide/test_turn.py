@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from topomend.decide import plan as plans
+from topomend.decide.plan import NAMED_NODES
 from topomend.decide.turn import MOST_AHEAD, PATIENCE_SECONDS
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Placement, WatchedPod
@@ -80,6 +81,21 @@ def test_behind_many_older_ones_a_pod_waits_whatever_the_room() -> None:
     assert plans.choose_in_turn(view, last, 2.0) == plans.GiveWay(f"ns/{older[-1].name}")
     view = one_hole(*older[:-1], next_to_last)
     assert isinstance(plans.choose_in_turn(view, next_to_last, 2.0), plans.RelaunchOn)
+
+
+def test_where_there_is_room_on_more_nodes_than_pods_nobody_gives_way_however_many_are_older() -> None:
+    older = [waiting(f"a-{number:02d}", 1, 1) for number in range(MOST_AHEAD + 2)]
+    young = waiting("young", 1, 2)
+    view = one_hole(*older, young)
+    here, hole = view.nodes["a"], view.publications["a"].state
+    for number in range(len(older) + NAMED_NODES):
+        name = f"b-{number:02d}"
+        view = fold(view, events.NodeSeen(replace(here, name=name, labels={"kubernetes.io/hostname": name})))
+        if number + 1 < len(older) + NAMED_NODES:
+            view = fold(view, events.Published(replace(hole, name=name), str(10 + number)))
+    assert isinstance(plans.choose_in_turn(view, young, 2.0), plans.GiveWay)
+    view = fold(view, events.Published(replace(hole, name=name), "99"))
+    assert isinstance(plans.choose_in_turn(view, young, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:

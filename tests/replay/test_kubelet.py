@@ -1,5 +1,7 @@
 """What a kubelet refuses to start with, and what it starts with that replay cannot vouch for."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -93,3 +95,12 @@ def test_options_that_exclude_each_other_do_not_where_one_is_off() -> None:
         gates="CPUManagerPolicyAlphaOptions",
     )
     assert started(state.machine, state.kubelet).cpu is not None
+
+
+def test_a_start_is_remembered_as_long_as_the_machine_lives_and_no_longer() -> None:
+    two, settings = machine(0, 1), KubeletSettings(cpu_manager_policy="static", memory_manager_policy="Static")
+    assert start(two, settings) is start(two, settings)
+    gone = weakref.ref(two)
+    del two
+    gc.collect()
+    assert gone() is None

@@ -1,10 +1,14 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.watch.test_events import STATE
 
+from topomend.model.machine import PCIDevice
 from topomend.watch import events
 from topomend.watch.reading import published
+from topomend.watch.view import Publication
+from topomend.wire.document import MalformedObject
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
 DATE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -33,3 +37,35 @@ def test_a_node_that_is_not_ready_and_one_without_status_are_told_as_such() -> N
     assert found.problem == "its agent says R: why"
     unwritten = {"metadata": {"name": "a"}}
     assert published(unwritten, DATE) == events.Unreadable("a", "its agent has not published yet")
+
+
+def test_a_version_that_is_known_is_not_read_again_but_what_it_says_of_itself_is() -> None:
+    first = published(content(), DATE)
+    assert isinstance(first, events.Published)
+    known = Publication(first.state, "7", confirmed="7")
+    broken = content("False", machine=None)
+    again = published(broken, DATE, known=known)
+    assert isinstance(again, events.Published)
+    assert again.state is first.state
+    assert again.problem == "its agent says R: why"
+    with pytest.raises(MalformedObject, match=r"status\.machine"):
+        published({**broken, "metadata": {"name": "a", "resourceVersion": "8"}}, DATE, known=known)
+
+
+def test_what_nodes_have_in_common_is_held_once_and_what_admission_does_not_look_at_is_not_held() -> None:
+    card = PCIDevice("0000:00:01.0", 0x020000, 1, 2)
+    machine = replace(STATE.machine, pci_devices=(card,))
+    more_memory = replace(
+        machine, numa_nodes=tuple(replace(each, memory=each.memory + 1) for each in machine.numa_nodes)
+    )
+    first, twin, other = (
+        published(content(**status_of(replace(STATE, machine=each), Summary())), DATE)
+        for each in (machine, machine, more_memory)
+    )
+    assert isinstance(first, events.Published) and isinstance(twin, events.Published)  # noqa: PT018  one thing
+    assert isinstance(other, events.Published)
+    assert first.state.machine is twin.state.machine
+    assert first.state.kubelet is twin.state.kubelet
+    assert first.state.machine.pci_devices == ()
+    assert other.state.machine is not first.state.machine
+    assert other.state.machine.cores is first.state.machine.cores
