@@ -133,11 +133,11 @@ def test_common_pods_are_surveyed_without_an_admission(policy: str, monkeypatch:
 def test_what_replay_said_is_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
     state = node(TWO)
     gc.collect()
-    before = len(candidates._replies)
+    before = len(candidates._asked)
     for memory in range(1, 3 * MOST_ANSWERS):
         surveyed([state], pod("p", f"cpu=1 memory={memory}Mi"))
-    assert len(candidates._replies) == before + 1
-    assert len(candidates._replies.of(state)) == MOST_ANSWERS
+    assert len(candidates._asked) == before + 1
+    assert len(candidates._asked.of(state).replies) == MOST_ANSWERS
     del state
     gc.collect()
-    assert len(candidates._replies) == before
+    assert len(candidates._asked) == before

@@ -206,20 +206,35 @@ class _Refused:
 
 _Reply = Candidate | Turned | _Refused
 
-_replies: Remembered[NodeState, Recent[Kind, tuple[Node, _Reply]]] = Remembered(lambda: Recent(MOST_ANSWERS))
-"""What was said of a state to each kind of pods, and about which node."""
+class _Asked:
+    """What was said of a state to each kind of pods, and about which node."""
+
+    __slots__ = ("_names", "replies")
+
+    def __init__(self) -> None:
+        self.replies: Recent[Kind, tuple[Node, _Reply]] = Recent(MOST_ANSWERS)
+        self._names: frozenset[str] | None = None
+
+    def may_hold(self, state: NodeState, name: str) -> bool:
+        """Whether a pod of this name holds something there, in whichever namespace."""
+        if self._names is None:
+            self._names = frozenset([each.name for each in state.pods])
+        return name in self._names
+
+
+_asked: Remembered[NodeState, _Asked] = Remembered(_Asked)
 
 
 def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
     """What scheduler and replay say in short, remembered with the state for all pods of the kind."""
-    if question.fit.is_held_by(state):
+    asked = _asked.of(state)
+    if asked.may_hold(state, question.fit.pod.name) and question.fit.is_held_by(state):
         return _kept_off(node, question) or _candidate(node, _replay_whole(state, question.fit.pod))
-    replies = _replies.of(state)
-    known = replies.get(question.kind)
+    known = asked.replies.get(question.kind)
     if known is not None and known[0] is node:
         return known[1]
     reply = _kept_off(node, question) or _candidate(node, _replay(state, question.fit))
-    replies[question.kind] = (node, reply)
+    asked.replies[question.kind] = (node, reply)
     return reply
 
 
