@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.controller.conftest import NODE_A, Cluster, Operator, events_of, pod, wait_for
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
 
 from topomend.model.node_state import Device
+from topomend.replay.admission import admit
+from topomend.wire.pod import read_pod
 
 pytestmark = pytest.mark.cluster
 
@@ -44,6 +46,29 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
     assert running["spec"]["nodeName"] == NODE_A
     fragmented.publish(state)
     assert "Traceback" not in operator.text()
+
+
+def test_a_pod_that_was_fitted_to_one_node_and_refused_there_may_go_to_any_other_afterwards(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    true, other = fragmented.states[NODE_A], fragmented.states[NODE_B]
+    fragmented.publish(replace(true, pods=(), memory=None))  # a lie: its fillers are still there
+    full = other
+    for cpus in (3, 4):
+        full = admit(full, read_pod({**pod("", cpus), "metadata": {"name": f"wide-{cpus}", "namespace": "default"}}))[1]
+    fragmented.publish(full)  # and this one is empty
+    start_operator().wait_until_it_watches()
+    gated = pod("gated", 3)
+    gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
+    fragmented.create(gated)
+    refused = wait_for(
+        "its refusal", lambda: [each for each in fragmented.records() if each["spec"]["pod"]["name"] == "gated"]
+    )
+    assert "affinity" not in refused[0]["spec"]["manifest"]["spec"]
+    fragmented.publish(other)
+    running = wait_for("it to run", lambda: fragmented.running("gated"))
+    assert running["spec"]["nodeName"] == NODE_B
+    fragmented.publish(true)
 
 
 @pytest.mark.timeout(120)

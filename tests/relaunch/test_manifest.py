@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch.manifest import claim, digest, launch, renamed, replaced_names, replacement, stripped, unclaim
 from topomend.wire.cluster import read_watched_pod
@@ -35,6 +37,11 @@ POD: dict[str, Any] = {
 
 def record(manifest: dict[str, Any]) -> Relaunch:
     return Relaunch("ns", "train-1", "train", "1", "a", "TopologyAffinityError", "", 2, manifest)
+
+
+def _node_affinity(terms: list[dict[str, Any]], preferred: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}} if terms else {}
+    return required | ({"preferredDuringSchedulingIgnoredDuringExecution": preferred} if preferred else {})
 
 
 def test_a_manifest_keeps_what_the_user_wrote_and_nothing_a_server_added() -> None:
@@ -116,6 +123,36 @@ def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
         {"matchFields": [name], "matchExpressions": [named]},
     ]
     assert patch["spec"]["schedulingGates"] == [{"name": "other.io/gate"}]
+
+
+ZONE = {"key": "zone", "operator": "Exists"}
+HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c"]}
+NAMED = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+SOON = {"weight": 1, "preference": {"matchExpressions": [ZONE]}}
+
+
+@pytest.mark.parametrize("hostnames", [["b"], ["b", "c"]], ids=["one node", "two nodes"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        _node_affinity([{"matchExpressions": [ZONE]}, {"matchFields": [NAMED]}]),
+        _node_affinity([{"matchExpressions": [HERE]}], [SOON]),
+        _node_affinity([], [SOON]),
+    ],
+    ids=["nothing", "two terms", "a host name", "a preference"],
+)
+def test_what_was_narrowed_when_a_pod_was_let_go_is_recorded_as_it_was_asked_for(
+    asked: dict[str, Any], hostnames: list[str]
+) -> None:
+    spec = {**POD["spec"], "affinity": {"nodeAffinity": asked}, "schedulingGates": [{"name": "topomend.io/fit"}]}
+    gated = {**POD, "spec": spec}
+    patch = launch(read_watched_pod(gated), hostnames)
+    narrowed = {"affinity": {"nodeAffinity": {**asked, **patch["spec"]["affinity"]["nodeAffinity"]}}}
+    annotations = {**POD["metadata"].get("annotations", {}), **patch["metadata"]["annotations"]}
+    released = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}, "spec": {**POD["spec"], **narrowed}}
+    assert stripped(released)["spec"].get("affinity", {}).get("nodeAffinity", {}) == asked
+    assert stripped({**released, "metadata": POD["metadata"]})["spec"]["affinity"] == narrowed["affinity"]
 
 
 def test_a_digest_tells_manifests_apart_by_all_but_their_name() -> None:

@@ -29,7 +29,7 @@ from topomend.kube.client import Client
 from topomend.kube.node_pods import NodePods
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch import ledger, pods
+from topomend.relaunch import ledger, manifest, pods
 from topomend.relaunch.namespaces import Namespaces
 from topomend.watch.events import Event
 from topomend.watch.view import Refusal
@@ -123,8 +123,7 @@ class Reconciler:
     def _begin(self, pod: PodID, refusal: Refusal) -> Again:
         """A pod that is refused."""
         previous = ledger.record_that_made(self._client, refusal.pod)
-        if previous:
-            refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
+        refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
         limits = self._namespaces.limits(pod.namespace)
         plan = self._places.plan(refusal, limits)
         self.brake(refusal.pod)
@@ -173,6 +172,11 @@ class Reconciler:
         return self._relauncher.go_on(pod, self._namespaces.limits(pod.namespace).max_attempts)
 
 
-def _as_first_asked(pod: WatchedPod, previous: Relaunch) -> WatchedPod:
+def _as_first_asked(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
     """``pod`` with the placement its user asked for, before it was narrowed."""
-    return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
+    if previous:
+        return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
+    if not pod.released:
+        return pod
+    asked = read_placement(Document({"affinity": {"nodeAffinity": manifest.widened(pod.node_affinity)}}))
+    return replace(pod, placement=replace(pod.placement, terms=asked.terms))

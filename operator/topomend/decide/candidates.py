@@ -206,6 +206,7 @@ class _Refused:
 
 _Reply = Candidate | Turned | _Refused
 
+
 class _Asked:
     """What was said of a state to each kind of pods, and about which node."""
 

@@ -40,16 +40,19 @@ PREFERENCE_WEIGHT = 100
 def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[str, Any]:
     """The manifest to record of a refused Pod object: its user's metadata and spec, nothing that a server added.
 
-    ``previous`` is the record that made the pod, where it is a replacement itself: the affinity is taken from there,
-    because the pod's own is narrowed to nodes that were right then. Other finalizers than ours cannot be on it: such
-    a pod is left alone.
+    A pod that was let go has been narrowed to nodes that were right then. ``previous`` is the record that made it,
+    where it is a replacement itself: the affinity is taken from there, and else widened again. Other finalizers than
+    ours cannot be on it: such a pod is left alone.
     """
     metadata = {key: pod["metadata"][key] for key in _KEPT_METADATA if key in pod["metadata"]}
     annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in _OWN_ANNOTATIONS}
     spec = {key: value for key, value in pod["spec"].items() if key not in _TAKEN_OFF_SPEC}
     mounted = {each["name"] for each in spec.get("volumes", ()) if each["name"].startswith(_SERVICE_ACCOUNT_VOLUME)}
+    released = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == "true"
     spec["affinity"] = (
-        previous.manifest["spec"].get("affinity", {}) if previous else _affinity(spec.get("affinity", {}))
+        previous.manifest["spec"].get("affinity", {})
+        if previous
+        else _affinity(spec.get("affinity", {}), released=released)
     )
     spec["topologySpreadConstraints"] = [_without_merged(each) for each in spec.get("topologySpreadConstraints", ())]
     spec["volumes"] = [each for each in spec.get("volumes", ()) if each["name"] not in mounted]
@@ -61,9 +64,35 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     }
 
 
-def _affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
-    """The affinity without what the API server merged into it."""
-    return {kind: _pod_affinity(each) if kind != "nodeAffinity" else each for kind, each in affinity.items()}
+def _affinity(affinity: Mapping[str, Any], *, released: bool) -> dict[str, Any]:
+    """The affinity without what the API server merged into it, and without what we did."""
+    found = {kind: _pod_affinity(each) for kind, each in affinity.items() if kind != "nodeAffinity"}
+    of_nodes = affinity.get("nodeAffinity", {})
+    of_nodes = widened(of_nodes) if released else of_nodes
+    return found | ({"nodeAffinity": of_nodes} if of_nodes else {})
+
+
+def widened(node_affinity: Mapping[str, Any]) -> dict[str, Any]:
+    """The node affinity of a pod that was let go as it was before that (``launch``)."""
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = [each.get("matchExpressions") or [{}] for each in required.get("nodeSelectorTerms", ())]
+    named = terms[0][-1] if terms else {}
+    if named.get("key") != HOSTNAME_LABEL or any(each[-1] != named for each in terms):
+        return dict(node_affinity)
+    preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+    if len(named["values"]) > 1:
+        preferred = preferred[:-1]
+    left = [_without_last(each) for each in required["nodeSelectorTerms"]]
+    return without_empty(
+        {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": left} if any(left) else {},
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        }
+    )
+
+
+def _without_last(term: Mapping[str, Any]) -> dict[str, Any]:
+    return without_empty({**term, "matchExpressions": term["matchExpressions"][:-1]})
 
 
 def _pod_affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
