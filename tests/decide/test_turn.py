@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from topomend.decide import plan as plans
+from topomend.decide import turn
 from topomend.decide.plan import NAMED_NODES
 from topomend.decide.turn import MOST_AHEAD, PATIENCE_SECONDS
 from topomend.model.bitmask import parse_id_list
@@ -122,27 +123,64 @@ def test_pods_of_one_second_go_by_name() -> None:
 LATER = 1.0 + PATIENCE_SECONDS
 
 
-def test_a_node_is_kept_for_a_wide_pod_that_has_waited_long_and_small_ones_no_longer_pass_it() -> None:
+def _place(choice: plans.RelaunchOn | plans.Wait | plans.GiveWay) -> str:
+    assert isinstance(choice, plans.RelaunchOn), choice
+    return choice.candidates[0].place
+
+
+def _holding(view: ClusterView, name: str, *pods: Pod) -> ClusterView:
+    """With a node, new or not, that holds these pods alone."""
+    state = replace(view.publications["a"].state, name=name, pods=(), memory=None)
+    for each in pods:
+        state = admit(state, each)[1]
+    node = replace(view.nodes["a"], name=name, labels={"kubernetes.io/hostname": name})
+    return fold(fold(view, events.NodeSeen(node)), events.Published(state, "9"))
+
+
+def test_a_numa_node_is_kept_for_a_wide_pod_that_has_waited_and_small_ones_no_longer_pass_it() -> None:
     wide, small = waiting("wide", 4, 1), waiting("small", 1, 2)
     view = one_hole(wide, small)
-    assert isinstance(plans.choose_in_turn(view, small, LATER - 1), plans.RelaunchOn)
+    view = _holding(view, "a", asking(3, "low"), asking(3, "high"))
+    assert _place(plans.choose_in_turn(view, small, LATER - 1)) == "a NUMA 1"
     kept = plans.choose_in_turn(view, small, LATER)
     assert isinstance(kept, plans.Wait)
-    assert kept.reason == "a NUMA 0 admits it, but is kept for a pod that has waited longer"
+    assert kept.reason == "a NUMA 1 admits it, but is kept for a pod that has waited longer"
     assert isinstance(plans.choose_in_turn(view, small, LATER, gives_way=False), plans.Wait)
 
 
-def test_other_nodes_stay_open_while_one_is_kept() -> None:
-    wide, small = waiting("wide", 4, 1), waiting("small", 1, 2)
+def test_the_other_numa_nodes_and_nodes_stay_open_while_one_is_kept() -> None:
+    wide, small, medium = waiting("wide", 4, 1), waiting("small", 1, 2), waiting("medium", 3, 2)
     view = one_hole(wide, small)
-    other = replace(view.nodes["a"], name="b", labels={"kubernetes.io/hostname": "b"})
-    full = replace(view.publications["a"].state, name="b")
-    for number in range(2):
-        full = admit(full, asking(1, f"more-{number}"))[1]
-    view = fold(fold(view, events.NodeSeen(other)), events.Published(full, "4"))
-    chosen = plans.choose_in_turn(view, small, LATER)
-    assert isinstance(chosen, plans.RelaunchOn)
-    assert chosen.nodes == ("b",)
+    assert _place(plans.choose_in_turn(view, small, LATER)) == "a NUMA 0"
+    assert _place(plans.choose_in_turn(view, medium, LATER)) == "a NUMA 0"
+    view = _holding(view, "a", asking(3, "low"), asking(2, "high"))
+    view = _holding(view, "b", asking(3, "left"), asking(3, "right"))
+    assert _place(plans.choose_in_turn(view, small, LATER)) == "b NUMA 1"
+
+
+def test_a_pod_that_is_not_aligned_goes_to_no_node_of_which_anything_is_kept() -> None:
+    wide, small = waiting("wide", 4, 1), waiting("small", 0, 2)
+    view = one_hole(wide, small)
+    assert isinstance(plans.choose_in_turn(view, small, LATER), plans.Wait)
+    view = _holding(view, "b", asking(4, "right"))
+    assert plans.choose_in_turn(view, small, LATER).nodes == ("b",)  # type: ignore[union-attr]
+
+
+def test_numa_nodes_are_kept_for_no_more_than_two_pods() -> None:
+    wides, small = [waiting(f"wide-{number}", 4, 1) for number in range(3)], waiting("small", 1, 2)
+    view = one_hole(*wides, small)
+    for name in "bc":
+        view = _holding(view, name, asking(4, "right"))
+    kept = turn.kept(view, small, LATER)
+    assert kept == {"a": 0b10, "b": 0b10}
+
+
+def test_a_pod_that_fits_already_needs_nothing_kept_and_one_that_is_spread_needs_all() -> None:
+    assert turn.kept(one_hole(OLD, YOUNG), YOUNG, LATER) == {}
+    spread = replace(SETTINGS, topology_manager_policy="best-effort")
+    view = one_hole(waiting("wide", 7, 1), YOUNG)
+    view = fold(view, events.Published(replace(view.publications["a"].state, kubelet=spread), "9"))
+    assert turn.kept(view, YOUNG, LATER) == {"a": 0b11}
 
 
 def test_nothing_is_kept_for_a_pod_that_no_node_could_ever_admit_nor_for_a_younger_one() -> None:

@@ -1,11 +1,15 @@
 """One plan for a refused pod, with its reason: ``plan(view, refusal, limits) -> Plan``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
 
+from topomend.decide import turn
 from topomend.decide.candidates import NONE_LEFT_OUT, Candidate, LeftOut, Refuser, Survey, survey
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import explain, lacking
-from topomend.decide.turn import goes_first, kept_node
+from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
 from topomend.watch.events import is_newer
@@ -13,6 +17,8 @@ from topomend.watch.view import ClusterView, Refusal
 
 NAMED_NODES = 3
 """How many nodes are named to the scheduler: one could fill up or be cordoned, and a narrowing cannot be undone."""
+
+NOTHING_KEPT: Mapping[str, NUMAMask] = MappingProxyType({})
 
 PUBLICATION_SECONDS = 3.0
 """How long the refusing node has to publish a state that explains its refusal: an agent takes 2 s at worst."""
@@ -82,28 +88,34 @@ def choose(
     pod: WatchedPod,
     refuser: Refuser | None,
     left_out: LeftOut = NONE_LEFT_OUT,
-    kept: str = "",
+    kept: Mapping[str, NUMAMask] = NOTHING_KEPT,
 ) -> RelaunchOn | Wait:
-    """Where ``pod``, or the replacement that it is, can go now: not to the node that is ``kept`` for an older one."""
+    """Where ``pod``, or the replacement that it is, can go now: not onto what is ``kept`` for older ones."""
     answers = survey(view, pod.pod, pod.placement, refuser, left_out)
     if not answers.candidates:
         return Wait(answers, answers.summary("other " if refuser else ""))
-    candidates = tuple(each for each in answers.candidates if each.node != kept)[:NAMED_NODES]
+    open_ones = (each for each in answers.candidates if not _is_kept(each, kept.get(each.node, 0)))
+    candidates = tuple(islice(open_ones, NAMED_NODES))
     if not candidates:
         return Wait(answers, f"{answers.candidates[0].place} admits it, but is kept for a pod that has waited longer")
     return RelaunchOn(candidates, answers, f"{candidates[0].place} admits it by replay")
+
+
+def _is_kept(candidate: Candidate, numa_nodes: NUMAMask) -> bool:
+    """Whether the candidate would take of these; one that is not aligned may take of any."""
+    return bool(numa_nodes and (candidate.numa_nodes & numa_nodes or not candidate.numa_nodes))
 
 
 def choose_in_turn(
     view: ClusterView, pod: WatchedPod, now: float, left_out: LeftOut = NONE_LEFT_OUT, *, gives_way: bool = True
 ) -> RelaunchOn | Wait | GiveWay:
     """Where a pod that was gated at birth can go now, if it is its turn; ``gives_way`` is whether it waits for it."""
-    chosen = choose(view, pod, None, left_out, kept_node(view, pod, now))
+    chosen = choose(view, pod, None, left_out, turn.kept(view, pod, now))
     if isinstance(chosen, Wait) or not gives_way:
         return chosen
     named = set(chosen.nodes)
     others = [each.node for each in chosen.survey.candidates if each.node not in named]
-    older = goes_first(view, pod, chosen.nodes, others)
+    older = turn.goes_first(view, pod, chosen.nodes, others)
     return GiveWay(f"{older.namespace}/{older.name}") if older else chosen
 
 
