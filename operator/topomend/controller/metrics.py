@@ -4,13 +4,12 @@ Owns names and labels; counts what it is told. A pod, a record or a disagreement
 looked at. No pod's or node's name is a label.
 """
 
-import collections
 from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
 
 import topomend
-from topomend.decide.candidates import ADMITS, Survey
+from topomend.decide.candidates import Survey
 from topomend.decide.plan import Disagreed, Explained
 from topomend.model.node_state import free_cpus
 from topomend.model.recent import Recent
@@ -31,7 +30,9 @@ class Metrics:
         Info(f"{_PREFIX}_build", "The version that runs.", registry=self.registry).info(
             {"version": topomend.__version__}
         )
-        self._replays = self._counter("replays", "Kubelets asked by replay.", "policy", "scope", "verdict")
+        self._replays = self._counter(
+            "replays", "Kubelets asked by replay, once about all pods that are alike.", "policy", "scope", "verdict"
+        )
         self._disagreements = self._counter("replay_disagreements", "Kubelets that decided otherwise.", "kind")
         self._refusals = self._counter("refusals", "Pods that a kubelet refused.", "resource")
         self._relaunches = self._counter("relaunches", "Relaunches that ended.", "outcome")
@@ -63,17 +64,11 @@ class Metrics:
 
         return stop
 
-    def surveyed(self, survey: Survey, publications: Mapping[str, Publication], seconds: float) -> None:
-        """Every node's answer to one pod, and how long they took; what only the scheduler said is no replay."""
+    def surveyed(self, survey: Survey, seconds: float) -> None:
+        """The kubelets that were asked about one pod, and how long all answers took."""
         self._durations.observe(seconds)
-        answers = [(each.node, ADMITS) for each in survey.candidates]
-        answers += [(each.node, each.reason) for each in survey.turned if each.reason.endswith("Error")]
-        kubelets = ((publications[node].state.kubelet, verdict) for node, verdict in answers if node in publications)
-        counted = collections.Counter(
-            (kubelet.topology_manager_policy, kubelet.topology_manager_scope, verdict) for kubelet, verdict in kubelets
-        )
-        for labels, nodes in counted.items():
-            self._replays.labels(*labels).inc(nodes)
+        for kubelet, verdict in survey.replayed:
+            self._replays.labels(kubelet.topology_manager_policy, kubelet.topology_manager_scope, verdict).inc()
 
     def judged(self, uid: str, judgement: Explained | Disagreed) -> None:
         """Why a node refused the pod of this uid."""

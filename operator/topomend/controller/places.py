@@ -90,7 +90,7 @@ class Places:
             begun = self._clock()
             plan = self._store.decide(lambda view: decision(view, left_out))
             if isinstance(plan, plans.RelaunchOn | plans.Wait):
-                self._metrics.surveyed(plan.survey, self._store.view.publications, self._clock() - begun)
+                self._metrics.surveyed(plan.survey, self._clock() - begun)
             lacking = self._lacking_on(plan.nodes[0], pod) if isinstance(plan, plans.RelaunchOn) else ""
             if not isinstance(plan, plans.RelaunchOn) or not lacking:
                 return plan

@@ -11,6 +11,7 @@ from topomend.decide.ranking import Rank, rank, rank_of, touched
 from topomend.decide.scheduling import HOSTNAME_LABEL, why_kept_off
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Node, Placement
+from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
@@ -75,10 +76,14 @@ NONE_LEFT_OUT: LeftOut = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Survey:
-    """All nodes' answers: ``candidates`` best first, and who was turned down."""
+    """All nodes' answers: ``candidates`` best first, and who was turned down.
+
+    ``replayed`` are the kubelets that were asked for it and what each said: of the others it was remembered.
+    """
 
     candidates: tuple[Candidate, ...]
     turned: tuple[Turned, ...]
+    replayed: tuple[tuple[KubeletSettings, str], ...] = ()
 
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """The answers for a record, candidates first; those that it has no room for are not explained."""
@@ -140,7 +145,7 @@ def survey(
     if refuser:
         candidates.sort(key=lambda each: each.node == refuser.node)
     turned = sorted((each for each in answers if isinstance(each, Turned)), key=_tellable)
-    return Survey(tuple(candidates), tuple(turned))
+    return Survey(tuple(candidates), tuple(turned), tuple(question.replayed))
 
 
 def has_room(view: ClusterView, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
@@ -152,12 +157,14 @@ def has_room(view: ClusterView, names: Iterable[str], pod: Pod, placement: Place
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places."""
+    """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places;
+    ``replayed`` gets what replay says of it."""
 
     fit: Fit
     placement: Placement
     requests: Mapping[str, MilliQuantity]
     kind: Kind
+    replayed: list[tuple[KubeletSettings, str]] = field(default_factory=list)
 
 
 def _question(pod: Pod, placement: Placement) -> _Question:
@@ -230,19 +237,20 @@ def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
     """What scheduler and replay say in short, remembered with the state for all pods of the kind."""
     asked = _asked.of(state)
     if asked.may_hold(state, question.fit.pod.name) and question.fit.is_held_by(state):
-        return _kept_off(node, question) or _candidate(node, _replay_whole(state, question.fit.pod))
+        return _kept_off(node, question) or _replayed(node, state, question, _replay_whole(state, question.fit.pod))
     known = asked.replies.get(question.kind)
     if known is not None and known[0] is node:
         return known[1]
-    reply = _kept_off(node, question) or _candidate(node, _replay(state, question.fit))
+    reply = _kept_off(node, question) or _replayed(node, state, question, _replay(state, question.fit))
     asked.replies[question.kind] = (node, reply)
     return reply
 
 
-def _candidate(node: Node, replayed: _Admitted | _Refused) -> Candidate | _Refused:
-    if isinstance(replayed, _Refused):
-        return replayed
-    return Candidate(node.name, node.labels[HOSTNAME_LABEL], replayed.numa_nodes, replayed.rank)
+def _replayed(node: Node, state: NodeState, question: _Question, said: _Admitted | _Refused) -> Candidate | _Refused:
+    question.replayed.append((state.kubelet, said.reason if isinstance(said, _Refused) else ADMITS))
+    if isinstance(said, _Refused):
+        return said
+    return Candidate(node.name, node.labels[HOSTNAME_LABEL], said.numa_nodes, said.rank)
 
 
 def _replay(state: NodeState, fit: Fit) -> _Admitted | _Refused:

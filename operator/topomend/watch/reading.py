@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.machine import Core, Hardware, Machine
+from topomend.model.machine import Core, Machine
 from topomend.model.node_state import NodeState
 from topomend.model.recent import Recent
 from topomend.replay.fit import prepare
@@ -52,18 +52,24 @@ def published(
 def _state(content: dict[str, Any]) -> NodeState:
     """The state as admission looks at it, what it has in common with others held once."""
     status = content["status"]
-    machine = _read_once(_machines, status.get("machine"), lambda: _looked_at(read_machine(content)))
+    looked_at = _looked_at(status.get("machine"))
+    machine = _read_once(_machines, looked_at, lambda: _sharing_cores(read_machine({"status": {"machine": looked_at}})))
     kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
     state = read_node_topology(content, machine, kubelet)
     prepare(state)
     return state
 
 
-def _looked_at(machine: Machine) -> Machine:
-    """No cards, and no more of the hardware than the kubelet sees. Machines that differ in a few bytes of memory have
-    the same cores."""
-    cores = _cores.setdefault(machine.cores, machine.cores)
-    return replace(machine, pci_devices=(), hardware=Hardware(), cores=cores)
+def _looked_at(machine: object) -> object:
+    """No cards, and no more of the hardware than the kubelet sees."""
+    if not isinstance(machine, dict):
+        return machine
+    return {key: each for key, each in machine.items() if key not in ("pciDevices", "hardware")}
+
+
+def _sharing_cores(machine: Machine) -> Machine:
+    """Machines that differ in a few bytes of memory have the same cores."""
+    return replace(machine, cores=_cores.setdefault(machine.cores, machine.cores))
 
 
 def _read_once(known: Recent[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
