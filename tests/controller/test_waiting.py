@@ -96,12 +96,13 @@ def test_a_pod_that_was_narrowed_before_is_looked_at_for_every_node() -> None:
     assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["again"]
 
 
-def test_a_pod_that_nobody_knows_any_more_is_looked_at() -> None:
+def test_a_pod_that_goes_is_looked_at_a_last_time_whatever_it_waits_for() -> None:
     cluster = Cluster()
-    pod = cluster.wait("gone", 4, ROOM)
-    cluster.store.fold(events.PodGone("ns", "gone", "gone", 2.0))
-    cluster.waiting.begin(pod, ROOM, cluster.waiting.stop(pod))
-    assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["gone"]
+    cluster.wait("full", 4, ROOM)
+    cluster.wait("huge", 40, MACHINE)
+    cluster.wait("stays", 4, ROOM)
+    assert cluster.happens(events.PodGone("ns", "full", "full", 2.0)) == ["full"]
+    assert cluster.happens(events.PodGone("ns", "huge", "huge", 2.0)) == ["full", "huge"]
 
 
 def test_what_no_node_could_ever_admit_waits_for_other_machines() -> None:
@@ -119,7 +120,7 @@ def test_who_is_held_back_for_another_is_looked_at_when_anything_changes_or_anot
     cluster.wait("older", 4, ROOM)
     cluster.wait("younger", 4, ANY)
     assert cluster.happens(events.Published(replace(ALMOST_FULL, name="a"), "10")) == ["younger"]
-    assert cluster.happens(events.PodGone("ns", "older", "older", 2.0)) == ["younger"]
+    assert cluster.happens(events.PodGone("ns", "older", "older", 2.0)) == ["older", "younger"]
     assert cluster.happens(events.TimePassed(3.0)) == []
 
 

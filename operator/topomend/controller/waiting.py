@@ -12,6 +12,7 @@ from topomend.controller.again import Again
 from topomend.controller.pod_id import PodID
 from topomend.controller.store import Store
 from topomend.decide.candidates import has_room
+from topomend.model.cluster import WatchedPod
 from topomend.watch.view import ClusterView, Publication, differ_when_empty
 
 
@@ -74,12 +75,15 @@ class _Change:
         return bool(self._nodes) or self._fewer_wait
 
     def matters_to(self, pod: PodID, again: Again) -> bool:
-        """Whether ``pod``, which waits for ``again``, is to be looked at."""
-        if again.on_any_change and self.happened:
+        """Whether ``pod``, which waits for ``again``, is to be looked at: so is one that is gone, to wait no more."""
+        if not self.happened:
+            return False
+        known = self._known(pod)
+        if known is None or again.on_any_change:
             return True
         if again.on_machine_change and self._machines:
             return True
-        return again.on_room and bool(self._nodes) and self._is_room_for(pod)
+        return again.on_room and bool(self._nodes) and self._is_room_for(known)
 
     @cached_property
     def _nodes(self) -> frozenset[str]:
@@ -94,21 +98,22 @@ class _Change:
 
     @cached_property
     def _fewer_wait(self) -> bool:
-        """Whether a pod that waited behind a gate does so no more: what was kept for it is free."""
-        before, after = self._before.gated, self.after.gated
-        return before is not after and not before.keys() <= after.keys()
+        """Whether a pod that waited does so no more: what was kept for it is free."""
+        before, after = self._before, self.after
+        return not (before.gated.keys() <= after.gated.keys() and before.refused.keys() <= after.refused.keys())
 
     @cached_property
     def _machines(self) -> bool:
         return differ_when_empty(self._before, self.after)
 
-    def _is_room_for(self, pod: PodID) -> bool:
-        known = self.after.gated.get((pod.namespace, pod.name))
-        if known is None:
-            refusal = self.after.refused.get(pod.uid)
-            known = refusal.pod if refusal else None
+    def _known(self, pod: PodID) -> WatchedPod | None:
+        """The pod, or the replacement that waits in its place."""
+        refusal = self.after.refused.get(pod.uid)
+        return self.after.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
+
+    def _is_room_for(self, pod: WatchedPod) -> bool:
         # What was let go once has been narrowed: where else it may go stands in its record.
-        return known is None or known.released or has_room(self.after, self._nodes, known.pod, known.placement)
+        return pod.released or has_room(self.after, self._nodes, pod.pod, pod.placement)
 
 
 def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
