@@ -268,7 +268,7 @@ def _wait_until_cached(sandbox: Sandbox, client: Client) -> None:
     admin = administrator(sandbox.kubeconfig)
     begun = time.monotonic()
     for kind in (NODES, NODE_TOPOLOGIES, PODS):
-        written = next(client.pages(kind, 1)).version
+        written = client.list(kind, fields="metadata.name=-").version
         query = f"limit=1&resourceVersion={written}&resourceVersionMatch=NotOlderThan"
         wait(f"{kind.plural} to be cached", partial(_is_answered, admin, f"{kind.path()}?{query}"), 1200)
     print(f"cached after another {time.monotonic() - begun:.0f} s", flush=True)

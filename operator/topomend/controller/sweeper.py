@@ -4,13 +4,12 @@ It also removes records that ended long ago.
 """
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from topomend.controller.observer import Observer, Sighting
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Reading, Resource
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.relaunch import Relaunch
 from topomend.watch import events
@@ -18,20 +17,9 @@ from topomend.watch import events
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"
 """Pods that wait, and pods that failed: all that decisions are about, and a fraction of what runs."""
 
-PAGE = 100
-"""Objects a page: a NodeTopology takes 120 KiB as Python has it."""
-
 _log = logging.getLogger(__name__)
 
 _Event = TypeVar("_Event")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found(Generic[_Event]):
-    """What a list says, and the resourceVersion at which it was so."""
-
-    events: list[_Event]
-    version: str
 
 
 class Sweeper:
@@ -42,30 +30,30 @@ class Sweeper:
 
     def sweep(self, now: float, *, tidy: bool) -> None:
         """One sweep; ``tidy`` is whether old records are removed. Raises APIError."""
-        nodes: _Found[events.NodeSeen] = self._find(NODES, events.NodeSeen)
-        states: _Found[events.Published | events.Unreadable] = self._find(
-            NODE_TOPOLOGIES, (events.Published, events.Unreadable)
+        nodes = self._client.read(NODES, self._reader(NODES, events.NodeSeen))
+        states: Reading[events.Published | events.Unreadable] = self._client.read(
+            NODE_TOPOLOGIES, self._reader(NODE_TOPOLOGIES, (events.Published, events.Unreadable))
         )
-        records: _Found[events.RelaunchSeen] = self._find(RELAUNCHES, events.RelaunchSeen)
-        pods: _Found[events.PodSeen] = self._find(PODS, events.PodSeen, UNFINISHED)
-        relaunches = tuple(each.relaunch for each in records.events)
-        self._observer.put(events.NodesListed(tuple(each.node for each in nodes.events), nodes.version))
-        self._observer.put(events.PublicationsListed(tuple(states.events), states.version))
+        records = self._client.read(RELAUNCHES, self._reader(RELAUNCHES, events.RelaunchSeen))
+        pods = self._client.read(PODS, self._reader(PODS, events.PodSeen), fields=UNFINISHED)
+        relaunches = tuple(each.relaunch for each in records.items)
+        self._observer.put(events.NodesListed(tuple(each.node for each in nodes.items), nodes.version))
+        self._observer.put(events.PublicationsListed(states.items, states.version))
         self._observer.put(events.RelaunchesListed(relaunches, records.version))
-        self._observer.put(events.PodsListed(tuple(each.pod for each in pods.events), pods.version, now))
+        self._observer.put(events.PodsListed(tuple(each.pod for each in pods.items), pods.version, now))
         if tidy:
             self._remove_old(relaunches)
 
-    def _find(
-        self, resource: Resource, kind: type[_Event] | tuple[type[_Event], ...], fields: str = ""
-    ) -> "_Found[_Event]":
-        """Every object as an event. The objects are held a page at a time: what is read of one is far smaller."""
-        found, version = list[_Event](), ""
-        for page in self._client.pages(resource, PAGE, fields=fields):
-            read = (self._observer.read(Sighting(resource.plural, item)) for item in page.items)
-            found += [each for each in read if isinstance(each, kind)]
-            version = page.version
-        return _Found(found, version)
+    def _reader(
+        self, resource: Resource, kinds: type[_Event] | tuple[type[_Event], ...]
+    ) -> Callable[[dict[str, Any]], Iterable[_Event]]:
+        """Reads an object as an event of these kinds."""
+
+        def read(content: dict[str, Any]) -> Iterable[_Event]:
+            event = self._observer.read(Sighting(resource.plural, content))
+            return [event] if isinstance(event, kinds) else []
+
+        return read
 
     def _remove_old(self, relaunches: Iterable[Relaunch]) -> None:
         now = datetime.now(UTC)

@@ -1,6 +1,6 @@
 """The cluster that a verb asks: the flags that name it, its client, and a view of its nodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
@@ -11,6 +11,7 @@ import click
 from topomend.cli.failures import CannotAsk
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, connect, current_namespace
 from topomend.kube.errors import APIError
+from topomend.model.cluster import Node
 from topomend.watch import events
 from topomend.watch.reading import published
 from topomend.watch.view import ClusterView
@@ -29,11 +30,10 @@ class Cluster:
 
     def view(self) -> ClusterView:
         """The nodes and what their agents publish, as they are now. Raises APIError."""
-        nodes, topologies = self.client.list(NODES), self.client.list(NODE_TOPOLOGIES)
-        view = events.fold(ClusterView(), events.NodesListed(tuple(_readable(nodes.items)), nodes.version))
-        return events.fold(
-            view, events.PublicationsListed(tuple(map(_published, topologies.items)), topologies.version)
-        )
+        nodes = self.client.read(NODES, _readable)
+        published = self.client.read(NODE_TOPOLOGIES, _published)
+        view = events.fold(ClusterView(), events.NodesListed(nodes.items, nodes.version))
+        return events.fold(view, events.PublicationsListed(published.items, published.version))
 
 
 def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -63,16 +63,16 @@ def _answering(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
         raise CannotAsk(str(error)) from error
 
 
-def _readable(nodes: tuple[dict[str, Any], ...]) -> Iterator[Any]:
-    for content in nodes:
-        try:
-            yield read_node(content)
-        except MalformedObject as error:
-            click.echo(f"Node {content['metadata']['name']} is left out: {error}", err=True)
-
-
-def _published(content: dict[str, Any]) -> events.Published | events.Unreadable:
+def _readable(content: dict[str, Any]) -> Iterable[Node]:
     try:
-        return published(content, datetime.now(UTC))
+        return [read_node(content)]
     except MalformedObject as error:
-        return events.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")
+        click.echo(f"Node {content['metadata']['name']} is left out: {error}", err=True)
+        return []
+
+
+def _published(content: dict[str, Any]) -> Iterable[events.Published | events.Unreadable]:
+    try:
+        return [published(content, datetime.now(UTC))]
+    except MalformedObject as error:
+        return [events.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]
