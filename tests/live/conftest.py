@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,18 +14,30 @@ import pytest
 import yaml
 
 from topomend.kube.client import Client, Resource, connect
-from topomend.kube.errors import AlreadyExists
+from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.sandbox import Sandbox
+from topomend.wire.group import API_VERSION
 
 ROOT = Path(__file__).parents[2]
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 
 
 def install_kinds(client: Client) -> None:
-    """Install the CustomResourceDefinitions, where they are not yet."""
+    """Install the CustomResourceDefinitions, where they are not yet, and wait until they are served."""
     for path in sorted((ROOT / "crds").glob("topomend.io_*.yaml")):
+        content = yaml.safe_load(path.read_text())
         with suppress(AlreadyExists):
-            client.create(CRDS, yaml.safe_load(path.read_text()))
+            client.create(CRDS, content)
+        plural = content["spec"]["names"]["plural"]
+        wait(f"{plural} to be served", partial(_is_listed, client, Resource(API_VERSION, plural)))
+
+
+def _is_listed(client: Client, resource: Resource) -> bool:
+    try:
+        client.list(resource)
+    except NotFound:
+        return False
+    return True
 
 
 def start_agent(sandbox: Sandbox, name: str, log: Path) -> subprocess.Popen[bytes]:

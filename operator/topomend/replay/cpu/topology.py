@@ -81,7 +81,7 @@ def _topology(of: tuple[Core, ...]) -> CPUTopology:
         cores_of_socket=_ids_within(cores, sockets),
         cores_of_uncore_cache=_ids_within(cores, caches),
         numa_nodes_of_sockets=tuple(_numa_mask(of, socket) for socket in sockets),
-        cpus_per_core=count // len(of),
+        cpus_per_core=count // len(machine.cores),
         cpus_per_socket=count // len(sockets),
         cpus_per_uncore_cache=count // len(caches),
     )
