@@ -19,12 +19,12 @@ from topomend.replay.remembered import Remembered
 from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
 
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 10.0
 """How long a pod waits before NUMA nodes are kept for it."""
 
 MOST_KEPT = 2
 """For how many pods at a time: what is kept stands partly empty. By simulation of random arrivals that ask for 60 and
-85 % of all CPUs, one or three, and keeping after 10 or 30 s or never, make the longest waits longer, or all of them."""
+85 % of all CPUs, this makes the longest waits shorter than keeping for one, later or never, and the mean no longer."""
 
 MOST_AHEAD = 10
 """Of how many older pods it is worked out whether they find places: who is behind more waits until some have gone."""

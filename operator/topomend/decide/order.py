@@ -1,0 +1,68 @@
+"""Whether pods that are on their way to a node are all admitted, whichever of them comes first.
+
+The operator lets pods go one after another; a scheduler binds them side by side, so that the kubelet may see the later
+one first, and place it where the other one was to go.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.replay.admission import admit
+from topomend.replay.fit import Fit, Standing
+
+MOST_PERMUTED = 4
+"""Of more pods not every order is tried, but those that are known to be bad: the largest last, the newest first."""
+
+
+def admitted_in_any_order(state: NodeState, coming: Sequence[Pod], pod: Pod) -> bool:
+    """Whether ``pod`` and those that are ``coming`` to the node all find their places.
+
+    True at once where one NUMA node has room for all of them together: wherever the others go, each finds room there.
+    """
+    if not coming:
+        return True
+    pods = (*coming, pod)
+    return _fit_one_numa_node(state, pods) or all(_admitted(state, order) for order in _orders(pods))
+
+
+def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:
+    together = _together(pods)
+    if together is None:
+        return False
+    outcome = Fit(together).outcome(state)
+    return isinstance(outcome, Standing) and outcome.numa_nodes.bit_count() == 1
+
+
+def _together(pods: Iterable[Pod]) -> Pod | None:
+    """One container that asks for all that the pods ask for; None where that is not all there is to them."""
+    asked: dict[str, int] = {}
+    for pod in pods:
+        if pod.resources is not None or any(each.kind is not ContainerKind.APP for each in pod.containers):
+            return None
+        for container in pod.containers:
+            if container.resources.requests != container.resources.limits:
+                return None
+            for resource, amount in container.resources.requests.items():
+                asked[resource] = asked.get(resource, 0) + amount
+    return Pod("", "together", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
+
+
+def _orders(pods: tuple[Pod, ...]) -> Iterator[Sequence[Pod]]:
+    if len(pods) <= MOST_PERMUTED:
+        yield from permutations(pods)
+        return
+    smallest_first = sorted(pods, key=lambda each: requests_of(each).get("cpu", 0))
+    yield pods
+    yield pods[::-1]
+    yield smallest_first
+    yield smallest_first[::-1]
+
+
+def _admitted(state: NodeState, pods: Iterable[Pod]) -> bool:
+    for each in pods:
+        verdict, state = admit(state, each)
+        if not verdict.admitted:
+            return False
+    return True

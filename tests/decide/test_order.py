@@ -1,0 +1,51 @@
+import pytest
+from tests.decide.test_turn import SETTINGS, asking, one_hole, waiting
+
+from topomend.decide import order
+from topomend.decide import plan as plans
+from topomend.decide.order import MOST_PERMUTED, admitted_in_any_order
+from topomend.model.node_state import NodeState
+from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit, release
+from topomend.watch import events
+from topomend.watch.events import fold
+
+EMPTY = NodeState("a", parse_shape("numa:2 cores:6").machine(), SETTINGS)
+"""Five CPUs free on NUMA 0, six on NUMA 1."""
+
+
+def test_a_pod_that_would_take_the_place_of_one_that_is_on_its_way_if_it_came_first_is_found_out() -> None:
+    assert admitted_in_any_order(EMPTY, [asking(5, "wide")], asking(5, "wide too"))
+    assert admitted_in_any_order(EMPTY, [asking(6, "wide")], asking(1, "small"))
+    state = admit(admit(EMPTY, asking(5, "low"))[1], asking(3, "high"))[1]
+    state = release(state, "ns", "low")  # five free on NUMA 0, three on NUMA 1
+    assert admit(admit(state, asking(5, "wide"))[1], asking(3, "small"))[0].admitted
+    assert not admitted_in_any_order(state, [asking(5, "wide")], asking(3, "small"))
+
+
+def test_nobody_is_asked_twice_where_one_numa_node_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "admit", lambda *_: pytest.fail("tried"))
+    assert admitted_in_any_order(EMPTY, [], asking(6, "alone"))
+    assert admitted_in_any_order(EMPTY, [asking(1, f"p{number}") for number in range(5)], asking(1, "last"))
+
+
+def test_of_many_pods_the_largest_is_tried_last() -> None:
+    small = [asking(1, f"p{number}") for number in range(MOST_PERMUTED)]
+    assert admitted_in_any_order(EMPTY, [asking(6, "wide")], asking(1, "p"))
+    crowded = admit(EMPTY, asking(4, "there"))[1]
+    assert admit(crowded, asking(6, "wide"))[0].admitted
+    assert not admitted_in_any_order(crowded, [asking(6, "wide"), *small[:-1]], small[-1])
+
+
+def test_a_pod_is_let_go_beside_another_only_once_that_is_there_if_their_order_matters() -> None:
+    view = one_hole(waiting("small", 1, 2))
+    small = view.gated[("ns", "small")]
+    empty = NodeState("a", view.publications["a"].state.machine, SETTINGS)
+    one_free_on_numa_1 = release(admit(admit(empty, asking(3, "low"))[1], asking(3, "high"))[1], "ns", "low")
+    view = fold(view, events.Published(one_free_on_numa_1, "9"))
+    view = fold(view, events.Released(asking(3, "wide"), ("a",), 1.0))
+    waits = plans.choose_in_turn(view, small, 2.0)
+    assert isinstance(waits, plans.Wait)
+    assert waits.reason == "a NUMA 1 admits it once the pods that are on their way there have come"
+    view = fold(view, events.Published(admit(one_free_on_numa_1, asking(3, "wide"))[1], "10"))
+    assert isinstance(plans.choose_in_turn(view, small, 2.0), plans.RelaunchOn)
