@@ -6,7 +6,7 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from topomend.model.bitmask import NUMAMask, members
+from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.model.node_state import MemoryBlock, NUMANodeMemory
@@ -448,6 +448,7 @@ class MemoryManager:
 
     def _best(self, requests: Mapping[str, int], including: NUMAMask = 0) -> Hint | None:
         """The hint the manager itself would choose (findBestHint): those of the preferred width are the narrowest."""
+        check_masks(mask_of(self.book.nodes))  # it makes all masks even where nothing is asked for
         offer = self._calculated(requests) if requests else Answer.NO_PREFERENCE
         if not isinstance(offer, Hints):
             return None
