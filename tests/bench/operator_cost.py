@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import psutil
@@ -128,28 +128,40 @@ class Crowd:
         return f"pods/{namespace}/{name}", {**self._pod, "metadata": metadata, "spec": spec}
 
 
-class Life:
-    """What a cluster's nodes write all day, at its pace, until it is stopped; a context manager."""
+class Background:
+    """Something that goes on in a thread of its own until it is left; a context manager."""
 
-    def __init__(self, etcd: Etcd, crowd: Crowd) -> None:
-        self._etcd, self._crowd = etcd, crowd
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="life", daemon=True)
-        self.written = 0
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self.go_on, name=type(self).__name__, daemon=True)
 
-    def __enter__(self) -> "Life":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
+        self.ended.set()
         self._thread.join()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Until ``ended`` is set."""
+        raise NotImplementedError
+
+
+class Life(Background):
+    """What a cluster's nodes write all day, at its pace."""
+
+    def __init__(self, etcd: Etcd, crowd: Crowd) -> None:
+        super().__init__()
+        self._etcd, self._crowd = etcd, crowd
+        self.written = 0
+
+    def go_on(self) -> None:
+        """Write what is due, ten times a second."""
         random, begun = Random(5), time.monotonic()
         nodes = self._crowd.size.nodes
         rates = [nodes / each for each in (HEARTBEATS, NODE_STATUSES, CHANGES)]
-        while not self._ended.wait(0.1):
+        while not self.ended.wait(0.1):
             due = int((time.monotonic() - begun) * sum(rates)) - self.written
             for what in random.choices(range(len(rates)), rates, k=due):
                 number = random.randrange(nodes)
@@ -162,21 +174,13 @@ class Life:
             self.written += due
 
 
-class Meter:
+class Meter(Background):
     """The memory and the processor time of a process, looked at all the time."""
 
     def __init__(self, process: psutil.Process) -> None:
-        self._process, self._ended = process, threading.Event()
-        self._thread = threading.Thread(target=self._look, name="meter", daemon=True)
+        super().__init__()
+        self._process = process
         self.most = 0
-
-    def __enter__(self) -> "Meter":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
     @property
     def resident(self) -> int:
@@ -189,13 +193,14 @@ class Meter:
         during()
         return 1000 * (self._used() - before) / (time.monotonic() - begun)
 
+    def go_on(self) -> None:
+        """Look fifty times a second."""
+        while not self.ended.wait(0.02):
+            self.most = max(self.most, self.resident)
+
     def _used(self) -> float:
         times = self._process.cpu_times()
         return float(times.user + times.system)
-
-    def _look(self) -> None:
-        while not self._ended.wait(0.02):
-            self.most = max(self.most, self.resident)
 
 
 def main() -> int:
