@@ -24,8 +24,6 @@ from typing import Any
 
 import aiohttp
 import kopf
-from kopf._cogs.structs.ephemera import AnyMemo
-from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from topomend.controller.observer import Sighting
 from topomend.controller.sweeper import UNFINISHED
@@ -138,14 +136,7 @@ class Streams:
             return
         noted = asyncio.create_task(ending.wait())
         running = asyncio.create_task(
-            kopf.operator(
-                registry=registry,
-                settings=_settings(),
-                memories=_NoMemories(),
-                standalone=True,
-                clusterwide=True,
-                stop_flag=stop,
-            )
+            kopf.operator(registry=registry, settings=_settings(), standalone=True, clusterwide=True, stop_flag=stop)
         )
         await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
         await _end(running, besides=noted)
@@ -245,20 +236,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = LIST_SECONDS
     settings.networking.error_backoffs = _Backoffs()
     return settings
-
-
-class _NoMemories(ResourceMemories):
-    """kopf remembers every object that it ever saw, for handlers of kinds that there are none of here."""
-
-    async def recall(
-        self,
-        raw_body: kopf.RawBody,
-        *,
-        memobase: AnyMemo | None = None,
-        noticed_by_listing: bool = False,
-        ephemeral: bool = True,  # noqa: ARG002  nothing is kept, whatever is asked
-    ) -> ResourceMemory:
-        return await super().recall(raw_body, memobase=memobase, noticed_by_listing=noticed_by_listing, ephemeral=True)
 
 
 class _Backoffs:
