@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -128,7 +129,7 @@ class Crowd:
         return f"pods/{namespace}/{name}", {**self._pod, "metadata": metadata, "spec": spec}
 
 
-class Background:
+class Background(ABC):
     """Something that goes on in a thread of its own until it is left; a context manager."""
 
     def __init__(self) -> None:
@@ -143,9 +144,9 @@ class Background:
         self.ended.set()
         self._thread.join()
 
+    @abstractmethod
     def go_on(self) -> None:
         """Until ``ended`` is set."""
-        raise NotImplementedError
 
 
 class Life(Background):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 import topomend
 from topomend.decide.candidates import Survey
 from topomend.decide.plan import Disagreed, Explained
-from topomend.model.node_state import free_cpus
+from topomend.model import node_state
 from topomend.model.recent import Recent
 from topomend.watch.view import ClusterView, Publication
 
@@ -108,4 +108,4 @@ class Metrics:
 
 def largest_hole(publications: Mapping[str, Publication]) -> int:
     """The most CPUs free on one NUMA node of any node, pods on their way counted; 0 where nothing is published."""
-    return max((max(free_cpus(each.expected).values(), default=0) for each in publications.values()), default=0)
+    return max((node_state.largest_hole(each.expected) for each in publications.values()), default=0)

@@ -71,7 +71,7 @@ class Operator:
         self._waiting = Waiting(self._store, lambda pod: self._look_at(pod, BURST_SECONDS))
         self._observer = Observer(self._store, self._waiting, self._look_at, self._brake_for, time.monotonic)
         self._recorder = Recorder(client)
-        self._metrics = Metrics(lambda: self._store.view, self._waiting.__len__, self._leads.is_set)
+        self._metrics = Metrics(lambda: self._store.view, lambda: len(self._waiting), self._leads.is_set)
         announcer = Announcer(self._recorder)
         self._reconciler = Reconciler(
             client, self._store, announcer, settings, self._observer.put, metrics=self._metrics

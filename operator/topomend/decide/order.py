@@ -41,11 +41,10 @@ def _together(pods: Iterable[Pod]) -> Pod | None:
     for pod in pods:
         if pod.resources is not None or any(each.kind is not ContainerKind.APP for each in pod.containers):
             return None
-        for container in pod.containers:
-            if container.resources.requests != container.resources.limits:
-                return None
-            for resource, amount in container.resources.requests.items():
-                asked[resource] = asked.get(resource, 0) + amount
+        if any(each.resources.requests != each.resources.limits for each in pod.containers):
+            return None
+        for resource, amount in requests_of(pod).items():
+            asked[resource] = asked.get(resource, 0) + amount
     return Pod("", "together", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
 
 

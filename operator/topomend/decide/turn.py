@@ -11,7 +11,7 @@ from topomend.decide.ranking import touched
 from topomend.decide.scheduling import why_not_schedulable
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState, emptied, free_cpus
+from topomend.model.node_state import NodeState, emptied, free_cpus, largest_hole
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit
 from topomend.replay.fit import Fit
@@ -51,7 +51,7 @@ def kept(view: ClusterView, pod: WatchedPod, now: float) -> dict[str, NUMAMask]:
 
 def _by_largest_hole(view: ClusterView) -> list[str]:
     published = [
-        (-_largest_hole(each.expected), name)
+        (-_remembered_hole(each.expected), name)
         for name, each in view.publications.items()
         if name in view.nodes and not each.problem
     ]
@@ -64,7 +64,7 @@ def _kept_for(view: ClusterView, pod: WatchedPod, names: Iterable[str]) -> dict[
     fit = Fit(pod.pod)
     for name in names:
         empty, now = emptied(view.publications[name].state), view.publications[name].expected
-        if not why_not_schedulable(view.nodes[name], pod.placement, pod.pod) and fit.admits(empty):
+        if _may_go(view, pod, name) and fit.admits(empty):
             return {} if fit.admits(now) else {name: _numa_nodes_for(pod.pod, empty, now)}
     return {}
 
@@ -81,16 +81,15 @@ def _numa_nodes_for(pod: Pod, empty: NodeState, now: NodeState) -> NUMAMask:
     return 1 << max(large, key=lambda node: (free[node], -node))
 
 
-def _largest_hole(state: NodeState) -> int:
-    """The most CPUs free on one NUMA node."""
+def _remembered_hole(state: NodeState) -> int:
     known = _holes.of(state)
     if not known:
-        known.append(max(free_cpus(state).values(), default=0))
+        known.append(largest_hole(state))
     return known[0]
 
 
 _holes: Remembered[NodeState, list[int]] = Remembered(list)
-"""Of each state one number, once it was asked for."""
+"""Of each state the largest hole, once it was asked for."""
 
 
 def goes_first(
@@ -124,12 +123,7 @@ def _has_room_on(view: ClusterView, pod: WatchedPod, names: Sequence[str], enoug
     if len(names) < enough:
         return False
     fit = Fit(pod.pod)
-    room = (
-        name
-        for name in names
-        if not why_not_schedulable(view.nodes[name], pod.placement, pod.pod)
-        and fit.admits(view.publications[name].expected)
-    )
+    room = (name for name in names if _may_go(view, pod, name) and fit.admits(view.publications[name].expected))
     return len(list(islice(room, enough))) == enough
 
 
@@ -137,10 +131,15 @@ def _takes_a_place(view: ClusterView, pod: WatchedPod, states: dict[str, NodeSta
     """Put the pod onto the first node that admits it, if one does."""
     fit = Fit(pod.pod)
     for name, state in states.items():
-        if not why_not_schedulable(view.nodes[name], pod.placement, pod.pod) and fit.admits(state):
+        if _may_go(view, pod, name) and fit.admits(state):
             states[name] = admit(state, pod.pod)[1]
             return True
     return False
+
+
+def _may_go(view: ClusterView, pod: WatchedPod, name: str) -> bool:
+    """Whether the scheduler could use the node."""
+    return not why_not_schedulable(view.nodes[name], pod.placement, pod.pod)
 
 
 def _older(view: ClusterView, pod: WatchedPod) -> Iterator[WatchedPod]:

@@ -27,7 +27,6 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 PAGE = 500
 """Objects a page of a list: the API server answers small pages from its cache and holds no huge answer."""
 
-
 SMALL_PAGE = 100
 """The same of those that are read as they come: a NodeTopology takes 120 KiB as Python has it."""
 

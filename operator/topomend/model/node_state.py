@@ -121,6 +121,11 @@ def free_cpus(state: NodeState, reserved: CPUSet = 0) -> dict[int, int]:
     return {node: (cpus & free).bit_count() for node, cpus in state.machine.cpus_of_numa_node.items()}
 
 
+def largest_hole(state: NodeState) -> int:
+    """The most CPUs that nobody holds on one NUMA node; 0 where there are none."""
+    return max(free_cpus(state).values(), default=0)
+
+
 def emptied(state: NodeState) -> NodeState:
     """The node as it would be without any pod."""
     return replace(state, pods=(), memory=None, cpu_pool=None)
