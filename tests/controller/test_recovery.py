@@ -9,7 +9,7 @@ from tests.controller.conftest import CRDS, DEPLOYMENTS, NODE_A, NODE_B, Cluster
 from tests.early import Early
 from tests.patience import stretched
 
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.client import NODE_TOPOLOGIES, PODS
 from topomend.kube.errors import NotFound
 
 pytestmark = pytest.mark.cluster
@@ -71,6 +71,21 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     assert conditions["Succeeded"]["message"] == "no other node admits it now: 1 cpu"
     assert conditions["NoNodeCanEverAdmit"]["status"] == "False"
     fragmented.vacate(NODE_B, "filler-3")
+    moved = wait_for("train to run anew", lambda: _running_anew(fragmented, made), stretched(5))
+    assert moved["spec"]["nodeName"] == NODE_B
+    assert "Traceback" not in operator.text()
+
+
+def test_a_place_that_a_pods_end_frees_is_taken_before_any_agent_has_looked(
+    fragmented: Cluster, operator: Operator
+) -> None:
+    """No agent runs here: what is published goes on saying that the pod holds its CPUs."""
+    fragmented.occupy(NODE_B, "filler-2", 2)
+    fragmented.occupy(NODE_B, "filler-3", 2)
+    made = fragmented.create(pod("train", 3, preferred=NODE_A))
+    wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
+    filler = fragmented.get("filler-3")["metadata"]
+    fragmented.client.delete(PODS, "filler-3", "default", uid=filler["uid"])
     moved = wait_for("train to run anew", lambda: _running_anew(fragmented, made), stretched(5))
     assert moved["spec"]["nodeName"] == NODE_B
     assert "Traceback" not in operator.text()

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, pod, start_agent
+from tests.controller.conftest import NODE_A, NODE_B, Cluster, pod, start_agent, wait_for
 
-from topomend.kube.client import connect
+from topomend.kube.client import NODE_TOPOLOGIES, connect
 from topomend.model.node_state import NodeState
 from topomend.sandbox import NodeSpec, Sandbox
 
@@ -30,12 +30,17 @@ def lopsided_cluster(shape: str) -> Iterator[Cluster]:
         cluster.install_kind("relaunches")
         agents = [start_agent(cluster, name) for name in (NODE_A, NODE_B)]
         try:
+            wait_for("both agents to publish", lambda: _published(cluster) == 2)
             yield cluster
         finally:
             for agent in agents:
                 agent.terminate()
                 agent.wait(10)
             client.close()
+
+
+def _published(cluster: Cluster) -> int:
+    return sum("status" in each for each in cluster.client.list(NODE_TOPOLOGIES).items)
 
 
 def refused_pod(name: str, **metadata: Any) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Owner, WatchedPod
 from topomend.model.kubelet import KubeletSettings
@@ -7,6 +9,7 @@ from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocat
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.relaunch import Relaunch, Step
 from topomend.model.shape import parse_shape
+from topomend.replay.admission import admit
 from topomend.watch import events
 from topomend.watch.events import fold
 from topomend.watch.view import ClusterView
@@ -118,6 +121,52 @@ def test_a_refused_pod_gives_its_place_back_at_once() -> None:
 
 def test_a_place_is_given_back_when_the_release_is_withdrawn() -> None:
     assert held(folded(PUBLISHED, events.Released(asking(2), ("a",), 1.0), events.Withdrawn("ns", "p"))) == []
+
+
+def holding(*names: str) -> NodeState:
+    state = STATE
+    for name in names:
+        state = admit(state, asking(2, name))[1]
+    return state
+
+
+def ended(version: str = "5", phase: str = "Succeeded") -> events.PodSeen:
+    return events.PodSeen(watched(version=version, phase=phase, node="a"), 20.0)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_gives_its_place_back_before_its_agent_looks(phase: str) -> None:
+    view = folded(events.Published(holding("p", "q"), "3"), ended(phase=phase))
+    assert held(view) == ["q"]
+    assert view.publications["a"].expected is folded(ended(version="6"), view=view).publications["a"].expected
+
+
+def test_what_the_agent_says_after_a_pods_end_is_believed() -> None:
+    state = holding("p", "q")
+    assert held(folded(events.Published(state, "6"), ended(version="5"))) == ["p", "q"]
+    over = folded(events.Published(state, "3"), ended(version="5"))
+    assert held(folded(events.Published(state, "6"), view=over)) == ["p", "q"]
+    assert held(folded(events.Published(holding("p"), "6"), view=over)) == ["p"]
+
+
+def test_a_pod_that_is_still_published_ten_seconds_after_its_end_holds_its_place_again() -> None:
+    view = folded(events.Published(holding("p", "q"), "3"), ended())
+    assert held(folded(events.TimePassed(29.9), view=view)) == ["q"]
+    assert held(folded(events.TimePassed(30.0), view=view)) == ["p", "q"]
+
+
+def test_a_refused_pod_held_nothing_that_another_of_its_name_holds() -> None:
+    view = folded(events.Published(holding("p"), "3"), events.PodSeen(refused(), 20.0))
+    assert held(view) == ["p"]
+
+
+def test_the_next_pod_of_an_ended_ones_name_takes_its_own_place() -> None:
+    next_one = watched(3, uid="2", version="7", node="a")
+    view = folded(events.Published(holding("p"), "3"), ended(), events.PodSeen(next_one, 21.0))
+    assert [pod.uid for pod in view.publications["a"].coming] == ["2"]
+    assert view.publications["a"].expected == admit(STATE, next_one.pod)[1]
+    again = folded(events.TimePassed(30.0), view=view)
+    assert held(again) == ["p"]
 
 
 def test_an_older_publication_changes_nothing() -> None:

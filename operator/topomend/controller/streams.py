@@ -26,7 +26,6 @@ import aiohttp
 import kopf
 
 from topomend.controller.observer import Sighting
-from topomend.controller.sweeper import UNFINISHED
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
@@ -53,6 +52,9 @@ LATE_SECONDS = 120.0
 
 KINDS = (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES)
 _PLURALS = frozenset(kind.plural for kind in KINDS)
+
+NOT_RUNNING = "status.phase!=Running"
+"""The pods that are watched: those that wait, and those that failed or succeeded, for what they held is free."""
 
 NO_NAME = "-"
 """No object has this name: the API server takes no such name."""
@@ -229,7 +231,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.queueing.idle_timeout = IDLE_SECONDS
-    settings.watching.field_selectors["pods"] = UNFINISHED
+    settings.watching.field_selectors["pods"] = NOT_RUNNING
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = WATCH_SECONDS
     settings.networking.connect_timeout = 5.0

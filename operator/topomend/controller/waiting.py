@@ -128,4 +128,6 @@ def _says_another_thing(before: Publication | None, after: Publication | None) -
     """That its agent only said it again is no change."""
     if before is None or after is None:
         return before is not after
-    return before.state is not after.state or before.problem != after.problem or before.coming != after.coming
+    if before.state is not after.state or before.problem != after.problem:
+        return True
+    return before.ended != after.ended or before.coming != after.coming

@@ -113,7 +113,7 @@ def _is_kept(candidate: Candidate, numa_nodes: NUMAMask) -> bool:
 
 def _finds_its_place(publication: Publication, pod: Pod) -> bool:
     """Whether the pod and those that are on their way to the node are admitted even if it comes first."""
-    return admitted_in_any_order(publication.state, publication.coming, pod)
+    return admitted_in_any_order(publication.left, publication.coming, pod)
 
 
 def choose_in_turn(

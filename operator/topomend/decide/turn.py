@@ -19,7 +19,7 @@ from topomend.replay.remembered import Remembered
 from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 5.0
 """How long a pod waits before NUMA nodes are kept for it."""
 
 MOST_KEPT = 2

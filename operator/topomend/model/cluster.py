@@ -86,7 +86,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class WatchedPod:
-    """A pod that is not running yet or has failed, with what decides its fate.
+    """A pod that is not running yet or has ended, with what decides its fate.
 
     ``version`` is its resourceVersion. ``replaces`` and ``record`` are what a replacement made by us carries;
     ``record`` stands on a claimed pod too. ``attempt`` is 0 for a pod that is no replacement. ``pod`` is what

@@ -18,8 +18,8 @@ from topomend.watch.view import ClusterView, Doubt, OnItsWay, PodKey, Publicatio
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
-"""How long a pod that left the watch counts against its node without being published: five times what an agent takes
-at worst to publish a change."""
+"""How long a pod that left the watch counts against its node without being published, and one that ended does not
+though it is: five times what an agent takes at worst to publish a change."""
 
 DOUBT_SECONDS = 600.0
 """How long a kubelet's disagreement with replay counts."""
@@ -29,6 +29,10 @@ SILENT_SECONDS = 1800.0
 (publish/publisher.py: HEARTBEAT_SECONDS and a quarter)."""
 
 SILENT = "its agent has confirmed nothing for half an hour: does it run, and is its clock right?"
+
+ENDED = ("Succeeded", "Failed")
+"""The phases of pods of which no container runs, nor ever will: by then their kubelet gives what they held to others
+(pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
 
 UNBOUND_SECONDS = 30.0
 """How long a released pod that no scheduler binds keeps its place."""
@@ -79,7 +83,8 @@ class PodSeen:
     now: float
 
     def onto(self, view: ClusterView) -> ClusterView:
-        """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node."""
+        """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node, one
+        that has ended gives it back."""
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
         known = view.gated.get(key)
@@ -93,7 +98,9 @@ class PodSeen:
         if pod.phase == "Pending":
             return _bound(view, key, pod) if pod.node else view
         going = view.on_their_way.get(key)
-        return _off_its_way(view, key) if going and going.pod.uid == pod.uid else view
+        if going and going.pod.uid == pod.uid:
+            view = _off_its_way(view, key)
+        return _ended(view, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else view
 
     def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
         if not is_refusal(self.pod):
@@ -225,8 +232,9 @@ class Published:
         time = self.heartbeat.time if self.heartbeat else ""
         if known and (problem, self.state) == (known.problem, known.state):
             confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
-            return replace(view, publications=_with(view.publications, name, confirmed))
-        shown = _pods_of(self.state)
+            view = replace(view, publications=_with(view.publications, name, confirmed))
+            return _has_ended(view, name, {}) if known.ended else view
+        shown = {(pod.namespace, pod.name) for pod in self.state.pods}
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
         if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
             view = replace(view, doubts=_without(view.doubts, name))
@@ -235,7 +243,7 @@ class Published:
             publications=_with(
                 view.publications,
                 name,
-                Publication(self.state, self.version, (), problem, self.version, time, heard),
+                Publication(self.state, self.version, {}, (), problem, self.version, time, heard),
             ),
             unreadable=_without(view.unreadable, name),
             on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
@@ -406,6 +414,10 @@ class TimePassed:
         for node, doubt in view.doubts.items():
             if doubt.since + DOUBT_SECONDS <= self.now:
                 view = replace(view, doubts=_without(view.doubts, node))
+        for name, each in view.publications.items():
+            if any(seen + UNPUBLISHED_SECONDS <= self.now for seen in each.ended.values()):
+                still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
+                view = _has_ended(view, name, still)
         silent = {
             name: replace(each, problem=SILENT)
             for name, each in view.publications.items()
@@ -414,13 +426,26 @@ class TimePassed:
         return replace(view, publications={**view.publications, **silent}) if silent else view
 
 
+def _ended(view: ClusterView, pod: WatchedPod, now: float) -> ClusterView:
+    """A pod has ended: what its node published before that shows what it held."""
+    key, publication = (pod.namespace, pod.name), view.publications.get(pod.node)
+    if publication is None or key not in publication.shown or not is_newer(pod.version, publication.confirmed):
+        return view
+    return _has_ended(view, pod.node, {**publication.ended, key: now})
+
+
+def _has_ended(view: ClusterView, name: str, ended: Mapping[PodKey, float]) -> ClusterView:
+    publication = replace(view.publications[name], ended=ended)
+    return _expecting(replace(view, publications=_with(view.publications, name, publication)), (name,))
+
+
 # How pods come to be on their way, and what their nodes are then expected to hold
 
 
 def _bound(view: ClusterView, key: PodKey, pod: WatchedPod) -> ClusterView:
     """A scheduler has chosen: the other nodes' places are free again, and the chosen one's is taken."""
     publication = view.publications.get(pod.node)
-    if publication is None or key in _pods_of(publication.state):
+    if publication is None or key in publication.shown:
         return _off_its_way(view, key)
     if key not in view.on_their_way and admit(publication.expected, pod.pod)[1] == publication.expected:
         return view  # a pod that holds nothing exclusively takes no place
@@ -452,12 +477,8 @@ def _expecting(view: ClusterView, names: Iterable[str]) -> ClusterView:
 
 
 def _coming(view: ClusterView, name: str) -> tuple[Pod, ...]:
-    shown = _pods_of(view.publications[name].state)
+    shown = view.publications[name].shown
     return tuple(going.pod for key, going in view.on_their_way.items() if name in going.nodes and key not in shown)
-
-
-def _pods_of(state: NodeState) -> set[PodKey]:
-    return {(pod.namespace, pod.name) for pod in state.pods}
 
 
 def _with(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:

@@ -1,8 +1,9 @@
 """The view of the cluster that decisions are taken from, as one frozen value.
 
-A published state is always a little older than its node. What the view adds to it are the pods that are on their way:
-released by us, or bound by a scheduler, and not in the publication yet. ``Publication.expected`` is the node's state
-with those pods admitted by replay, so that two pods are never sent to one hole.
+A published state is always a little older than its node. What the view takes from it are the pods that have ended
+since; what it adds are those that are on their way: released by us, or bound by a scheduler, and not in the publication
+yet. ``Publication.expected`` is the node's state with those pods admitted by replay, so that two pods are never sent to
+one hole.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
-from topomend.replay.admission import admit
+from topomend.replay.admission import admit, release
 from topomend.replay.remembered import Remembered
 
 PodKey = tuple[str, str]
@@ -24,24 +25,39 @@ PodKey = tuple[str, str]
 class Publication:
     """What a node's agent published. ``version`` is the object's resourceVersion.
 
-    ``coming`` are the pods on their way to the node that ``state`` does not show; ``problem`` says why the state is not
+    ``ended`` are the pods that ``state`` shows and that have ended since, with when that was seen, in seconds;
+    ``coming`` are those on their way to the node that it does not show. ``problem`` says why the state is not
     to be relied on, empty where it is. ``confirmed`` is the resourceVersion at which the agent last wrote, be it the
     same state with a new ``heartbeat``, which was then ``heard`` (in seconds); agents without one leave it empty.
     """
 
     state: NodeState
     version: str
+    ended: Mapping[PodKey, float] = field(default_factory=dict)
     coming: tuple[Pod, ...] = ()
     problem: str = ""
     confirmed: str = ""
     heartbeat: str = ""
     heard: float = 0.0
 
+    @property
+    def shown(self) -> set[PodKey]:
+        """The pods that the node holds as far as is known."""
+        return {(pod.namespace, pod.name) for pod in self.state.pods} - self.ended.keys()
+
+    @cached_property
+    def left(self) -> NodeState:
+        """``state`` without the pods that have ended."""
+        state = self.state
+        for key in self.ended:
+            state = _ending(state, key)
+        return state
+
     @cached_property
     def expected(self) -> NodeState:
-        """``state`` with the pods that are coming, worked out when it is asked for: many events pass between two
+        """What is left, with the pods that are coming, worked out when it is asked for: many events pass between two
         decisions."""
-        state = self.state
+        state = self.left
         for pod in self.coming:
             state = _after(state, pod)
         return state
@@ -110,6 +126,17 @@ def _after(state: NodeState, pod: Pod) -> NodeState:
             return state  # remembering that would keep the state alive for ever
         known = successors[id(pod)] = (pod, admitted)
     return known[1]
+
+
+_remains: Remembered[NodeState, dict[PodKey, NodeState]] = Remembered(dict)
+"""A state after a pod's end: always the same object, as what is worked out for a state is kept by identity."""
+
+
+def _ending(state: NodeState, key: PodKey) -> NodeState:
+    remains = _remains.of(state)
+    if key not in remains:
+        remains[key] = release(state, *key)
+    return remains[key]
 
 
 def differ_when_empty(before: ClusterView, after: ClusterView) -> bool:
