@@ -215,6 +215,14 @@ def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then
     assert newer == plans.Explained("a refused p (TopologyAffinityError) and would admit it now: its state has changed")
 
 
+def test_a_kubelet_that_refused_what_a_pod_that_has_ended_meanwhile_left_no_room_for_did_not_disagree() -> None:
+    ended = WatchedPod("ns", "held-1", "held-1", "6", asking(2, "held-1"), "Succeeded", node="a")
+    view = fold(view_of(FRAGMENTED), events.PodSeen(ended, 10.5))
+    assert judged(view, 20.0) == plans.Explained(
+        "a refused p (TopologyAffinityError) and would admit it now: its state has changed"
+    )
+
+
 def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:
     found = judged(ClusterView(), 10.0)
     assert found == plans.Explained(

@@ -165,7 +165,7 @@ def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet
     verdict, _ = admit(publication.expected, pod.pod)
     if not verdict.admitted:
         return Explained(explain(verdict, pod.node, policy), lacking(verdict))
-    if is_newer(publication.version, refusal.version):
+    if is_newer(publication.version, refusal.version) or publication.ended:
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
     if now < refusal.seen + PUBLICATION_SECONDS:
         return NotYet(refusal.seen + PUBLICATION_SECONDS)
