@@ -45,6 +45,11 @@ class Outcome:
         """A percentile of the waits."""
         return percentile(self.waits(), percent)
 
+    def lag(self) -> float:
+        """Seconds by which a pod was longer seen to run than it ran, on average."""
+        ended = [(stay.ended - stay.ran) - stay.arrival.seconds for stay in self.stays if stay.ran and stay.ended]
+        return max(0.0, sum(ended) / len(ended)) if ended else 0.0
+
     def stranded(self, cpus: int) -> float:
         """CPUs free while somebody waited or had been refused for good: the mean over that time."""
         last = max(stay.ended or stay.ran or stay.came for stay in self.stays)

@@ -2,6 +2,7 @@
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -27,6 +28,15 @@ def test_the_bound_never_has_more_cpus_in_use_than_there_are() -> None:
             if each.ran is not None and each.ended is not None and each.ran <= moment < each.ended
         )
         assert held <= free_cpus()
+
+
+def test_a_bound_whose_ends_are_noticed_late_tells_by_how_much_and_those_who_wait_wait_longer() -> None:
+    coming = arrivals(Random(2), 100, load=1.5)
+    at_once, late = all_knowing(coming), all_knowing(coming, 2.0)
+    assert at_once.lag() == pytest.approx(0.0)
+    assert sum(late.waits()) > sum(at_once.waits())
+    seen_late = [replace(stay, ended=stay.ended + 2.0) for stay in at_once.stays if stay.ended is not None]
+    assert Outcome("seen late", seen_late).lag() == pytest.approx(2.0)
 
 
 def test_a_pod_waits_in_the_bound_until_a_numa_node_is_free_for_it() -> None:

@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
 NAMESPACE = "steered"
 POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
+JOBS = Resource("batch/v1", "jobs")
 HOLES = 4
 """How many pods of three CPUs the two empty nodes hold: one on each NUMA node."""
 
@@ -117,6 +118,31 @@ def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_
     assert _refused(two_nodes) == []
     assert {each["spec"]["nodeName"] for each in _running(two_nodes)} == {NODE_A, NODE_B}
     assert "Traceback" not in operator.text()
+
+
+def test_a_job_that_may_not_fail_even_once_completes(two_nodes: Cluster, operator: Operator) -> None:
+    """Of six pods side by side four find room; without steering the fifth would be refused, and the Job over."""
+    made = two_nodes.client.create(JOBS, _job(parallelism=HOLES + 2), NAMESPACE)
+    try:
+        ended = wait_for("the Job to end", lambda: _conditions(two_nodes.client.get(JOBS, "strict", NAMESPACE)))
+        assert ended["Complete"] == "True", (ended, operator.text())
+        assert not _refused(two_nodes)
+        assert "Traceback" not in operator.text()
+    finally:
+        two_nodes.client.delete(JOBS, "strict", NAMESPACE, uid=made["metadata"]["uid"])
+
+
+def _job(parallelism: int) -> dict[str, Any]:
+    template = pod("", 3)
+    template["spec"]["restartPolicy"] = "Never"
+    template["spec"]["containers"][0] |= {"image": "sandbox/sleep", "command": ["sleep", "2"]}
+    spec = {"parallelism": parallelism, "completions": parallelism, "backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "strict"}, "spec": spec}
+
+
+def _conditions(job: dict[str, Any]) -> dict[str, str]:
+    found = {each["type"]: each["status"] for each in job.get("status", {}).get("conditions", ())}
+    return found if {"Complete", "Failed"} & found.keys() else {}
 
 
 def _deployment(replicas: int) -> dict[str, Any]:

@@ -5,36 +5,55 @@ from topomend.decide import order
 from topomend.decide import plan as plans
 from topomend.decide.order import MOST_PERMUTED, admitted_in_any_order
 from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit, release
 from topomend.watch import events
 from topomend.watch.events import fold
+from topomend.watch.view import Publication
 
 EMPTY = NodeState("a", parse_shape("numa:2 cores:6").machine(), SETTINGS)
 """Five CPUs free on NUMA 0, six on NUMA 1."""
 
 
+def in_any_order(state: NodeState, coming: list[Pod], pod: Pod, *ended: str) -> bool:
+    return admitted_in_any_order(Publication(state, "1", {("ns", name): 1.0 for name in ended}, tuple(coming)), pod)
+
+
 def test_a_pod_that_would_take_the_place_of_one_that_is_on_its_way_if_it_came_first_is_found_out() -> None:
-    assert admitted_in_any_order(EMPTY, [asking(5, "wide")], asking(5, "wide too"))
-    assert admitted_in_any_order(EMPTY, [asking(6, "wide")], asking(1, "small"))
+    assert in_any_order(EMPTY, [asking(5, "wide")], asking(5, "wide too"))
+    assert in_any_order(EMPTY, [asking(6, "wide")], asking(1, "small"))
     state = admit(admit(EMPTY, asking(5, "low"))[1], asking(3, "high"))[1]
     state = release(state, "ns", "low")  # five free on NUMA 0, three on NUMA 1
     assert admit(admit(state, asking(5, "wide"))[1], asking(3, "small"))[0].admitted
-    assert not admitted_in_any_order(state, [asking(5, "wide")], asking(3, "small"))
+    assert not in_any_order(state, [asking(5, "wide")], asking(3, "small"))
 
 
 def test_nobody_is_asked_twice_where_one_numa_node_has_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "admit", lambda *_: pytest.fail("tried"))
-    assert admitted_in_any_order(EMPTY, [], asking(6, "alone"))
-    assert admitted_in_any_order(EMPTY, [asking(1, f"p{number}") for number in range(5)], asking(1, "last"))
+    assert in_any_order(EMPTY, [], asking(6, "alone"))
+    assert in_any_order(EMPTY, [asking(1, f"p{number}") for number in range(5)], asking(1, "last"))
+
+
+def test_a_pod_that_was_on_its_way_may_have_been_placed_before_another_one_ended_or_after_that() -> None:
+    state = admit(EMPTY, asking(5, "low"))[1]
+    after_the_end = admit(release(state, "ns", "low"), asking(1, "small"))[1]
+    assert admit(after_the_end, asking(6, "wide"))[0].admitted
+    assert not in_any_order(state, [asking(1, "small")], asking(6, "wide"), "low")
+    assert in_any_order(state, [asking(1, "small")], asking(5, "wide"), "low")
+
+
+def test_a_pod_that_had_no_room_before_another_one_ended_came_after_that() -> None:
+    state = admit(admit(EMPTY, asking(5, "low"))[1], asking(6, "high"))[1]
+    assert in_any_order(state, [asking(1, "small")], asking(6, "wide"), "low", "high")
 
 
 def test_of_many_pods_the_largest_is_tried_last() -> None:
     small = [asking(1, f"p{number}") for number in range(MOST_PERMUTED)]
-    assert admitted_in_any_order(EMPTY, [asking(6, "wide")], asking(1, "p"))
+    assert in_any_order(EMPTY, [asking(6, "wide")], asking(1, "p"))
     crowded = admit(EMPTY, asking(4, "there"))[1]
     assert admit(crowded, asking(6, "wide"))[0].admitted
-    assert not admitted_in_any_order(crowded, [asking(6, "wide"), *small[:-1]], small[-1])
+    assert not in_any_order(crowded, [asking(6, "wide"), *small[:-1]], small[-1])
 
 
 def test_a_pod_is_let_go_beside_another_only_once_that_is_there_if_their_order_matters() -> None:

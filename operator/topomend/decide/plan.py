@@ -12,10 +12,9 @@ from topomend.decide.explanation import explain, lacking
 from topomend.decide.order import admitted_in_any_order
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
-from topomend.model.pod import Pod
 from topomend.replay.admission import admit
 from topomend.watch.events import is_newer
-from topomend.watch.view import ClusterView, Publication, Refusal
+from topomend.watch.view import ClusterView, Refusal
 
 NAMED_NODES = 3
 """How many nodes are named to the scheduler: one could fill up or be cordoned, and a narrowing cannot be undone."""
@@ -99,7 +98,7 @@ def choose(
     open_ones = [each for each in answers.candidates if not _is_kept(each, kept.get(each.node, 0))]
     if not open_ones:
         return Wait(answers, f"{answers.candidates[0].place} admits it, but is kept for a pod that has waited longer")
-    free = (each for each in open_ones if _finds_its_place(view.publications[each.node], pod.pod))
+    free = (each for each in open_ones if admitted_in_any_order(view.publications[each.node], pod.pod))
     candidates = tuple(islice(free, NAMED_NODES))
     if not candidates:
         return Wait(answers, f"{open_ones[0].place} admits it once the pods that are on their way there have come")
@@ -109,11 +108,6 @@ def choose(
 def _is_kept(candidate: Candidate, numa_nodes: NUMAMask) -> bool:
     """Whether the candidate would take of these; one that is not aligned may take of any."""
     return bool(numa_nodes and (candidate.numa_nodes & numa_nodes or not candidate.numa_nodes))
-
-
-def _finds_its_place(publication: Publication, pod: Pod) -> bool:
-    """Whether the pod and those that are on their way to the node are admitted even if it comes first."""
-    return admitted_in_any_order(publication.left, publication.coming, pod)
 
 
 def choose_in_turn(

@@ -233,7 +233,7 @@ class Published:
         if known and (problem, self.state) == (known.problem, known.state):
             confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
             view = replace(view, publications=_with(view.publications, name, confirmed))
-            return _has_ended(view, name, {}) if known.ended else view
+            return _with_ended(view, name, {}) if known.ended else view
         shown = {(pod.namespace, pod.name) for pod in self.state.pods}
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
         if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
@@ -415,9 +415,9 @@ class TimePassed:
             if doubt.since + DOUBT_SECONDS <= self.now:
                 view = replace(view, doubts=_without(view.doubts, node))
         for name, each in view.publications.items():
-            if any(seen + UNPUBLISHED_SECONDS <= self.now for seen in each.ended.values()):
-                still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
-                view = _has_ended(view, name, still)
+            still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
+            if len(still) < len(each.ended):
+                view = _with_ended(view, name, still)
         silent = {
             name: replace(each, problem=SILENT)
             for name, each in view.publications.items()
@@ -426,20 +426,20 @@ class TimePassed:
         return replace(view, publications={**view.publications, **silent}) if silent else view
 
 
+# What nodes are expected to hold
+
+
 def _ended(view: ClusterView, pod: WatchedPod, now: float) -> ClusterView:
     """A pod has ended: what its node published before that shows what it held."""
     key, publication = (pod.namespace, pod.name), view.publications.get(pod.node)
     if publication is None or key not in publication.shown or not is_newer(pod.version, publication.confirmed):
         return view
-    return _has_ended(view, pod.node, {**publication.ended, key: now})
+    return _with_ended(view, pod.node, {**publication.ended, key: now})
 
 
-def _has_ended(view: ClusterView, name: str, ended: Mapping[PodKey, float]) -> ClusterView:
+def _with_ended(view: ClusterView, name: str, ended: Mapping[PodKey, float]) -> ClusterView:
     publication = replace(view.publications[name], ended=ended)
     return _expecting(replace(view, publications=_with(view.publications, name, publication)), (name,))
-
-
-# How pods come to be on their way, and what their nodes are then expected to hold
 
 
 def _bound(view: ClusterView, key: PodKey, pod: WatchedPod) -> ClusterView:
