@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.deploy.manifests import crd_schema
 from tests.deploy.schema import complaints
@@ -220,6 +220,7 @@ def test_whatever_the_configuration_holds_the_answer_is_whole(node: Node, conten
 
 @FUZZ
 @given(answer=mangled({"kubeletconfig": dict(CONFIG)}))
+@example(answer={"kubeletconfig": {**CONFIG, "cpuManagerPolicy": "none", "cpuManagerPolicyOptions": {"a": "\n"}}})
 def test_whatever_configz_holds_the_answer_is_whole(node: Node, answer: object) -> None:
     node.put_right()
     config: KubeletConfig = SettingsReader(None, configz=lambda: answer).read()

@@ -215,9 +215,10 @@ def _condition(
 
 
 def _sentence(parts: Sequence[str]) -> str:
+    """In one line, for it is shown in a column: what a configuration holds may be quoted in it as it is written."""
     named = "; ".join(parts[:MAX_NAMED])
     more = len(parts) - MAX_NAMED
-    text = f"{named}; and {more} more" if more > 0 else named
+    text = " ".join((f"{named}; and {more} more" if more > 0 else named).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 3]}..."
 
 
