@@ -234,17 +234,14 @@ class Published:
             confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
             view = replace(view, publications=_with(view.publications, name, confirmed))
             return _with_ended(view, name, {}) if known.ended else view
-        shown = {(pod.namespace, pod.name) for pod in self.state.pods}
+        published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
+        shown = published.shown
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
         if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
             view = replace(view, doubts=_without(view.doubts, name))
         view = replace(
             view,
-            publications=_with(
-                view.publications,
-                name,
-                Publication(self.state, self.version, {}, (), problem, self.version, time, heard),
-            ),
+            publications=_with(view.publications, name, published),
             unreadable=_without(view.unreadable, name),
             on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
         )
