@@ -3,7 +3,7 @@
 The same seed gives the same machines and the same arrivals to every way of placing them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -52,14 +52,17 @@ class Arrival:
 
 
 def arrivals(chance: Random, pods: int, load: float) -> list[Arrival]:
-    """Poisson arrivals that ask for ``load`` of all CPUs on average."""
-    mean_cpus = sum(size * weight for size, weight in SIZES.items()) / sum(SIZES.values())
-    rate = load * free_cpus() / (mean_cpus * MEAN_SECONDS)
-    found, now = [], 0.0
+    """Poisson arrivals that ask for ``load`` of all CPUs, from the first to the last of them.
+
+    They are spread over the time that takes: left to chance, they would ask for as much as a quarter more or less, and
+    the waits of two seeds would tell their loads rather than how pods are placed.
+    """
+    drawn, now = [], 0.0
     for number in range(pods):
-        now += chance.expovariate(rate)
-        found.append(_arrival(chance, f"pod-{number:03}", now))
-    return found
+        now += chance.expovariate(1.0)
+        drawn.append(_arrival(chance, f"pod-{number:04}", now))
+    seconds = sum(each.cpus * each.seconds for each in drawn) / (load * free_cpus())
+    return [replace(each, at=each.at * seconds / now) for each in drawn]
 
 
 def free_cpus() -> int:

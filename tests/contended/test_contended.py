@@ -13,6 +13,13 @@ from tests.contended.outcome import Outcome, Stay
 from tests.contended.run import Way, run
 
 
+def test_arrivals_ask_for_the_load_that_they_are_drawn_for() -> None:
+    for seed in range(5):
+        coming = arrivals(Random(seed), 100, load=0.6)
+        asked = sum(each.cpus * each.seconds for each in coming)
+        assert asked / (free_cpus() * coming[-1].at) == pytest.approx(0.6)
+
+
 def test_the_bound_runs_every_pod_at_once_on_an_idle_cluster() -> None:
     outcome = all_knowing(arrivals(Random(1), 20, load=0.01))
     assert outcome.waits() == [0.0] * 20
