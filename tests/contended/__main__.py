@@ -26,8 +26,8 @@ from tests.contended.run import DidNotStart, Way, run
 from topomend.sandbox import SandboxError
 
 PODS = 1000
-"""They take 23 minutes a way. Of fewer the p99 is chance: that of 400 pods is told by the four that wait longest, and by
-simulation it differs as much between two seeds as between any two policies."""
+"""They take 23 minutes a way. Of fewer the p99 is chance: that of 400 pods is told by the four that wait longest, and
+by simulation it differs as much between two seeds as between any two policies."""
 
 WAIT_P50 = 0.5
 WAIT_P99_OF_BOUND = 1.5
