@@ -1357,24 +1357,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if False:",
         ),
     ],
-    "memory/static.py": [
-        ("huge pages count as memory too", "node.memory - sum(totals.values())", "node.memory"),
-        ("reserved memory is allocatable", "total - reserved.get((node.id, resource), 0)", "total"),
-        (
-            "the static policy needs no reserved memory",
-            "if resource == qos.MEMORY) <= 0:",
-            "if resource == qos.MEMORY) < 0:",
-        ),
-        (
-            "reserved huge pages stand in for reserved memory",
-            "for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0",
-            "for (_, resource), size in reserved.items()) <= 0",
-        ),
-        (
-            "memory may be reserved on a NUMA node that is not there",
-            "        if each.numa_node not in nodes:\n",
-            "        if False:\n",
-        ),
+    "memory/book.py": [
         (
             "the highest NUMA node of a group is filled first",
             "for number in members(mask):\n            node =",
@@ -1418,12 +1401,36 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "not node.assignments or (node.cells",
             "node.cells.bit_count() == 1 or (node.cells",
         ),
-        ("groups that hold blocks are not offered again", " | self.book.groups()", ""),
         (
             "a group may be formed with nodes that hold blocks",
             "for number, node in self.nodes.items() if not node.assignments)",
             "for number, node in self.nodes.items())",
         ),
+        (
+            "a huge page size that is not there has none free",
+            "            raise _missing(resource, node)",
+            "            return 0",
+        ),
+    ],
+    "memory/static.py": [
+        ("huge pages count as memory too", "node.memory - sum(totals.values())", "node.memory"),
+        ("reserved memory is allocatable", "total - reserved.get((node.id, resource), 0)", "total"),
+        (
+            "the static policy needs no reserved memory",
+            "if resource == qos.MEMORY) <= 0:",
+            "if resource == qos.MEMORY) < 0:",
+        ),
+        (
+            "reserved huge pages stand in for reserved memory",
+            "for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0",
+            "for (_, resource), size in reserved.items()) <= 0",
+        ),
+        (
+            "memory may be reserved on a NUMA node that is not there",
+            "        if each.numa_node not in nodes:\n",
+            "        if False:\n",
+        ),
+        ("groups that hold blocks are not offered again", " | self.book.groups()", ""),
         (
             "the preferred width counts free memory only",
             "Family(everything, tuple(could))",
@@ -1532,11 +1539,6 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "half a byte of memory is rounded",
             "        if size is None:\n            return None\n",
             "        if size is None:\n            size = 0\n",
-        ),
-        (
-            "a huge page size that is not there has none free",
-            "            raise _missing(resource, node)",
-            "            return 0",
         ),
         (
             "huge pages without memory crash nothing",

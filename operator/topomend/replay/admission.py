@@ -24,7 +24,8 @@ from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.gates import read_gates
 from topomend.replay.kubelet import StartedKubelet, start
-from topomend.replay.memory.static import Book, MemoryManager
+from topomend.replay.memory.book import Book
+from topomend.replay.memory.static import MemoryManager
 from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
 from topomend.replay.rejection import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.topology.scopes import NO_AFFINITY, Admission, Providers, Scope
@@ -169,7 +170,7 @@ def book_of(policy: MemoryPolicy, node: NodeState) -> Book:
 
     Source of the sum: memorymanager/policy_static.go:updateExpectedMachineState.
     """
-    book = Book(policy)
+    book = Book(policy.allocatable)
     if node.memory is not None:
         book.load(node.memory)
         return book
