@@ -26,7 +26,8 @@ from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
-from topomend.replay.fit import Fit, prepare
+from topomend.replay.fit import Fit
+from topomend.replay.free import prepare
 from topomend.replay.topology.distances import Distances
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import NUMAInfo, merge

@@ -452,16 +452,10 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
     ],
     "fit.py": [
         (
-            "a pod that a node holds is told by what is free",
-            "return name in self._names and any(",
-            "return False and any(",
-        ),
-        (
             "an answer to one pod is the answer to all",
             "containers = tuple((each.name, each.kind, _asked(each.resources)) for each in pod.containers)",
             "containers = ()",
         ),
-        ("reserved CPUs pass for free in a fit", "available = pool & ~policy.reserved\n", "available = pool\n"),
         (
             "a fit does not count free cores for full-pcpus-only",
             "(count % policy.topology.cpus_per_core or count > physical)",
@@ -493,27 +487,10 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "return bool(common)",
         ),
         ("a fit needs single NUMA nodes though none would do", "if not preferred or self.kubelet", "if self.kubelet"),
-        ("devices that are taken pass for free in a fit", "if name not in taken:", "if True:"),
-        ("unhealthy devices pass for free in a fit", "        if device.healthy:\n", "        if True:\n"),
-        (
-            "a resource without a healthy device passes for none in a fit",
-            "_Told.REFUSED if offered or taken else _Told.NOT_ALIGNED",
-            "_Told.NOT_ALIGNED",
-        ),
         (
             "too few devices pass in a fit where they are on no NUMA node",
-            "if space.nodes else _Told.REFUSED\n",
-            "if space.nodes else _Told.NOT_ALIGNED\n",
-        ),
-        (
-            "a fit knows which CPUs are taken where cores are uneven",
-            "certain = policy.topology.is_even and (",
-            "certain = (",
-        ),
-        (
-            "a fit knows which CPUs are taken where the kubelet's pool holds some that a pod has",
-            "(node.cpu_pool is None or not available & held_cpus(node))",
-            "True",
+            "if space.nodes else Told.REFUSED\n",
+            "if space.nodes else Told.NOT_ALIGNED\n",
         ),
         (
             "a fit takes the highest of the NUMA nodes that hold a pod",
@@ -545,6 +522,31 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "a fit does not tell a NUMA node that lacks one resource from one that lacks another",
             "tuple([name for name, nodes in merged.items() if not nodes] or merged)",
             "tuple(merged)",
+        ),
+    ],
+    "free.py": [
+        (
+            "a pod that a node holds is told by what is free",
+            "return name in self._names and any(",
+            "return False and any(",
+        ),
+        ("reserved CPUs pass for free in a fit", "available = pool & ~policy.reserved\n", "available = pool\n"),
+        ("devices that are taken pass for free in a fit", "if name not in taken:", "if True:"),
+        ("unhealthy devices pass for free in a fit", "        if device.healthy:\n", "        if True:\n"),
+        (
+            "a resource without a healthy device passes for none in a fit",
+            "Told.REFUSED if offered or taken else Told.NOT_ALIGNED",
+            "Told.NOT_ALIGNED",
+        ),
+        (
+            "a fit knows which CPUs are taken where cores are uneven",
+            "certain = policy.topology.is_even and (",
+            "certain = (",
+        ),
+        (
+            "a fit knows which CPUs are taken where the kubelet's pool holds some that a pod has",
+            "(node.cpu_pool is None or not available & held_cpus(node))",
+            "True",
         ),
     ],
     "remembered.py": [

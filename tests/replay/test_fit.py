@@ -3,7 +3,6 @@
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
-import gc
 import json
 import os
 import random
@@ -24,7 +23,7 @@ from topomend.model.pod import Pod
 from topomend.model.verdict import Preference, ResourceTrace
 from topomend.replay import fit
 from topomend.replay.admission import admit, release
-from topomend.replay.fit import MOST_ANSWERS, Fit, Refusal, Standing, prepare
+from topomend.replay.fit import MOST_ANSWERS, Fit, Refusal, Standing
 from topomend.replay.rejection import TOPOLOGY_AFFINITY_ERROR as ERROR
 from topomend.wire.pod import read_pod
 
@@ -127,32 +126,12 @@ def test_an_answer_is_remembered_until_the_node_changes(monkeypatch: pytest.Monk
     assert asking.admits(state)
 
 
-def test_what_was_free_is_forgotten_with_the_state() -> None:
-    gc.collect()
-    before = len(fit._free)
-    state = replace(node(GPU))
-    Fit(ASKING).admits(state)
-    assert len(fit._free) == before + 1
-    del state
-    gc.collect()
-    assert len(fit._free) == before
-
-
 def test_answers_to_the_last_kinds_of_pods_are_remembered_whatever_their_names() -> None:
     state = node(GPU)
     for memory in range(1, 3 * MOST_ANSWERS):
         assert Fit(pod("p", f"cpu=1 memory={memory}Mi")).admits(state)
         assert Fit(pod("q", f"cpu=1 memory={memory}Mi")).admits(state)
     assert len(fit._answers.of(state)) == MOST_ANSWERS
-
-
-def test_what_is_free_is_read_as_a_state_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = admit(node(GPU), pod("q", "cpu=3 memory=1Gi"))[1]
-    prepare(state)
-    prepare(node(GPU, "unknown"))  # whose kubelet does not start
-    for part in ("pool_of", "_pages", "_space_of_devices"):
-        monkeypatch.setattr(fit, part, lambda *_: pytest.fail("read again"))
-    assert not Fit(ASKING).admits(state)
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,24 @@
 """Whether nodes admit a pod, for thousands of them at once: the yes or no of ``admission.admit``, sooner.
 
-Of a pod that asks for something in one container it can mostly be told from what is free on each NUMA node, which is
-read once from each state, at best when it arrives (``prepare``). Whatever depends on more than that is asked of
-``admit``.
+Of a pod that asks for something in one container it can mostly be told from what is free on each NUMA node (``free``).
+Whatever depends on more than that is asked of ``admit``.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from topomend.model.bitmask import NUMAMask, members
+from topomend.model.bitmask import NUMAMask
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState, held_cpus
+from topomend.model.node_state import NodeState
 from topomend.model.pod import ContainerKind, Pod, Resources
 from topomend.model.quantity import MAX_INT64, value
 from topomend.model.recent import Recent
 from topomend.replay import qos
-from topomend.replay.admission import admit, book_of, pool_of
+from topomend.replay.admission import admit
 from topomend.replay.cpu import static as cpu_static
-from topomend.replay.devices.manager import numa_mask, universe_of
+from topomend.replay.free import Free, Page, Space, Told, free_of
 from topomend.replay.gates import read_gates
 from topomend.replay.kubelet import StartedKubelet, start
 from topomend.replay.memory import static as memory_static
@@ -59,20 +57,6 @@ class Refusal:
     lacking: tuple[str, ...]
 
 
-def prepare(node: NodeState) -> None:
-    """Read what is free on a node as its state arrives, so that the first question need not."""
-    kubelet = start(node.machine, node.kubelet)
-    if isinstance(kubelet, str):
-        return
-    free = _free.of(node)
-    if kubelet.cpu:
-        free.cpus(node, kubelet.cpu)
-    if kubelet.memory:
-        free.memory(node, kubelet.memory)
-    for resource in {device.resource for device in node.devices}:
-        free.devices(node, kubelet, resource)
-
-
 class Fit:
     """One pod's answers, remembered with the states of the nodes for all pods that ask for the same."""
 
@@ -96,7 +80,7 @@ class Fit:
 
     def is_held_by(self, node: NodeState) -> bool:
         """Whether the node holds a pod of this name already: its answer is then about this pod alone."""
-        return _free.of(node).holds(node, self.pod.namespace, self.pod.name)
+        return free_of(node).holds(node, self.pod.namespace, self.pod.name)
 
     def outcome(self, node: NodeState) -> Standing | Refusal | None:
         """What ``admit`` would say, as far as rank and reason go; None where only ``admit`` can tell."""
@@ -114,7 +98,7 @@ class Fit:
             return False
         if self._need is None or kubelet.numa.nodes >> 64 or self.is_held_by(node):
             return None
-        return _Question(node, kubelet, _free.of(node), self._need)
+        return _Question(node, kubelet, free_of(node), self._need)
 
 
 class Kind:
@@ -174,144 +158,6 @@ def _is_extended(resource: str) -> bool:
     return "/" in resource
 
 
-class _Space(NamedTuple):
-    """What is free of something: on each NUMA node, here as its mask, and in total.
-
-    ``widest`` is the most that one NUMA node has when nothing is taken. No NUMA nodes where nothing is aligned.
-    """
-
-    nodes: tuple[tuple[NUMAMask, int], ...]
-    total: int
-    widest: int
-
-
-class _Told(Enum):
-    """What a part of the need comes to by itself."""
-
-    REFUSED = "refused"
-    UNCLEAR = "unclear"
-    NOT_ALIGNED = "not aligned"
-
-
-class _Page(NamedTuple):
-    """The memory of a NUMA node: its id, the free bytes of each resource, whether it is in a group with others, and
-    whether any block touches it."""
-
-    node: int
-    free: Mapping[str, int]
-    grouped: bool
-    touched: bool
-
-
-class _Free:
-    """What is free on a node in one state, each part read when it is first asked for.
-
-    The state itself is handed in anew each time: what is remembered of it must not keep it alive.
-    """
-
-    __slots__ = ("_cpus", "_devices", "_memory", "_names")
-
-    def __init__(self) -> None:
-        self._cpus: tuple[_Space, int, bool] | None = None
-        self._memory: tuple[_Page, ...] | None = None
-        self._devices: dict[str, _Space | _Told] = {}
-        self._names: frozenset[str] | None = None
-
-    def holds(self, node: NodeState, namespace: str, name: str) -> bool:
-        """Whether a pod of this name holds something."""
-        if self._names is None:
-            self._names = frozenset([each.name for each in node.pods])
-        return name in self._names and any((each.namespace, each.name) == (namespace, name) for each in node.pods)
-
-    def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[_Space, int, bool]:
-        """CPUs for exclusive use, how many CPUs are free on cores without a reserved one, and whether only CPUs that
-        nobody holds will be taken: where cores or sockets are uneven the kubelet may take reserved ones, too."""
-        if self._cpus is None:
-            pool = pool_of(policy, node)
-            available = pool & ~policy.reserved
-            local = policy.topology.numa_nodes
-            nodes = tuple([(1 << number, (cpus & available).bit_count()) for number, cpus in local.items()])
-            space = _Space(nodes, available.bit_count(), max([cpus.bit_count() for cpus in local.values()], default=0))
-            physical = (pool & ~policy.reserved_physical).bit_count()
-            certain = policy.topology.is_even and (node.cpu_pool is None or not available & held_cpus(node))
-            self._cpus = space, physical, certain
-        return self._cpus
-
-    def memory(self, node: NodeState, policy: memory_static.StaticPolicy) -> tuple[_Page, ...]:
-        """The memory of each NUMA node."""
-        if self._memory is None:
-            self._memory = _pages(node, policy)
-        return self._memory
-
-    def devices(self, node: NodeState, kubelet: StartedKubelet, resource: str) -> _Space | _Told:
-        """The devices of a resource, or what comes of asking for it where there are none."""
-        if resource not in self._devices:
-            self._devices[resource] = _space_of_devices(node, kubelet, resource)
-        return self._devices[resource]
-
-
-def _pages(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[_Page, ...]:
-    """What the Memory Manager's book says, read without one where that is as good."""
-    numbers = [page.numa_node for page in node.memory or ()]
-    if node.memory is not None and sorted(numbers) == sorted(policy.allocatable):
-        return tuple(
-            [
-                _Page(
-                    page.numa_node,
-                    {
-                        resource: amount - page.reserved.get(resource, 0)
-                        for resource, amount in policy.allocatable[page.numa_node].items()
-                    },
-                    page.cells.bit_count() > 1,
-                    page.assignments > 0,
-                )
-                for page in node.memory
-            ]
-        )
-    pages = book_of(policy, node).nodes.values()
-    return tuple([_Page(page.node, page.free, page.cells.bit_count() > 1, page.assignments > 0) for page in pages])
-
-
-def _space_of_devices(node: NodeState, kubelet: StartedKubelet, resource: str) -> _Space | _Told:
-    offered = {device.id: device for device in node.devices if device.resource == resource}
-    taken = {
-        name
-        for pod in node.pods
-        for container in pod.containers
-        for held in container.devices
-        if held.resource == resource
-        for name in held.ids
-    }
-    total: dict[NUMAMask, int] = {}
-    free: dict[NUMAMask, int] = {}
-    healthy = aligned = False
-    for name, device in offered.items():
-        mask = 0
-        if device.numa_nodes:
-            aligned, mask = True, numa_mask(device.numa_nodes)
-        total[mask] = total.get(mask, 0) + 1
-        if device.healthy:
-            healthy = True
-            if name not in taken:
-                free[mask] = free.get(mask, 0) + 1
-    if not healthy:
-        return _Told.REFUSED if offered or taken else _Told.NOT_ALIGNED
-    if not aligned:
-        return _Space((), sum(free.values()), 0)
-    bits = [1 << number for number in members(universe_of(total, kubelet.numa.nodes, kubelet.gates))]
-    return _Space(
-        tuple([(bit, _touching(free, bit)) for bit in bits]),
-        sum(free.values()),
-        max([_touching(total, bit) for bit in bits]),
-    )
-
-
-def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
-    return sum([count for mask, count in counts.items() if mask & bit])
-
-
-_free: Remembered[NodeState, _Free] = Remembered(_Free)
-
 _answers: Remembered[NodeState, Recent[Kind, bool]] = Remembered(lambda: Recent(MOST_ANSWERS))
 
 
@@ -336,7 +182,7 @@ class _Question:
 
     node: NodeState
     kubelet: StartedKubelet
-    free: _Free
+    free: Free
     need: _Need
     aligned: bool = False
     common: NUMAMask = 0
@@ -356,9 +202,9 @@ class _Question:
                 if told.impossible or (not common and policy == SINGLE_NUMA_NODE):
                     return False
                 preferred = preferred and told.preferred
-            elif told is _Told.REFUSED:
+            elif told is Told.REFUSED:
                 return False
-            elif told is _Told.UNCLEAR:
+            elif told is Told.UNCLEAR:
                 return None
         self.aligned, self.common = aligned, common
         if not aligned:
@@ -405,7 +251,7 @@ class _Question:
         common, preferred, impossible = self.kubelet.numa.nodes, True, False
         merged: dict[str, NUMAMask] = {}
         for resource, told in self._parts():
-            if told is _Told.NOT_ALIGNED:
+            if told is Told.NOT_ALIGNED:
                 continue
             if not isinstance(told, _Singles):
                 return None
@@ -424,7 +270,7 @@ class _Question:
             return None
         return Refusal(TOPOLOGY_AFFINITY_ERROR, tuple([name for name, nodes in merged.items() if not nodes] or merged))
 
-    def _fitting_memory(self, together: NUMAMask, pages: tuple[_Page, ...]) -> dict[str, NUMAMask] | None:
+    def _fitting_memory(self, together: NUMAMask, pages: tuple[Page, ...]) -> dict[str, NUMAMask] | None:
         """The NUMA nodes that hold each resource by itself, where ``together`` hold all of them; empty where the
         Memory Manager has no preference, which it has not where no mask holds all; None where that is not known."""
         if not together:
@@ -439,7 +285,7 @@ class _Question:
             name: sum([1 << page.node for page in pages if page.free[name] >= size]) for name, size in self.need.memory
         }
 
-    def _parts(self) -> Iterator[tuple[str, _Singles | _Told]]:
+    def _parts(self) -> Iterator[tuple[str, _Singles | Told]]:
         """What each part of the need comes to, in the order in which the kubelet asks its managers."""
         for resource, count in self.need.devices:
             yield resource, self._devices(resource, count)
@@ -448,19 +294,19 @@ class _Question:
         if self.need.memory and self.kubelet.memory:
             yield qos.MEMORY, self._memory(self.kubelet.memory)
 
-    def _cpus(self, policy: cpu_static.StaticPolicy) -> _Singles | _Told:
+    def _cpus(self, policy: cpu_static.StaticPolicy) -> _Singles | Told:
         count, options = self.need.cpus, policy.options
         space, physical, _ = self.free.cpus(self.node, policy)
         if options.full_pcpus_only and (count % policy.topology.cpus_per_core or count > physical):
-            return _Told.REFUSED
+            return Told.REFUSED
         if options.distribute_across_numa or options.align_by_socket:
-            return _Told.UNCLEAR
+            return Told.UNCLEAR
         if self.node.kubelet.topology_manager_policy == NONE and space.total < count:
             # Cores that are partly offline are counted whole, and then even this can be admitted.
-            return _Told.UNCLEAR
+            return Told.UNCLEAR
         return _Singles(_holding(space, count), space.widest >= count)
 
-    def _memory(self, policy: memory_static.StaticPolicy) -> _Singles | _Told:
+    def _memory(self, policy: memory_static.StaticPolicy) -> _Singles | Told:
         """Where no NUMA node has enough the Memory Manager may have no preference, but can allocate nothing either.
 
         A group of NUMA nodes that has enough on one of them is left to the Memory Manager.
@@ -472,24 +318,24 @@ class _Question:
             would_be_enough = True
             for resource, size in need:
                 if resource not in free:
-                    return _Told.UNCLEAR
+                    return Told.UNCLEAR
                 enough = enough and free[resource] >= size
                 would_be_enough = would_be_enough and could[resource] >= size
             preferred = preferred or would_be_enough
             if enough and grouped:
-                return _Told.UNCLEAR
+                return Told.UNCLEAR
             nodes |= enough << number
         return _Singles(nodes, preferred)
 
-    def _devices(self, resource: str, count: int) -> _Singles | _Told:
+    def _devices(self, resource: str, count: int) -> _Singles | Told:
         space = self.free.devices(self.node, self.kubelet, resource)
-        if isinstance(space, _Told):
+        if isinstance(space, Told):
             return space
         if space.total < count:
-            return _Singles(0, preferred=False, impossible=True) if space.nodes else _Told.REFUSED
-        return _Singles(_holding(space, count), space.widest >= count) if space.nodes else _Told.NOT_ALIGNED
+            return _Singles(0, preferred=False, impossible=True) if space.nodes else Told.REFUSED
+        return _Singles(_holding(space, count), space.widest >= count) if space.nodes else Told.NOT_ALIGNED
 
 
-def _holding(space: _Space, amount: int) -> NUMAMask:
+def _holding(space: Space, amount: int) -> NUMAMask:
     """The NUMA nodes that hold so much each on its own."""
     return sum([bit for bit, free in space.nodes if free >= amount])

@@ -11,7 +11,7 @@ from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine
 from topomend.model.node_state import NodeState
 from topomend.model.recent import Recent
-from topomend.replay.fit import prepare
+from topomend.replay.free import prepare
 from topomend.watch import events
 from topomend.watch.view import Publication
 from topomend.wire.node_topology import (
