@@ -2,8 +2,8 @@
 
 On a sandbox with one real kubelet: thousands of Nodes and NodeTopology objects beside it, and the pods that run there,
 copies of real ones, are put into etcd. Then the operator starts, and is watched while the cluster lives: agents confirm
-what they published and publish anew, kubelets tell that they are well, refused pods turn up and pods arrive in a
-steered namespace. Memory is that which ``ps`` shows, at its largest. Exits with 1 where a target is missed.
+what they published and publish anew, kubelets tell that they are well, pods end, refused ones turn up and others
+arrive in a steered namespace. Memory is that which ``ps`` shows, at its largest. Exits with 1 where a target is missed.
 """
 
 import argparse
@@ -52,6 +52,9 @@ NODE = "real"
 
 HEARTBEATS, NODE_STATUSES, CHANGES = 600.0, 300.0, 600.0
 """Seconds between two of the same node: an agent's heartbeats, a kubelet's statuses, changes of what its pods hold."""
+
+LIVES = 3600.0
+"""Seconds from a pod's beginning to its end: of 150,000 pods 42 end in a second."""
 
 KINDS_OF_NODE = 40
 """How many nodes differ in more than in names."""
@@ -119,6 +122,11 @@ class Crowd:
         status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": message, "startTime": _now()}
         return key, {**content, "spec": spec, "status": status}
 
+    def ended(self, number: int) -> tuple[str, dict[str, Any]]:
+        """A pod that ran, as its kubelet leaves it when it has ended."""
+        key, content = self._running(number)
+        return key, {**content, "status": {**content["status"], "phase": "Succeeded"}}
+
     def _running(self, number: int) -> tuple[str, dict[str, Any]]:
         return self._on_node(number % self.size.nodes, f"runs-{number}", _uid(3, number), NAMESPACE)
 
@@ -159,19 +167,19 @@ class Life(Background):
 
     def go_on(self) -> None:
         """Write what is due, ten times a second."""
-        random, begun = Random(5), time.monotonic()
-        nodes = self._crowd.size.nodes
-        rates = [nodes / each for each in (HEARTBEATS, NODE_STATUSES, CHANGES)]
+        random, begun, crowd = Random(5), time.monotonic(), self._crowd
+        nodes, pods = range(crowd.size.nodes), range(crowd.pods)
+        rates = (len(nodes) / HEARTBEATS, len(nodes) / NODE_STATUSES, len(nodes) / CHANGES, len(pods) / LIVES)
+        happenings: tuple[Callable[[], tuple[str, dict[str, Any]]], ...] = (
+            lambda: crowd.topology(random.choice(nodes)),
+            lambda: crowd.node(random.choice(nodes)),
+            lambda: crowd.topology(random.choice(nodes), random.randrange(KINDS_OF_NODE)),
+            lambda: crowd.ended(random.choice(pods)),
+        )
         while not self.ended.wait(0.1):
             due = int((time.monotonic() - begun) * sum(rates)) - self.written
-            for what in random.choices(range(len(rates)), rates, k=due):
-                number = random.randrange(nodes)
-                written = (
-                    self._crowd.node(number)
-                    if what == 1
-                    else self._crowd.topology(number, random.randrange(KINDS_OF_NODE) if what == 2 else None)
-                )
-                self._etcd.put([written])
+            for happening in random.choices(happenings, rates, k=due):
+                self._etcd.put([happening()])
             self.written += due
 
 
@@ -294,7 +302,7 @@ def _measure(
         print(f"  {what} after another {time.monotonic() - begun:.1f} s, {_mib(meter.most)} at most", flush=True)
     with Life(etcd, crowd) as life:
         used = meter.millicores(lambda: time.sleep(seconds))
-    print(f"  {life.written} writes of nodes in {seconds:.0f} s: {used:.0f} m CPU, {_mib(meter.resident)}", flush=True)
+    print(f"  {life.written} changes in {seconds:.0f} s: {used:.0f} m CPU, {_mib(meter.resident)}", flush=True)
     with Life(etcd, crowd):
         held = _held(sandbox, client)
         print(f"  pods held in a steered namespace, 20 a second: {quantiles(held)}", flush=True)

@@ -1,9 +1,11 @@
+from functools import reduce
+
 import pytest
 from tests.decide.test_turn import SETTINGS, asking, one_hole, waiting
 
 from topomend.decide import order
 from topomend.decide import plan as plans
-from topomend.decide.order import MOST_PERMUTED, admitted_in_any_order
+from topomend.decide.order import MOST_INTERLEAVED, MOST_PERMUTED, admitted_in_any_order
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.shape import parse_shape
@@ -46,6 +48,26 @@ def test_a_pod_that_was_on_its_way_may_have_been_placed_before_another_one_ended
 def test_a_pod_that_had_no_room_before_another_one_ended_came_after_that() -> None:
     state = admit(admit(EMPTY, asking(5, "low"))[1], asking(6, "high"))[1]
     assert in_any_order(state, [asking(1, "small")], asking(6, "wide"), "low", "high")
+
+
+def test_a_pod_that_was_on_its_way_may_have_been_placed_between_the_ends_of_two_others() -> None:
+    """As seen in virtual time: 6 CPUs were free on NUMA 1, five came there, and then five ended on NUMA 0."""
+    state = admit(admit(EMPTY, asking(5, "low"))[1], asking(5, "high"))[1]
+    before, after = release(state, "ns", "high"), release(release(state, "ns", "high"), "ns", "low")
+    assert not admit(state, asking(5, "wide"))[0].admitted
+    assert not admit(release(admit(before, asking(5, "wide"))[1], "ns", "low"), asking(6, "wider"))[0].admitted
+    assert admit(admit(after, asking(5, "wide"))[1], asking(6, "wider"))[0].admitted
+    assert not in_any_order(state, [asking(5, "wide")], asking(6, "wider"), "high", "low")
+    assert in_any_order(state, [asking(5, "wide")], asking(6, "wider"), "low", "high")
+
+
+def test_where_too_many_have_ended_to_tell_who_came_before_whom_it_is_waited_for() -> None:
+    names = [f"p{number}" for number in range(MOST_INTERLEAVED - 1)]
+    one = admit(EMPTY, asking(1, names[0]))[1]
+    many = reduce(lambda state, name: admit(state, asking(1, name))[1], names, EMPTY)
+    assert in_any_order(one, [asking(5, "wide")], asking(5, "wide too"), *names[:1])
+    assert not in_any_order(many, [asking(5, "wide")], asking(5, "wide too"), *names)
+    assert in_any_order(many, [asking(1, "small")], asking(4, "not so wide"), *names)
 
 
 def test_of_many_pods_the_largest_is_tried_last() -> None:

@@ -2,7 +2,7 @@
 
 The operator lets pods go one after another; a scheduler binds them side by side, so that the kubelet may see the later
 one first, and place it where the other one was to go. And where a pod has ended, those that were on their way by then
-may have been placed before its end, beside it, or after it, in its place.
+may have been placed before its end, beside it, or after it, in its place; and so for each of several that have ended.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +12,13 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.replay.admission import admit, release
 from topomend.replay.fit import Fit, Standing
-from topomend.watch.view import Publication
+from topomend.watch.view import PodKey, Publication
 
 MOST_PERMUTED = 4
 """Of more pods not every order is tried, but those that are known to be bad: the largest last, the newest first."""
+
+MOST_INTERLEAVED = 6
+"""Of more pods and ends it is not worked out which may have come before which: within a second the agent tells."""
 
 
 def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
@@ -25,33 +28,25 @@ def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
     """
     if not publication.coming:
         return True
-    pods, left = (*publication.coming, pod), publication.left
-    if _fit_one_numa_node(left, pods):
+    pods, ended = (*publication.coming, pod), tuple(publication.ended)
+    if _fit_one_numa_node(publication.left, pods):
         return True
-    return all(
-        _admitted(left, order) and _admitted_beside_the_ended(publication, pod, order) for order in _orders(pods)
-    )
+    if ended and len(pods) + len(ended) > MOST_INTERLEAVED:
+        return False
+    return all(_admitted(publication.state, ended, order, last=pod) for order in _orders(pods))
 
 
-def _admitted_beside_the_ended(publication: Publication, pod: Pod, order: Sequence[Pod]) -> bool:
-    """Whether in this order all find their places however many of them came before others had ended: ``pod``, which is
-    let go after that, did not."""
-    if not publication.ended:
+def _admitted(state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], *, last: Pod) -> bool:
+    """Whether in this order all find their places, however many of them came before how many of the others ended:
+    ``last``, which is let go after that, did not. Who finds none before an end came after it."""
+    if not pods:
         return True
-    return all(_admitted_around(publication, order[:early], order[early:]) for early in range(1, order.index(pod) + 1))
-
-
-def _admitted_around(publication: Publication, early: Sequence[Pod], late: Sequence[Pod]) -> bool:
-    """Whether those that came ``late`` find their places if others came ``early``, before the ends; true where these
-    could not have come then."""
-    state = publication.state
-    for each in early:
-        verdict, state = admit(state, each)
-        if not verdict.admitted:
-            return True
-    for namespace, name in publication.ended:
-        state = release(state, namespace, name)
-    return _admitted(state, late)
+    if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, last=last):
+        return False
+    if ended and pods[0] is last:
+        return True
+    verdict, after = admit(state, pods[0])
+    return _admitted(after, ended, pods[1:], last=last) if verdict.admitted else bool(ended)
 
 
 def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:
@@ -84,11 +79,3 @@ def _orders(pods: tuple[Pod, ...]) -> Iterator[Sequence[Pod]]:
     yield pods[::-1]
     yield smallest_first
     yield smallest_first[::-1]
-
-
-def _admitted(state: NodeState, pods: Iterable[Pod]) -> bool:
-    for each in pods:
-        verdict, state = admit(state, each)
-        if not verdict.admitted:
-            return False
-    return True
