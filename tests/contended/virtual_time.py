@@ -59,7 +59,8 @@ class VirtualCluster:
             self._now, _, happens = heapq.heappop(self._moments)
             self._see(events.TimePassed(self._now))
             happens()
-            self._let_go()
+            while self._let_some_go():
+                pass  # other NUMA nodes may be kept for others now
         return Outcome("virtual time", self._stays)
 
     def _add_node(self, state: NodeState) -> None:
@@ -97,7 +98,8 @@ class VirtualCluster:
         self._gated[number] = pod
         self._see(events.PodSeen(pod, self._now))
 
-    def _let_go(self) -> None:
+    def _let_some_go(self) -> bool:
+        before = len(self._gated)
         for number in sorted(self._gated):
             pod = self._gated[number]
             gives_way = self._gave_way.get(number, 0) < TURNS
@@ -110,6 +112,7 @@ class VirtualCluster:
                 self._see(events.Released(pod.pod, choice.nodes, self._now))
                 self._see(events.PodSeen(free, self._now))
                 self._after(BINDS, partial(self._is_bound, number, replace(free, node=choice.nodes[0])))
+        return len(self._gated) < before
 
     def _is_bound(self, number: int, pod: WatchedPod) -> None:
         self._see(events.PodSeen(replace(pod, version=self._version(), phase="Pending"), self._now))
