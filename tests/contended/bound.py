@@ -12,6 +12,7 @@ from tests.contended.outcome import Outcome, Stay
 
 from topomend.decide.ranking import rank
 from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit, release
 from topomend.wire.pod import read_pod
 
@@ -42,10 +43,17 @@ def all_knowing(arrivals: Sequence[Arrival], lag: float = 0.0) -> Outcome:
 def _place(cluster: dict[str, NodeState], arrival: Arrival) -> str:
     """Put the pod where it fits best; the node's name, or nothing."""
     pod = read_pod({**arrival.manifest, "metadata": {"name": arrival.name, "namespace": "default"}})
-    answers = ((name, *admit(state, pod)) for name, state in cluster.items())
+    offering = [name for name, state in cluster.items() if _offers(state, pod)]
+    answers = ((name, *admit(cluster[name], pod)) for name in offering)
     admitting = [(rank(after, verdict), name, after) for name, verdict, after in answers if verdict.admitted]
     if not admitting:
         return ""
     _, name, after = min(admitting, key=lambda each: each[0])
     cluster[name] = after
     return name
+
+
+def _offers(state: NodeState, pod: Pod) -> bool:
+    """Whether the node has such devices: a kubelet that knows none leaves them to the scheduler, which would not."""
+    offered = {"cpu", "memory", *(device.resource for device in state.devices)}
+    return offered >= requests_of(pod).keys()

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.contended.arrivals import MACHINES, Arrival, arrivals, free_cpus
+from tests.contended.arrivals import GPU, MACHINES, Arrival, arrivals, free_cpus
 from tests.contended.bound import all_knowing
 from tests.contended.outcome import Outcome, Stay
 from tests.contended.run import Way, run
@@ -45,6 +45,13 @@ def test_a_bound_whose_ends_are_noticed_late_tells_by_how_much_and_those_who_wai
     assert sum(late.waits()) > sum(at_once.waits())
     seen_late = [replace(stay, ended=stay.ended + 2.0) for stay in at_once.stays if stay.ended is not None]
     assert Outcome("seen late", seen_late).lag() == pytest.approx(2.0)
+
+
+def test_a_pod_that_asks_for_a_device_waits_in_the_bound_for_a_node_that_has_some() -> None:
+    asking = next(a for a in arrivals(Random(5), 100, load=1.0) if GPU in str(a.manifest) and a.cpus <= 2)
+    devices = sum(device.resource == GPU for spec in MACHINES for device in spec.devices)
+    twins = [Arrival(f"twin-{n}", 0.0, asking.seconds, asking.cpus, asking.manifest) for n in range(devices + 1)]
+    assert all_knowing(twins).waits() == [0.0] * devices + [asking.seconds]
 
 
 def test_a_pod_waits_in_the_bound_until_a_numa_node_is_free_for_it() -> None:
