@@ -36,8 +36,12 @@ MACHINES = (
 SIZES = {1: 4, 2: 6, 3: 5, 4: 5, 5: 2, 6: 2}
 """How often a pod asks for so many CPUs. Every size fits on one NUMA node of an empty machine or another."""
 
-MEAN_SECONDS = 12.0
-"""How long a pod runs on average."""
+MEAN_SECONDS = 20.0
+"""How long a pod runs on average. A kubelet gives away what a pod held only 1.5 s after its end: of shorter pods the
+waits tell that, and of longer ones few come in the time that a run may take."""
+
+LONGEST = 5
+"""How many times as long as that it may run at most."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Arrival:
     manifest: dict[str, Any]
 
 
-def arrivals(chance: Random, pods: int, load: float) -> list[Arrival]:
+def arrivals(chance: Random, pods: int, load: float, mean_seconds: float = MEAN_SECONDS) -> list[Arrival]:
     """Poisson arrivals that ask for ``load`` of all CPUs, from the first to the last of them.
 
     They are spread over the time that takes: left to chance, they would ask for as much as a quarter more or less, and
@@ -60,7 +64,7 @@ def arrivals(chance: Random, pods: int, load: float) -> list[Arrival]:
     drawn, now = [], 0.0
     for number in range(pods):
         now += chance.expovariate(1.0)
-        drawn.append(_arrival(chance, f"pod-{number:04}", now))
+        drawn.append(_arrival(chance, f"pod-{number:04}", now, mean_seconds))
     seconds = sum(each.cpus * each.seconds for each in drawn) / (load * free_cpus())
     return [replace(each, at=each.at * seconds / now) for each in drawn]
 
@@ -70,9 +74,9 @@ def free_cpus() -> int:
     return sum((spec.machine.cpus & ~(spec.kubelet.reserved_cpus or 0)).bit_count() for spec in MACHINES)
 
 
-def _arrival(chance: Random, name: str, at: float) -> Arrival:
+def _arrival(chance: Random, name: str, at: float, mean_seconds: float) -> Arrival:
     cpus = chance.choices(list(SIZES), list(SIZES.values()))[0]
-    seconds = min(1 + int(chance.expovariate(1 / MEAN_SECONDS)), 60)
+    seconds = min(1 + int(chance.expovariate(1 / mean_seconds)), int(LONGEST * mean_seconds))
     parts = [cpus] if cpus == 1 or chance.random() < 0.75 else [cpus // 2, cpus - cpus // 2]
     containers = [_container(f"part-{index}", part, seconds) for index, part in enumerate(parts)]
     if chance.random() < 0.1:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.contended.arrivals import MACHINES, Arrival
+from tests.contended.arrivals import LONGEST, MACHINES, MEAN_SECONDS, Arrival
 from tests.contended.outcome import Outcome, Stay
 from tests.deploy.api import administrator, path_of
 from tests.deploy.manifests import objects
@@ -33,8 +33,8 @@ NAMESPACE = "contended"
 WORKLOADS = ("DaemonSet", "Deployment")
 """Containers of a sandbox do nothing: the agents and the operator run as processes."""
 
-QUIET_SECONDS = 45.0
-"""A run ends when nothing has happened for so long: no pod runs for longer than 60 s, and most for a few."""
+QUIET_SECONDS = LONGEST * MEAN_SECONDS + 15.0
+"""A run ends when nothing has happened for so long: no pod runs for longer, and those behind it come at once."""
 
 
 class Way(Enum):

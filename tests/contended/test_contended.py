@@ -84,7 +84,7 @@ def test_a_steered_namespace_of_a_contended_cluster_has_no_refused_pod_and_none_
     """Slow: pods on real kubelets run for seconds, and the last ones have to wait for the first ones' ends."""
     seed = int(os.environ.get("TOPOMEND_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"TOPOMEND_SEED={seed}")
-    outcome = run(Way.STEERED, arrivals(Random(seed), 30, load=1.2), tmp_path)
+    outcome = run(Way.STEERED, arrivals(Random(seed), 30, load=1.2, mean_seconds=12), tmp_path)
     assert outcome.refused == 0
     assert outcome.never_ran == 0
 
@@ -99,5 +99,5 @@ def test_no_steered_pod_is_refused_in_virtual_time() -> None:
 
 def test_a_pod_that_comes_where_one_was_placed_between_two_ends_is_not_refused_in_virtual_time() -> None:
     """Of this seed the 71st was, before it was told who may have come between whose ends: one of 5,000 is."""
-    coming = arrivals(chance := Random(1), 1000, load=0.6)
+    coming = arrivals(chance := Random(1), 1000, load=0.6, mean_seconds=12)
     assert VirtualCluster(coming[:120], chance).run().refused == 0
