@@ -8,8 +8,7 @@ from topomend.controller.back_off import BackOff
 from topomend.decide.candidates import LeftOut, held_back
 from topomend.model.cluster import WatchedPod
 from topomend.model.recent import Recent
-from topomend.watch.events import is_newer
-from topomend.watch.view import ClusterView
+from topomend.watch.view import ClusterView, is_newer
 
 MOST_KEPT = 10_000
 

@@ -20,8 +20,7 @@ from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
 from topomend.replay.fit import MOST_ANSWERS, Fit, Kind, Refusal, Standing, kind_of
 from topomend.replay.remembered import Remembered
-from topomend.watch.events import is_newer
-from topomend.watch.view import ClusterView, Publication
+from topomend.watch.view import ClusterView, Publication, is_newer
 from topomend.wire.relaunch import MAX_VERDICTS
 
 MOST_DISAGREEMENTS = 3

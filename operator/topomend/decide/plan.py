@@ -13,8 +13,7 @@ from topomend.decide.order import admitted_in_any_order
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
-from topomend.watch.events import is_newer
-from topomend.watch.view import ClusterView, Refusal
+from topomend.watch.view import ClusterView, Refusal, is_newer
 
 NAMED_NODES = 3
 """How many nodes are named to the scheduler: one could fill up or be cordoned, and a narrowing cannot be undone."""

@@ -5,16 +5,16 @@ one; only what was written after ``version``, the list's resourceVersion, is new
 that tells nothing new returns an equal view. Times are seconds of a clock that only goes forward.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
-from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView, Doubt, OnItsWay, PodKey, Publication, Refusal
+from topomend.watch.expected import after_binding, after_end, expecting, off_its_way, on_its_way, with_ended
+from topomend.watch.view import ClusterView, Doubt, OnItsWay, Publication, Refusal, excluding, including, is_newer
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
@@ -40,9 +40,6 @@ UNBOUND_SECONDS = 30.0
 REFUSAL_PREFIX = "Pod was rejected: "
 """What a kubelet writes before the reason why it did not admit a pod (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
 
 class Event(Protocol):
     """Anything that changes the view."""
@@ -59,17 +56,6 @@ def fold(view: ClusterView, event: Event) -> ClusterView:
 def is_refusal(pod: WatchedPod) -> bool:
     """Whether a kubelet did not admit this pod, for whatever reason."""
     return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
-
-
-def is_newer(version: str, other: str) -> bool:
-    """Whether an object was written later than another, by their resourceVersions.
-
-    Within a kind they are comparable by contract (KEP-5504); across kinds because one etcd counts one revision.
-    Versions that are no numbers are newer when they differ.
-    """
-    if version.isdecimal() and other.isdecimal():
-        return int(version) > int(other)
-    return version != other
 
 
 # Pods
@@ -92,25 +78,25 @@ class PodSeen:
         view = replace(
             view,
             refused=self._refused(view.refused),
-            gated=_with(view.gated, key, pod) if is_gated else _without(view.gated, key),
-            gated_since=_with(view.gated_since, key, since) if is_gated else _without(view.gated_since, key),
+            gated=including(view.gated, key, pod) if is_gated else excluding(view.gated, key),
+            gated_since=including(view.gated_since, key, since) if is_gated else excluding(view.gated_since, key),
         )
         if pod.phase == "Pending":
-            return _bound(view, key, pod) if pod.node else view
+            return after_binding(view, key, pod) if pod.node else view
         going = view.on_their_way.get(key)
         if going and going.pod.uid == pod.uid:
-            view = _off_its_way(view, key)
-        return _ended(view, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else view
+            view = off_its_way(view, key)
+        return after_end(view, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else view
 
     def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
         if not is_refusal(self.pod):
-            return _without(refused, self.pod.uid)
+            return excluding(refused, self.pod.uid)
         known = refused.get(self.pod.uid)
         if known is None:
-            return _with(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
+            return including(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
         # A controller that is deleted may leave its failed pods behind: it had replaced them, and they stay its own.
         pod = self.pod if self.pod.owner else replace(self.pod, owner=known.pod.owner)
-        return _with(refused, pod.uid, Refusal(pod, known.version, known.seen))
+        return including(refused, pod.uid, Refusal(pod, known.version, known.seen))
 
 
 @dataclass(frozen=True)
@@ -125,14 +111,14 @@ class PodGone:
     def onto(self, view: ClusterView) -> ClusterView:
         """Forget it; if it was on its way it keeps its place until a publication shows it, for a while."""
         key = (self.namespace, self.name)
-        view = replace(view, refused=_without(view.refused, self.uid))
+        view = replace(view, refused=excluding(view.refused, self.uid))
         gated, going = view.gated.get(key), view.on_their_way.get(key)
         if gated and gated.uid == self.uid:
-            view = replace(view, gated=_without(view.gated, key), gated_since=_without(view.gated_since, key))
+            view = replace(view, gated=excluding(view.gated, key), gated_since=excluding(view.gated_since, key))
         if going is None or going.pod.uid != self.uid or going.departed:
             return view
         late = replace(going, expires=self.now + UNPUBLISHED_SECONDS, departed=True)
-        return replace(view, on_their_way=_with(view.on_their_way, key, late))
+        return replace(view, on_their_way=including(view.on_their_way, key, late))
 
 
 @dataclass(frozen=True)
@@ -168,7 +154,7 @@ class NodeSeen:
 
     def onto(self, view: ClusterView) -> ClusterView:
         """Remember it as it is now."""
-        return replace(view, nodes=_with(view.nodes, self.node.name, self.node))
+        return replace(view, nodes=including(view.nodes, self.node.name, self.node))
 
 
 @dataclass(frozen=True)
@@ -179,7 +165,7 @@ class NodeGone:
 
     def onto(self, view: ClusterView) -> ClusterView:
         """Forget it."""
-        return replace(view, nodes=_without(view.nodes, self.name))
+        return replace(view, nodes=excluding(view.nodes, self.name))
 
 
 @dataclass(frozen=True)
@@ -232,20 +218,20 @@ class Published:
         time = self.heartbeat.time if self.heartbeat else ""
         if known and (problem, self.state) == (known.problem, known.state):
             confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
-            view = replace(view, publications=_with(view.publications, name, confirmed))
-            return _with_ended(view, name, {}) if known.ended else view
+            view = replace(view, publications=including(view.publications, name, confirmed))
+            return with_ended(view, name, {}) if known.ended else view
         published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
         shown = published.shown
         arrived = {key: each for key, each in view.on_their_way.items() if name in each.nodes and key in shown}
         if name in view.doubts and (arrived or (known and emptied(known.state) != emptied(self.state))):
-            view = replace(view, doubts=_without(view.doubts, name))
+            view = replace(view, doubts=excluding(view.doubts, name))
         view = replace(
             view,
-            publications=_with(view.publications, name, published),
-            unreadable=_without(view.unreadable, name),
+            publications=including(view.publications, name, published),
+            unreadable=excluding(view.unreadable, name),
             on_their_way={key: each for key, each in view.on_their_way.items() if key not in arrived},
         )
-        return _expecting(view, {name}.union(*(each.nodes for each in arrived.values())))
+        return expecting(view, {name}.union(*(each.nodes for each in arrived.values())))
 
     def _heard(self, known: Publication | None) -> float:
         """A heartbeat that is seen to come is new whatever the agent's clock says; else the clock is all there is."""
@@ -267,8 +253,8 @@ class Unreadable:
         """Remember what is wrong, and no longer rely on what was published before."""
         return replace(
             view,
-            unreadable=_with(view.unreadable, self.name, self.problem),
-            publications=_without(view.publications, self.name),
+            unreadable=including(view.unreadable, self.name, self.problem),
+            publications=excluding(view.publications, self.name),
         )
 
 
@@ -282,8 +268,8 @@ class Unpublished:
         """Forget it."""
         return replace(
             view,
-            unreadable=_without(view.unreadable, self.name),
-            publications=_without(view.publications, self.name),
+            unreadable=excluding(view.unreadable, self.name),
+            publications=excluding(view.publications, self.name),
         )
 
 
@@ -318,8 +304,8 @@ class RelaunchSeen:
         """Remember it while it is open."""
         key = (self.relaunch.namespace, self.relaunch.name)
         if self.relaunch.step.ended:
-            return replace(view, relaunches=_without(view.relaunches, key))
-        return replace(view, relaunches=_with(view.relaunches, key, self.relaunch))
+            return replace(view, relaunches=excluding(view.relaunches, key))
+        return replace(view, relaunches=including(view.relaunches, key, self.relaunch))
 
 
 @dataclass(frozen=True)
@@ -331,7 +317,7 @@ class RelaunchGone:
 
     def onto(self, view: ClusterView) -> ClusterView:
         """Forget it."""
-        return replace(view, relaunches=_without(view.relaunches, (self.namespace, self.name)))
+        return replace(view, relaunches=excluding(view.relaunches, (self.namespace, self.name)))
 
 
 @dataclass(frozen=True)
@@ -365,7 +351,7 @@ class Released:
     def onto(self, view: ClusterView) -> ClusterView:
         """Take the place on each of the nodes until a scheduler has chosen one."""
         going = OnItsWay(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
-        return _on_its_way(view, (self.pod.namespace, self.pod.name), going)
+        return on_its_way(view, (self.pod.namespace, self.pod.name), going)
 
 
 @dataclass(frozen=True)
@@ -377,7 +363,7 @@ class Withdrawn:
 
     def onto(self, view: ClusterView) -> ClusterView:
         """Its place is free again."""
-        return _off_its_way(view, (self.namespace, self.name))
+        return off_its_way(view, (self.namespace, self.name))
 
 
 @dataclass(frozen=True)
@@ -394,7 +380,7 @@ class Disagreed:
         pods = before.pods if before else frozenset()
         if self.uid in pods:
             return view
-        return replace(view, doubts=_with(view.doubts, self.node, Doubt(pods | {self.uid}, self.now)))
+        return replace(view, doubts=including(view.doubts, self.node, Doubt(pods | {self.uid}, self.now)))
 
 
 @dataclass(frozen=True)
@@ -407,80 +393,17 @@ class TimePassed:
         """Free the places that were kept long enough, forget old doubts, and cease to believe silent agents."""
         for key, going in view.on_their_way.items():
             if going.expires is not None and going.expires <= self.now:
-                view = _off_its_way(view, key)
+                view = off_its_way(view, key)
         for node, doubt in view.doubts.items():
             if doubt.since + DOUBT_SECONDS <= self.now:
-                view = replace(view, doubts=_without(view.doubts, node))
+                view = replace(view, doubts=excluding(view.doubts, node))
         for name, each in view.publications.items():
             still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
             if len(still) < len(each.ended):
-                view = _with_ended(view, name, still)
+                view = with_ended(view, name, still)
         silent = {
             name: replace(each, problem=SILENT)
             for name, each in view.publications.items()
             if each.heartbeat and not each.problem and each.heard + SILENT_SECONDS <= self.now
         }
         return replace(view, publications={**view.publications, **silent}) if silent else view
-
-
-# What nodes are expected to hold
-
-
-def _ended(view: ClusterView, pod: WatchedPod, now: float) -> ClusterView:
-    """A pod has ended: what its node published before that shows what it held."""
-    key, publication = (pod.namespace, pod.name), view.publications.get(pod.node)
-    if publication is None or key not in publication.shown or not is_newer(pod.version, publication.confirmed):
-        return view
-    return _with_ended(view, pod.node, {**publication.ended, key: now})
-
-
-def _with_ended(view: ClusterView, name: str, ended: Mapping[PodKey, float]) -> ClusterView:
-    publication = replace(view.publications[name], ended=ended)
-    return _expecting(replace(view, publications=_with(view.publications, name, publication)), (name,))
-
-
-def _bound(view: ClusterView, key: PodKey, pod: WatchedPod) -> ClusterView:
-    """A scheduler has chosen: the other nodes' places are free again, and the chosen one's is taken."""
-    publication = view.publications.get(pod.node)
-    if publication is None or key in publication.shown:
-        return _off_its_way(view, key)
-    if key not in view.on_their_way and admit(publication.expected, pod.pod)[1] == publication.expected:
-        return view  # a pod that holds nothing exclusively takes no place
-    return _on_its_way(view, key, OnItsWay(pod.pod, (pod.node,)))
-
-
-def _on_its_way(view: ClusterView, key: PodKey, going: OnItsWay) -> ClusterView:
-    before = view.on_their_way.get(key)
-    if before == going:
-        return view
-    touched = set(going.nodes) | set(before.nodes if before else ())
-    return _expecting(replace(view, on_their_way=_with(view.on_their_way, key, going)), touched)
-
-
-def _off_its_way(view: ClusterView, key: PodKey) -> ClusterView:
-    going = view.on_their_way.get(key)
-    if going is None:
-        return view
-    return _expecting(replace(view, on_their_way=_without(view.on_their_way, key)), going.nodes)
-
-
-def _expecting(view: ClusterView, names: Iterable[str]) -> ClusterView:
-    """The view in which the named nodes know the pods that are coming to them."""
-    publications = dict(view.publications)
-    for name in names:
-        if name in publications:
-            publications[name] = replace(publications[name], coming=_coming(view, name))
-    return replace(view, publications=publications)
-
-
-def _coming(view: ClusterView, name: str) -> tuple[Pod, ...]:
-    shown = view.publications[name].shown
-    return tuple(going.pod for key, going in view.on_their_way.items() if name in going.nodes and key not in shown)
-
-
-def _with(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
-    return mapping if mapping.get(key) == value else {**mapping, key: value}
-
-
-def _without(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value]:
-    return {each: value for each, value in mapping.items() if each != key} if key in mapping else mapping

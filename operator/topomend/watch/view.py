@@ -9,6 +9,7 @@ one hole.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
@@ -19,6 +20,9 @@ from topomend.replay.remembered import Remembered
 
 PodKey = tuple[str, str]
 """Namespace and name."""
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -148,3 +152,24 @@ def differ_when_empty(before: ClusterView, after: ClusterView) -> bool:
         old is not new and (bool(old.problem) != bool(new.problem) or emptied(old.state) != emptied(new.state))
         for old, new in pairs
     )
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Whether an object was written later than another, by their resourceVersions.
+
+    Within a kind they are comparable by contract (KEP-5504); across kinds because one etcd counts one revision.
+    Versions that are no numbers are newer when they differ.
+    """
+    if version.isdecimal() and other.isdecimal():
+        return int(version) > int(other)
+    return version != other
+
+
+def including(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
+    """The mapping with this in it: the same object where it is already."""
+    return mapping if mapping.get(key) == value else {**mapping, key: value}
+
+
+def excluding(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value]:
+    """The mapping without this key: the same object where it has none."""
+    return {each: value for each, value in mapping.items() if each != key} if key in mapping else mapping
