@@ -226,7 +226,7 @@ def main() -> int:
         crowd = _crowd(sandbox, client, size)
         etcd = stack.enter_context(Etcd(sandbox.folder))
         _fill(etcd, crowd)
-        _wait_until_cached(sandbox, client)
+        _wait_until_cached(sandbox)
         log = options.log or folder / "operator.log"
         operator = start_operator(sandbox.kubeconfig, log, f"--sweep-seconds={options.sweep_seconds}")
         stack.callback(end, operator)
@@ -277,19 +277,22 @@ def _fill(etcd: Etcd, crowd: Crowd) -> None:
     print(f"a Node has {sizes[0]:,} bytes, a NodeTopology {sizes[1]:,}", flush=True)
 
 
-def _wait_until_cached(sandbox: Sandbox, client: Client) -> None:
+def _wait_until_cached(sandbox: Sandbox) -> None:
     """The API server answers from its watch caches, which take longer to read all this than it took to write it."""
     admin = administrator(sandbox.kubeconfig)
     begun = time.monotonic()
     for kind in (NODES, NODE_TOPOLOGIES, PODS):
-        written = client.list(kind, fields="metadata.name=-").version
-        query = f"limit=1&resourceVersion={written}&resourceVersionMatch=NotOlderThan"
-        wait(f"{kind.plural} to be cached", partial(_is_answered, admin, f"{kind.path()}?{query}"), 1200)
+        wait(f"{kind.plural} to be cached", partial(_is_cached, admin, f"{kind.path()}?limit=1"), 1200)
     print(f"cached after another {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def _is_answered(admin: API, path: str) -> bool:
-    return admin.get(path).allowed
+def _is_cached(admin: API, path: str) -> bool:
+    """Whether the API server answers from a cache that is as new as what is written."""
+    newest = admin.get(path)
+    if not newest.allowed:
+        return False
+    written = newest.content["metadata"]["resourceVersion"]
+    return admin.get(f"{path}&resourceVersion={written}&resourceVersionMatch=NotOlderThan").allowed
 
 
 def _measure(
