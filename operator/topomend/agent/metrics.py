@@ -3,18 +3,16 @@
 Imported only where an address is given: the Prometheus library costs memory on every node. No pod is named.
 """
 
-import threading
 import time
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from topomend import __version__
 from topomend.discover.pod_resources import ALLOCATABLE, LIST
 from topomend.model.node_state import NodeState, allocations
 from topomend.publish.zones import zones
+from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page, metrics_page
 
 STALE_SECONDS = 120.0
 """Without a success for this long ``/healthz`` answers 500: several attempts at the longest back-off."""
@@ -73,14 +71,19 @@ class Metrics:
         self._counted: dict[str, int] = {}
         self._has_succeeded = False
         self._shown: NodeState | None = None
-        self._server = _listen(address, registry, {"/healthz": self.problem, "/readyz": self.unready})
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
+        self._endpoints = Endpoints(
+            address,
+            {
+                METRICS: metrics_page(registry),
+                HEALTH: check_page(self.problem),
+                READINESS: check_page(self.unready),
+            },
+        )
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._server.server_address[1])
+        return self._endpoints.port
 
     def published(self, state: NodeState, seconds: float, errors: Mapping[str, int], *, wrote: bool) -> None:
         """Note a success, how long the look before it took, and how often pod-resources was not answered so far."""
@@ -110,9 +113,7 @@ class Metrics:
 
     def close(self) -> None:
         """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._endpoints.close()
 
     def _note_errors(self, errors: Mapping[str, int]) -> None:
         for method, count in errors.items():
@@ -139,31 +140,3 @@ class Metrics:
             use = "held" if (device.resource, device.id) in held_devices else "free" if device.healthy else "unhealthy"
             for numa in device.numa_nodes or ("",):
                 self._devices.labels(numa, device.resource, use).inc()
-
-
-def _listen(address: str, registry: CollectorRegistry, checks: Mapping[str, Callable[[], str]]) -> ThreadingHTTPServer:
-    host, _, port = address.rpartition(":")
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0
-
-        def do_GET(self) -> None:
-            if self.path == "/metrics":
-                self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
-            elif self.path in checks:
-                found = checks[self.path]()
-                self._answer(500 if found else 200, "text/plain; charset=utf-8", f"{found or 'ok'}\n".encode())
-            else:
-                self._answer(404, "text/plain; charset=utf-8", b"/metrics, /healthz and /readyz are here\n")
-
-        def _answer(self, status: int, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Scrapes are not logged."""
-
-    return ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Handler)

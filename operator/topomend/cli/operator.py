@@ -10,6 +10,7 @@ import click
 
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.decide.eligibility import DEFAULT_MAX_ATTEMPTS
+from topomend.model.address import host_and_port
 
 _ENDS = (signal.SIGTERM, signal.SIGINT)
 _LEVELS = ("debug", "info", "warning", "error")
@@ -148,9 +149,11 @@ def _stop_when_told(stop: Callable[[], None]) -> None:
 
 
 def _check_address(flag: str, address: str) -> None:
-    host, colon, port = address.rpartition(":")
-    if address and not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise BadInput(f"{flag} {address!r} is not HOST:PORT, such as 127.0.0.1:8081")
+    if address:
+        try:
+            host_and_port(address)
+        except ValueError as error:
+            raise BadInput(f"{flag} {error}") from error
 
 
 def _log_to_stderr(level: str) -> None:

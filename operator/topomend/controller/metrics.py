@@ -6,7 +6,7 @@ looked at. No pod's or node's name is a label.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 import topomend
 from topomend.decide.candidates import Survey
@@ -52,17 +52,6 @@ class Metrics:
             "The most CPUs that are free on one NUMA node of any node.",
             lambda: largest_hole(view().publications),
         )
-
-    def serve(self, address: str) -> Callable[[], None]:
-        """Answer scrapes at host:port; returns what ends it. Raises OSError."""
-        host, _, port = address.rpartition(":")
-        server, _thread = start_http_server(int(port), host.strip("[]") or "127.0.0.1", self.registry)
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-
-        return stop
 
     def surveyed(self, survey: Survey, seconds: float) -> None:
         """The kubelets that were asked about one pod, and how long all answers took."""

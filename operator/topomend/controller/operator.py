@@ -6,11 +6,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from topomend.controller.announcer import Announcer
-from topomend.controller.health import Health
 from topomend.controller.metrics import Metrics
 from topomend.controller.observer import Observer
 from topomend.controller.pod_id import PodID
@@ -27,6 +26,7 @@ from topomend.kube.events import Recorder
 from topomend.kube.lease import Election
 from topomend.model.cluster import WatchedPod
 from topomend.relaunch.driver import NoProgress
+from topomend.runtime.endpoints import HEALTH, METRICS, Endpoints, Page, check_page, metrics_page
 from topomend.watch.events import TimePassed
 from topomend.wire.document import MalformedObject
 
@@ -93,10 +93,7 @@ class Operator:
         sweeper = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
         sweeper.start()
         threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
-        health = Health(self._settings.health_address, self._problem) if self._settings.health_address else None
-        if health:
-            health.start()
-        stop_metrics = self._metrics.serve(self._settings.metrics_address) if self._settings.metrics_address else None
+        endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._look_after, name="places", daemon=True).start()
@@ -112,13 +109,21 @@ class Operator:
         self._recorder.stop()
         if self._election:
             self._election.stop()
-        if health:
-            health.stop()
-        if stop_metrics:
-            stop_metrics()
+        for served in endpoints:
+            served.close()
         if self._streams:
             self._streams.stop()
         self._observer.stop()
+
+    def _serve(self) -> Sequence[Endpoints]:
+        pages: dict[str, dict[str, Callable[[], Page]]] = {}
+        for address, path, page in (
+            (self._settings.health_address, HEALTH, check_page(self._problem)),
+            (self._settings.metrics_address, METRICS, metrics_page(self._metrics.registry)),
+        ):
+            if address:
+                pages.setdefault(address, {})[path] = page
+        return [Endpoints(address, served) for address, served in pages.items()]
 
     def _lead(self, leads: bool) -> None:
         """Act from now on, or only watch."""

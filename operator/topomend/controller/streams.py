@@ -56,6 +56,10 @@ _PLURALS = frozenset(kind.plural for kind in KINDS)
 NOT_RUNNING = "status.phase!=Running"
 """The pods that are watched: those that wait, and those that failed or succeeded, for what they held is free."""
 
+IDENTITY = "topomend-operator"
+"""kopf's name for this operator. Only peering shows it, and peering is off. Without one kopf asks for the user's name
+and looks the host up in reverse (``kopf._core.engines.peering.detect_own_id``); a container's user has no name."""
+
 NO_NAME = "-"
 """No object has this name: the API server takes no such name."""
 
@@ -138,7 +142,14 @@ class Streams:
             return
         noted = asyncio.create_task(ending.wait())
         running = asyncio.create_task(
-            kopf.operator(registry=registry, settings=_settings(), standalone=True, clusterwide=True, stop_flag=stop)
+            kopf.operator(
+                registry=registry,
+                settings=_settings(),
+                identity=IDENTITY,  # type: ignore[arg-type]  # kopf keeps its NewType of str private
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+            )
         )
         await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
         await _end(running, besides=noted)
