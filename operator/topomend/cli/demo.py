@@ -4,15 +4,14 @@ Real kubelets, the real agents, the real operator, each its own process. Every s
 is true; nothing is claimed that was not read there. Exits with 1 if the recovery did not happen.
 """
 
-from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
 from topomend.cli.failures import NO, CannotAsk
-from topomend.cli.stage import Account, DidNotHappen, Stage
-from topomend.kube.client import BRAKES, EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
+from topomend.cli.stage import DidNotHappen, Stage
+from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.sandbox import NodeSpec, SandboxError
 
@@ -24,9 +23,6 @@ NODES = (
     ("worker-2", "sockets:2 numa:1 cores:8 threads:2 memory:32Gi device:vendor.com/gpu@0=2,1=2", "restricted", "pod"),
     ("worker-3", "sockets:1 numa:1 cores:4 memory:16Gi", "best-effort", "container"),
 )
-
-AGENTS = Account("topomend-agent", "topomend-agent")
-OPERATOR = Account("topomend-system", "topomend-operator")
 
 
 @click.command()
@@ -63,23 +59,9 @@ def _tell(stage: Stage) -> None:
 
 def _install(stage: Stage) -> None:
     stage.title("topomend: one agent a node, one operator")
-    stage.run(["kubectl", "apply", "--server-side", "-f", _shown(_manifests())], last=0)
     stage.say("The sandbox's containers do nothing, so the agents and the operator run as processes here, each under")
     stage.say("the account and the token of its pod.")
-    for name, *_ in NODES:
-        pod = stage.wait(f"the agent's pod on {name}", lambda name=name: _placed(stage, AGENTS, name))  # type: ignore[misc]
-        node = stage.sandbox.node(name)
-        flags = {
-            "--node-name": name,
-            "--kubelet-config": node.kubelet_config,
-            "--pod-resources": node.pod_resources,
-            "--kubelet-state": node.kubelet_state,
-        }
-        stage.start(["agent", *(str(each) for flag in flags.items() for each in flag)], AGENTS, pod, node=name)
-    stage.start(["operator"], OPERATOR, stage.wait("the operator's pod", lambda: _placed(stage, OPERATOR)))
-    for name, *_ in NODES:
-        stage.wait(f"{name} publishes its topology", lambda name=name: _ready_topology(stage, name))  # type: ignore[misc]
-    stage.wait("the brake's list", lambda: _found(stage, BRAKES, "topomend-brake", OPERATOR.namespace))
+    stage.sandbox.install_topomend(stage.say)
     stage.run(["kubectl", "get", "ntopo"])
 
 
@@ -166,11 +148,6 @@ def _deployment_of(name: str, replicas: int, cpus: int) -> dict[str, Any]:
     }
 
 
-def _ready_topology(stage: Stage, name: str) -> bool:
-    conditions = _topology(stage, name).get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
 def _cpus_free(stage: Stage, name: str) -> str:
     return str(_topology(stage, name).get("summary", {}).get("cpusFree", ""))
 
@@ -217,23 +194,6 @@ def _refusals(stage: Stage, pods: str) -> int:
     return len({each["regarding"]["uid"] for each in events if each["regarding"]["name"].startswith(pods)})
 
 
-def _placed(stage: Stage, account: Account, node: str = "") -> str:
-    """The name of a pod of the account that is bound, to ``node`` if one is named."""
-    for pod in stage.client.list(PODS, namespace=account.namespace).items:
-        bound = pod["spec"].get("nodeName", "")
-        if pod["spec"].get("serviceAccountName") == account.name and bound and bound == (node or bound):
-            return str(pod["metadata"]["name"])
-    return ""
-
-
-def _found(stage: Stage, resource: Resource, name: str, namespace: str) -> bool:
-    try:
-        stage.client.get(resource, name, namespace)
-    except NotFound:
-        return False
-    return True
-
-
 def _end(stage: Stage, name: str) -> None:
     stage.client.delete(PODS, name, NAMESPACE, uid=stage.client.get(PODS, name, NAMESPACE)["metadata"]["uid"])
 
@@ -247,14 +207,3 @@ def _launched(stage: Stage, pod: str) -> dict[str, Any] | None:
 def _event(stage: Stage, reason: str, pod: str) -> str:
     events = stage.client.list(EVENTS, namespace=NAMESPACE, fields=f"reason={reason}").items
     return next((str(each.get("note", "")) for each in events if each["regarding"]["name"].startswith(pod)), "")
-
-
-def _manifests() -> Path:
-    """What is installed on a cluster, in one file: in the installed package, else in the source tree."""
-    installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
-    return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
-
-
-def _shown(path: Path) -> str:
-    """The path as a user would write it from here."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

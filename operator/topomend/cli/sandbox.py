@@ -86,7 +86,16 @@ def sandbox() -> None:
 @click.option("--reserved-cpus", multiple=True, metavar="CPULIST", help="Default: CPU 0.")
 @click.option("--reserved-memory", multiple=True, metavar="RESERVATIONS", help="Default: 100Mi of the first NUMA node.")
 @click.option("--audit", is_flag=True, help="Have the API server log who asked for what.")
-def up(*, name: str, nodes: int | None, machines: tuple[str, ...], audit: bool, **settings: tuple[str, ...]) -> None:
+@click.option("--topomend", is_flag=True, help="Install topomend in it, and run an agent a node and the operator.")
+def up(
+    *,
+    name: str,
+    nodes: int | None,
+    machines: tuple[str, ...],
+    audit: bool,
+    topomend: bool,
+    **settings: tuple[str, ...],
+) -> None:
     """Bring a sandbox up and leave it running.
 
     Every flag of a kubelet is given once, for all nodes, or as often as --machine, in the same order.
@@ -97,11 +106,11 @@ def up(*, name: str, nodes: int | None, machines: tuple[str, ...], audit: bool, 
     except (InvalidNodeSpec, InvalidShape, SandboxError) as error:
         raise BadInput(str(error)) from error
     if running.is_up(name):
-        _already_up(name, specs, audit=audit)
+        _already_up(name, specs, audit=audit, topomend=topomend)
         return
     try:
         with _progress() as say:
-            sandbox = Sandbox.up(specs, name=name, audit=audit, on_progress=say)
+            sandbox = Sandbox.up(specs, name=name, audit=audit, topomend=topomend, on_progress=say)
         sandbox.detach()
     except SandboxError as error:
         raise CannotAsk(str(error)) from error
@@ -123,14 +132,14 @@ def down(*, name: str) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, *, name: str, output: str) -> None:
-    """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready."""
+    """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready or a program has ended."""
     with _failures():
         found = running.status(name)
     if output == "json":
         click.echo(json.dumps(asdict(found), indent=1, default=str))
     else:
         _print_status(found)
-    if not all(node.ready for node in found.nodes):
+    if not all(node.ready for node in found.nodes) or any(one.exit is not None for one in found.programs):
         context.exit(NO)
 
 
@@ -180,13 +189,14 @@ def _failures() -> Iterator[None]:
         raise CannotAsk(str(error)) from error
 
 
-def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool) -> None:
+def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> None:
+    asked = cluster_fingerprint(specs, audit=audit, topomend=topomend)
     with _failures():
-        same = running.description(name)["fingerprint"] == cluster_fingerprint(specs, audit=audit)
+        same = running.description(name)["fingerprint"] == asked
     if not same:
         raise BadInput(
-            f"sandbox {name} is up already with other nodes; end it with: topomend sandbox down --name {name}, "
-            "or choose another --name"
+            f"sandbox {name} is up already with other nodes or flags; end it with: "
+            f"topomend sandbox down --name {name}, or choose another --name"
         )
     click.echo(f"Sandbox {name} is up already.")
 
@@ -270,8 +280,17 @@ def _print_status(found: running.Status) -> None:
     others = [program for program in found.programs if not program.name.startswith("kubelet-")]
     echo_table(
         [
-            ("PROGRAM", "PID", "MEMORY"),
-            *((each.name, str(each.pid or "-"), format_bytes(each.memory) if each.memory else "-") for each in others),
+            ("PROGRAM", "PID", "MEMORY", "RESTARTS", "METRICS"),
+            *(
+                (
+                    program.name,
+                    str(program.pid or "-"),
+                    format_bytes(program.memory) if program.memory else "-",
+                    str(program.restarts),
+                    program.metrics or "-",
+                )
+                for program in others
+            ),
         ]
     )
     click.echo(f"\nKUBECONFIG={found.kubeconfig}")

@@ -1,4 +1,4 @@
-"""What the demo stands on: a sandbox, topomend's processes under their own accounts, a console, and patience.
+"""What the demo stands on: a sandbox, a console, and patience.
 
 What is told is ``demo``'s.
 """
@@ -8,15 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
-import yaml
 from rich.console import Console
 
 from topomend.kube.client import Client, connect
-from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox import NodeSpec, ProgramFailed, Sandbox
 
 PATIENCE = 60.0
 POLL = 0.05
@@ -28,22 +25,13 @@ class DidNotHappen(Exception):
     """What the story tells next was not seen in the API in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A service account that the manifests install."""
-
-    namespace: str
-    name: str
-
-
 class Stage:
-    """The sandbox, the processes of topomend on it, and the console: a context manager that ends them all."""
+    """The sandbox and the console: a context manager that ends the sandbox."""
 
     def __init__(self, console: Console, nodes: Sequence[NodeSpec]) -> None:
         self._console = console
         self._nodes = nodes
         self._began = time.monotonic()
-        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "Stage":
         self.title(f"A control plane and {len(self._nodes)} NUMA machines")
@@ -52,14 +40,6 @@ class Stage:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
         self.client.close()
         self.sandbox.down()
         self.say("everything is taken down again")
@@ -82,17 +62,6 @@ class Stage:
         if done.returncode:
             raise DidNotHappen(f"{' '.join(command)} ended with {done.returncode}")
 
-    def start(self, arguments: list[str], account: Account, pod: str, node: str = "") -> None:
-        """Start a part of topomend under its account and its pod's token, within the machine of ``node`` if named."""
-        name = f"topomend-{arguments[0]}{f'-{node}' if node else ''}"
-        prefix = self.sandbox.exec_prefix(node) if node else []
-        environment = {**os.environ, "KUBECONFIG": str(self._kubeconfig_of(account, pod, name))}
-        with (self.sandbox.folder / "logs" / f"{name}.log").open("wb") as log:
-            command = [*prefix, sys.executable, "-m", "topomend.cli", *arguments]
-            self._processes.append(
-                subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            )
-
     def _kubectl(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*self.sandbox.kubectl_prefix(), *arguments], capture_output=True, text=True, check=False)
 
@@ -102,19 +71,6 @@ class Stage:
         environment = {**os.environ, "KUBECONFIG": str(self.sandbox.kubeconfig)}
         return subprocess.run([*entry, *arguments], env=environment, capture_output=True, text=True, check=False)
 
-    def _kubeconfig_of(self, account: Account, pod: str, name: str) -> Path:
-        """A kubeconfig with the token that the account has in its pod: it carries the node that the pod runs on."""
-        bound = ["--namespace", account.namespace, "--bound-object-kind", "Pod", "--bound-object-name", pod]
-        done = self._kubectl(["create", "token", account.name, *bound])
-        if done.returncode:
-            raise DidNotHappen(f"no token for {account.name}: {done.stderr.strip()}")
-        kubeconfig = yaml.safe_load(self.sandbox.kubeconfig.read_text())
-        kubeconfig["users"][0]["user"] = {"token": done.stdout.strip()}
-        path = self.sandbox.folder / f"{name}.kubeconfig"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(kubeconfig))
-        return path
-
     def wait(self, what: str, look: Callable[[], _Found | None], patience: float = PATIENCE) -> _Found:
         """Look until something is found. Raises DidNotHappen."""
         deadline = time.monotonic() + patience
@@ -122,8 +78,9 @@ class Stage:
             found = look()
             if found:
                 return found
-            for process in self._processes:
-                if process.poll() is not None:
-                    raise DidNotHappen(f"{what}: a process of topomend ended with {process.returncode}")
+            try:
+                self.sandbox.check_programs()
+            except ProgramFailed as failure:
+                raise DidNotHappen(f"{what}: {failure}") from failure
             time.sleep(POLL)
         raise DidNotHappen(f"{what}, within {patience:.0f} s")

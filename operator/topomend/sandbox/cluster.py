@@ -6,6 +6,7 @@ programs under that. This module says what starts when, and waits until the clus
 
 import itertools
 import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from topomend.sandbox import layout, running
-from topomend.sandbox.api import API, is_ready
+from topomend.sandbox import installation, layout, running
+from topomend.sandbox.api import is_ready
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.control_plane import Files
 from topomend.sandbox.failures import ProgramFailed, SandboxError
@@ -32,6 +33,9 @@ from topomend.sandbox.supervision import SupervisorProcess, raise_if_one_ended, 
 
 PATIENCE = 120.0
 """Seconds that the API server, and then the nodes, may take to get ready."""
+
+APPLY_PATIENCE = 20.0
+"""Seconds that the API server may take to take all manifests."""
 
 POLL = 0.05
 """Seconds between two looks at something that is about to change."""
@@ -72,7 +76,7 @@ class Sandbox:
         binary: Path,
         supervisor: SupervisorProcess,
         specs: Sequence[NodeSpec],
-        api: API,
+        preparation: Preparation,
         audit: bool,
     ) -> None:
         folder = layout.state_folder(name)
@@ -84,23 +88,26 @@ class Sandbox:
         self._binary = binary
         self._specs = {spec.name: spec for spec in specs}
         self._supervisor = supervisor
-        self._api = api
+        self._api = preparation.api
+        self._components = preparation.components
 
     @classmethod
-    def up(
+    def up(  # noqa: PLR0913 - each by its name, and each with a default
         cls,
         nodes: Sequence[NodeSpec],
         *,
         name: str | None = None,
         audit: bool = False,
+        topomend: bool = False,
         api_server_flags: Sequence[str] = (),
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
-        ``name`` tells sandboxes apart; without one it is this process's own. ``api_server_flags`` come after the API
-        server's own, such as ``--emulated-version=1.35``. Raises SandboxBusy where that name is
-        taken, SandboxUnavailable where this machine cannot run one, ProgramFailed where a program does not start.
+        ``name`` tells sandboxes apart; without one it is this process's own. ``topomend`` has topomend installed in it
+        as well. ``api_server_flags`` come after the API server's own, such as ``--emulated-version=1.35``. Raises
+        SandboxBusy where that name is taken, SandboxUnavailable where this machine cannot run one, ProgramFailed where
+        a program does not start.
         """
         name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
         running.check_name(name)
@@ -117,14 +124,17 @@ class Sandbox:
                 binary,
                 nodes,
                 audit=audit,
+                topomend=topomend,
                 user_namespace="--user" in namespace_flags,
                 api_server_flags=api_server_flags,
             )
             preparation.write()
             supervisor = SupervisorProcess(folder, namespace_flags, lock)
-        sandbox = cls(name, binary=binary, supervisor=supervisor, specs=nodes, api=preparation.api, audit=audit)
+        sandbox = cls(name, binary=binary, supervisor=supervisor, specs=nodes, preparation=preparation, audit=audit)
         try:
             sandbox._start(preparation, on_progress)
+            if topomend:
+                sandbox.install_topomend(on_progress)
         except BaseException:
             supervisor.end()
             raise
@@ -174,6 +184,25 @@ class Sandbox:
         """End the controller manager: nobody misses the kubelets of nodes that were only written down."""
         self._supervisor.stop([CONTROLLER_MANAGER])
 
+    def install_topomend(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
+        """Install topomend's kinds, accounts and policies, and run an agent for each node and the operator.
+
+        They live as long as the sandbox, each under the account and a token of its pod. Returns once every node's
+        NodeTopology is Ready and the operator acts. Raises ProgramFailed where they do not get so far.
+        """
+        self._apply(installation.manifests(), on_progress)
+        on_progress(f"starting topomend: the operator and {len(self.nodes)} agent{'s' if len(self.nodes) != 1 else ''}")
+        self._supervisor.start([installation.TOKENS_PROGRAM])
+        for component in self._components:
+            kubeconfig = component.kubeconfig(self.folder)
+            self._wait(f"the pod of {component.program} to be bound", kubeconfig.exists)
+        self._supervisor.start([component.program for component in self._components])
+        self._wait_for_topomend()
+
+    def check_programs(self) -> None:
+        """Raise ProgramFailed for a program that ended although nobody stopped it, restarted since or not."""
+        raise_if_one_ended(read_status(self.folder), most_restarts=0)
+
     def detach(self) -> None:
         """Let the sandbox live on after this process, until ``down``."""
         self._supervisor.detach()
@@ -207,6 +236,32 @@ class Sandbox:
             "the default service account",
             lambda: self._api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
         )
+
+    def _apply(self, manifests: Path, on_progress: Callable[[str], None]) -> None:
+        """Apply until the API server takes all of it: it serves a new kind a moment after the kind was made."""
+        command = ["apply", "--server-side", "--filename", str(manifests)]
+        on_progress(f"kubectl apply --server-side -f {layout.from_here(manifests)}")
+        deadline = time.monotonic() + APPLY_PATIENCE
+        while True:
+            prefix = self.kubectl_prefix()
+            done = subprocess.run(
+                [*prefix, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0:
+                return
+            if time.monotonic() > deadline:
+                words = "; ".join(done.stderr.strip().splitlines()) or "no reason given"
+                raise ProgramFailed(f"topomend could not be installed from {manifests}: {words[:600]}")
+            time.sleep(1.0)
+
+    def _wait_for_topomend(self) -> None:
+        names = [node.name for node in self.nodes]
+        deadline = time.monotonic() + PATIENCE
+        while missing := installation.missing(self._api, names):
+            raise_if_one_ended(read_status(self.folder), most_restarts=installation.MOST_RESTARTS)
+            if time.monotonic() > deadline:
+                raise ProgramFailed(f"waited {PATIENCE:.0f} s for {missing}; the logs are in {self.folder / 'logs'}")
+            time.sleep(POLL)
 
     def _register(self, spec: NodeSpec) -> None:
         """Make the Node before its kubelet does, which would taint it until a cloud provider came: there is none."""

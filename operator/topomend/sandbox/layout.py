@@ -48,6 +48,11 @@ def write_private(path: Path, text: str) -> None:
     partial.replace(path)
 
 
+def from_here(path: Path) -> Path:
+    """The path as a user would write it in the working folder."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
 def remove_tree(folder: Path) -> None:
     """Remove ``folder`` and all in it, unless anything is mounted there as this process sees it.
 

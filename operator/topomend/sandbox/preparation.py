@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from topomend.sandbox import control_plane, layout
+from topomend.sandbox import control_plane, layout, pod_tokens
 from topomend.sandbox.api import API
 from topomend.sandbox.host import free_ports, python_path
+from topomend.sandbox.installation import TOKENS_PROGRAM, components
 from topomend.sandbox.kubelet import (
     CRI_SOCKET,
     KERNEL_TUNABLES,
@@ -45,16 +46,19 @@ class Preparation:
         specs: Sequence[NodeSpec],
         *,
         audit: bool,
+        topomend: bool,
         user_namespace: bool,
         api_server_flags: Sequence[str],
     ) -> None:
         self._folder, self._binary, self._specs = folder, binary, specs
-        self._audit, self._user_namespace = audit, user_namespace
+        self._audit, self._topomend, self._user_namespace = audit, topomend, user_namespace
         self._api_server_flags = api_server_flags
         self._files = control_plane.Files(folder)
         self._accounts = control_plane.accounts(spec.name for spec in specs)
-        self._port, *kubelet_ports = free_ports(1 + len(specs))
-        self._kubelet_ports = dict(zip((spec.name for spec in specs), kubelet_ports, strict=True))
+        names, count = [spec.name for spec in specs], len(specs)
+        self._port, *ports = free_ports(2 + 2 * count)
+        self._kubelet_ports = dict(zip(names, ports[:count], strict=True))
+        self.components = components(names, ports[count:])
         self._server = f"https://{control_plane.HOST}:{self._port}"
         token = self._accounts[control_plane.ADMIN].token
         self.api = API(control_plane.HOST, self._port, self._files.certificate, token)
@@ -71,6 +75,7 @@ class Preparation:
         for spec in self._specs:
             self._write_node(spec)
         layout.write_private(self._folder / "plugins.json", json.dumps(self._plugins()))
+        self._pod_tokens().write(self._folder)
         layout.write_private(self._folder / layout.PLAN_FILE, json.dumps(self._plan()))
         layout.write_private(self._folder / layout.SANDBOX_FILE, json.dumps(self._description()))
 
@@ -138,6 +143,7 @@ class Preparation:
         for spec in self._specs:
             command = [str(self._binary), "kubelet", *kubelet_flags(spec)]
             programs.append(self._program(kubelet_program(spec.name), command, node=spec.name))
+        programs += self._topomend_programs()
         return {
             "compose": self._compose(),
             "nodes": {
@@ -155,6 +161,34 @@ class Preparation:
         scratch.mkdir()
         return {"directory": str(root.parent), "scratch": str(scratch), "add": [root.name]}
 
+    def _topomend_programs(self) -> Sequence[Mapping[str, Any]]:
+        """topomend's own programs: they are started where it is installed."""
+        command = [sys.executable, "-m", "topomend.sandbox.pod_tokens", str(self._folder)]
+        tokens = self._program(TOKENS_PROGRAM, command, PYTHONPATH=python_path())
+        programs = [tokens]
+        for component in self.components:
+            programs.append(
+                self._program(
+                    component.program,
+                    [sys.executable, "-m", "topomend.cli", *component.command],
+                    node=component.node or None,
+                    PYTHONPATH=python_path(),
+                    KUBECONFIG=str(component.kubeconfig(self._folder)),
+                    SYSTEMD_DEVICE_VERIFY_SYSFS="0",
+                )
+            )
+        return [{**program, "restart": True} for program in programs]
+
+    def _pod_tokens(self) -> pod_tokens.Plan:
+        bearers = tuple(
+            pod_tokens.Bearer(one.program, one.namespace, one.account, one.node, str(one.kubeconfig(self._folder)))
+            for one in self.components
+        )
+        admin = self._accounts[control_plane.ADMIN]
+        return pod_tokens.Plan(
+            control_plane.HOST, self._port, str(self._files.certificate), admin.token, bearers=bearers
+        )
+
     def _program(self, name: str, argv: list[str], node: str | None = None, **environment: str) -> Mapping[str, Any]:
         return {
             "name": name,
@@ -168,10 +202,11 @@ class Preparation:
     def _description(self) -> Mapping[str, Any]:
         """What another process needs to know of this sandbox."""
         return {
-            "fingerprint": cluster_fingerprint(self._specs, audit=self._audit),
+            "fingerprint": cluster_fingerprint(self._specs, audit=self._audit, topomend=self._topomend),
             "server": self._server,
             "token": self._accounts[control_plane.ADMIN].token,
             "user_namespace": self._user_namespace,
+            "metrics": {component.program: component.metrics for component in self.components},
             "nodes": [
                 {
                     "name": spec.name,
@@ -186,6 +221,6 @@ class Preparation:
         }
 
 
-def cluster_fingerprint(specs: Sequence[NodeSpec], *, audit: bool) -> Mapping[str, Any]:
+def cluster_fingerprint(specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> Mapping[str, Any]:
     """What a sandbox was started as, for telling whether another request means the same."""
-    return {"audit": audit, "nodes": [fingerprint(spec) for spec in specs]}
+    return {"audit": audit, "topomend": topomend, "nodes": [fingerprint(spec) for spec in specs]}

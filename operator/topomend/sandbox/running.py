@@ -44,12 +44,19 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ProgramStatus:
-    """One program: its process and resident memory in bytes, None where it does not run, and its log."""
+    """One program: its process and resident memory in bytes, None where it does not run, and its log.
+
+    ``exit`` is its exit code where it ended and nobody stopped it, ``restarts`` how often it was started again since
+    the sandbox came up, ``metrics`` where Prometheus finds its metrics, empty where it has none.
+    """
 
     name: str
     pid: int | None
     memory: int | None
     log: Path
+    exit: int | None
+    restarts: int
+    metrics: str
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,15 @@ def status(name: str) -> Status:
         raise SandboxError(f"sandbox {name} is not up any more; start it again, or remove its files with sandbox down")
     folder = layout.state_folder(name)
     programs = {
-        program: ProgramStatus(program, entry["pid"], _resident_memory(entry["pid"]), Path(entry["log"]))
+        program: ProgramStatus(
+            program,
+            entry["pid"],
+            _resident_memory(entry["pid"]),
+            Path(entry["log"]),
+            exit=entry["exit"],
+            restarts=entry["restarts"],
+            metrics=told["metrics"].get(program, ""),
+        )
         for program, entry in read_status(folder).get("programs", {}).items()
         if entry["pid"] is not None or entry["exit"] is not None or program.startswith("k")
     }

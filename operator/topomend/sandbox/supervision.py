@@ -88,12 +88,18 @@ def read_status(folder: Path) -> Mapping[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def raise_if_one_ended(status: Mapping[str, Any]) -> None:
-    """Raise ProgramFailed for a program that ended although nobody stopped it."""
+def raise_if_one_ended(status: Mapping[str, Any], most_restarts: int | None = None) -> None:
+    """Raise ProgramFailed for a program that ended although nobody stopped it.
+
+    One that is restarted when it ends counts where that happened more than ``most_restarts`` times; None is never.
+    """
     for name, program in status.get("programs", {}).items():
-        if program["exit"] is not None:
-            log = Path(program["log"])
+        log = Path(program["log"])
+        if not program["restart"] and program["exit"] is not None:
             raise ProgramFailed(f"{name} ended with {program['exit']}: {last_words(log)} (log: {log})")
+        ends = program["restarts"] + (program["exit"] is not None)
+        if most_restarts is not None and ends > most_restarts:
+            raise ProgramFailed(f"{name} ended {ends} times: {last_words(log)} (log: {log})")
 
 
 def last_words(log: Path) -> str:

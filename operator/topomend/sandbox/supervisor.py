@@ -1,7 +1,8 @@
 """The process that all of one sandbox runs under, and that ends it.
 
 It reads a plan (mounts of each node, programs and their flags), makes a mount namespace for each node, then starts and
-stops programs as it is told, a JSON document a line on standard input. It knows nothing of Kubernetes. Every program is
+stops programs as it is told, a JSON document a line on standard input. A program that the plan says is to be restarted
+is started again when it ends, after a growing delay. It knows nothing of Kubernetes. Every program is
 tied to it by the kernel (PR_SET_PDEATHSIG), so none outlives it, however it ends; and it ends when its standard input
 does, so a caller that is killed takes the sandbox along. ``detach`` lets it live on without its caller.
 
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,37 @@ STOP_PATIENCE = 8.0
 """Seconds that a program may take to end after SIGTERM before it is killed."""
 
 
+LEAST_RESTART_DELAY, MOST_RESTART_DELAY = 0.5, 30.0
+"""Seconds between the end of a program and its restart: twice as long after each that came at once."""
+
+STABLE_SECONDS = 60.0
+"""A program that ran this long has recovered: the delay after its end is the least again."""
+
+
+@dataclass
+class Restarts:
+    """How often a program was restarted, and when it will be next; ``due`` is None where it runs or is stopped.
+
+    Times are seconds of the monotonic clock.
+    """
+
+    count: int = 0
+    due: float | None = None
+    _failures: int = 0
+
+    def schedule(self, now: float, lifetime: float) -> None:
+        """Have the program started again that has just ended after ``lifetime`` seconds."""
+        self._failures = 0 if lifetime >= STABLE_SECONDS else self._failures
+        self.due = now + min(MOST_RESTART_DELAY, LEAST_RESTART_DELAY * 2**self._failures)
+        self._failures += 1
+
+
 @dataclass
 class Program:
-    """One program of the plan, and its process where it was started."""
+    """One program of the plan, and its process where it was started.
+
+    ``restart`` is whether it is started again when it ends without having been stopped.
+    """
 
     name: str
     argv: list[str]
@@ -42,7 +71,10 @@ class Program:
     directory: str
     log: Path
     node: str | None
+    restart: bool = False
     process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    restarts: Restarts = field(default_factory=Restarts)
 
     @property
     def running(self) -> bool:
@@ -81,9 +113,10 @@ class Supervisor:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "request")
             pending = b""
             while not self._ending:
-                for key, _ in selector.select():
+                for key, _ in selector.select(self._until_restart()):
                     data = os.read(key.fd, 65536)
                     if key.data == "wakeup":
+                        self._schedule_restarts()
                         self.write_status()
                         continue
                     if not data:
@@ -93,6 +126,7 @@ class Supervisor:
                     *lines, pending = (pending + data).split(b"\n")
                     for line in lines:
                         self._answer(line)
+                self._restart()
 
     def end(self) -> None:
         """Kill what runs, wait for it, and remove the sockets that it left."""
@@ -118,12 +152,39 @@ class Supervisor:
                 program.name: {
                     "pid": program.process.pid if program.process is not None and program.running else None,
                     "exit": program.process.returncode if program.process is not None else None,
+                    "restart": program.restart,
+                    "restarts": program.restarts.count,
                     "log": str(program.log),
                 }
                 for program in self._programs.values()
             },
         }
         write_private(self._state / STATUS_FILE, json.dumps(status))
+
+    def _schedule_restarts(self) -> None:
+        now = time.monotonic()
+        for program in self._programs.values():
+            ended = program.process is not None and not program.running
+            if program.restart and ended and program.restarts.due is None:
+                program.restarts.schedule(now, now - program.started)
+
+    def _until_restart(self) -> float | None:
+        """Seconds until the next restart is due; None where none is."""
+        due = [program.restarts.due for program in self._programs.values() if program.restarts.due is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _restart(self) -> None:
+        now = time.monotonic()
+        due = [one for one in self._programs.values() if one.restarts.due is not None and one.restarts.due <= now]
+        for program in due:
+            program.restarts.count += 1
+            try:
+                self._start(program)
+            except OSError as error:
+                sys.stderr.write(f"Error: {program.name} was not restarted: {error}\n")
+                program.restarts.schedule(now, 0.0)
+        if due:
+            self.write_status()
 
     def _end(self, *_: object) -> None:
         self._ending = True
@@ -151,6 +212,7 @@ class Supervisor:
                 self._detached = True
 
     def _start(self, program: Program) -> None:
+        program.restarts.due = None
         if program.running:
             return
         supervisor = os.getpid()
@@ -162,6 +224,7 @@ class Supervisor:
                 linux.enter_mount_namespace(namespace)
             os.chdir(program.directory)
 
+        program.started = time.monotonic()
         with program.log.open("ab") as log:
             program.process = subprocess.Popen(
                 program.argv,
@@ -174,6 +237,7 @@ class Supervisor:
             )
 
     def _stop(self, program: Program) -> None:
+        program.restarts.due = None
         if program.process is None:
             return
         program.process.terminate()

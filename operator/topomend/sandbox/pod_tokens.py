@@ -1,0 +1,167 @@
+"""The program that gives topomend's programs the tokens of their pods, as a kubelet gives them to containers.
+
+It looks which pod each program stands for, has a token made that is bound to that pod, and writes it into the program's
+kubeconfig. Where the pod is replaced, or its token gets old, it writes a new one and ends the program: its supervisor
+starts it again. Such a token carries the pod's node, by which the installed policies know an agent. Which program
+stands for which pod comes in a file.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from topomend.sandbox import layout
+from topomend.sandbox.api import API
+from topomend.sandbox.control_plane import Account, kubeconfig
+from topomend.sandbox.supervision import read_status
+
+PLAN_FILE = "pod-tokens.json"
+
+POLL = 0.5
+"""Seconds between two looks at the pods."""
+
+LIFETIME = 10 * 365 * 86400
+"""Seconds that a token is asked to be valid: longer than any sandbox. An API server may be told to give less."""
+
+RENEW_AFTER = 0.8
+"""The share of its lifetime after which a token is renewed, as by kubelets (pkg/kubelet/token/token_manager.go)."""
+
+
+@dataclass(frozen=True)
+class Bearer:
+    """A program that is to have the token of a pod of this account, on ``node`` unless that is empty."""
+
+    program: str
+    namespace: str
+    account: str
+    node: str
+    kubeconfig: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The API server (``authority`` is the file of its certificate), its administrator's token, and who is served."""
+
+    host: str
+    port: int
+    authority: str
+    token: str
+    bearers: tuple[Bearer, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write it for the program."""
+        layout.write_private(folder / PLAN_FILE, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Plan":
+        """What was written for the program."""
+        content = json.loads((folder / PLAN_FILE).read_text())
+        return cls(**{**content, "bearers": tuple(Bearer(**bearer) for bearer in content["bearers"])})
+
+
+@dataclass(frozen=True)
+class _Token:
+    pod_uid: str
+    renew_at: float
+
+
+class PodTokens:
+    """Keeps the kubeconfigs of all bearers valid."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._plan = Plan.read(folder)
+        self._api = API(self._plan.host, self._plan.port, Path(self._plan.authority), self._plan.token)
+        self._tokens: dict[str, _Token] = {}
+
+    def look(self, now: float) -> None:
+        """Give each bearer a token that has none, or not one of its pod; ``now`` in seconds of Unix time."""
+        for bearer in self._plan.bearers:
+            token = self._tokens.get(bearer.program)
+            pod = choose_pod(self._pods(bearer), bearer, token.pod_uid if token else "")
+            if pod is None or (token and token.pod_uid == pod["metadata"]["uid"] and now < token.renew_at):
+                continue
+            self._renew(bearer, pod, now)
+
+    def _pods(self, bearer: Bearer) -> Sequence[Mapping[str, Any]]:
+        pods = self._api.get(f"/api/v1/namespaces/{bearer.namespace}/pods")
+        return pods.get("items") or () if pods else ()
+
+    def _renew(self, bearer: Bearer, pod: Mapping[str, Any], now: float) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": LIFETIME, "boundObjectRef": reference},
+        }
+        path = f"/api/v1/namespaces/{bearer.namespace}/serviceaccounts/{bearer.account}/token"
+        answer = self._api.ask("POST", path, json.dumps(request))
+        if answer is None or answer[0] != 201:
+            why = "no answer" if answer is None else answer[1].decode(errors="replace")[:300]
+            _say(f"Error: no token of pod {bearer.namespace}/{name} for {bearer.program}, tried again: {why}")
+            return
+        status = json.loads(answer[1])["status"]
+        server = f"https://{self._plan.host}:{self._plan.port}"
+        account = Account(f"system:serviceaccount:{bearer.namespace}:{bearer.account}", status["token"])
+        content = kubeconfig(server, Path(self._plan.authority).read_bytes(), account)
+        replaces = Path(bearer.kubeconfig).exists()
+        layout.write_private(Path(bearer.kubeconfig), content)
+        expires = datetime.fromisoformat(status["expirationTimestamp"]).timestamp()
+        self._tokens[bearer.program] = _Token(uid, now + (expires - now) * RENEW_AFTER)
+        until = status["expirationTimestamp"]
+        _say(f"{bearer.program} has a token of pod {bearer.namespace}/{name}, valid until {until}")
+        if replaces:
+            self._end(bearer.program)
+
+    def _end(self, program: str) -> None:
+        """End the program where it runs: it read its kubeconfig at its start."""
+        status = read_status(self._folder)
+        pid = status.get("programs", {}).get(program, {}).get("pid")
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            # A process that is not the supervisor's own got the number after the program had ended.
+            if pid is not None and psutil.Process(pid).ppid() == status["supervisor"]:
+                os.kill(pid, signal.SIGTERM)
+
+
+def choose_pod(pods: Sequence[Mapping[str, Any]], bearer: Bearer, current_uid: str) -> Mapping[str, Any] | None:
+    """The pod that the bearer stands for: the one it stood for as long as that is alive, else the oldest."""
+    alive = [pod for pod in pods if _is_alive(pod) and _is_of(pod, bearer)]
+    alive.sort(key=lambda pod: (pod["metadata"]["uid"] != current_uid, pod["metadata"]["creationTimestamp"]))
+    return alive[0] if alive else None
+
+
+def _is_of(pod: Mapping[str, Any], bearer: Bearer) -> bool:
+    node = pod["spec"].get("nodeName", "")
+    return bool(pod["spec"].get("serviceAccountName") == bearer.account and node and node == (bearer.node or node))
+
+
+def _is_alive(pod: Mapping[str, Any]) -> bool:
+    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and "deletionTimestamp" not in pod["metadata"]
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n")
+
+
+def main() -> None:
+    """Serve the bearers of the sandbox whose folder is the one argument, until ended."""
+    tokens = PodTokens(Path(sys.argv[1]))
+    while True:
+        tokens.look(time.time())
+        time.sleep(POLL)
+
+
+if __name__ == "__main__":
+    main()
