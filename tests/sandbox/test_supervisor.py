@@ -79,7 +79,7 @@ def test_a_folder_without_mounts_is_removed_and_a_missing_one_is_no_failure(tmp_
 
 def test_a_plan_that_cannot_be_mounted_is_said_and_ends_the_supervisor(tmp_path: Path) -> None:
     node = {"mounts": [["bind", str(tmp_path / "missing"), "/sys"]], "writable": []}
-    plan: dict[str, object] = {"compose": None, "nodes": {"a": node}, "programs": []}
+    plan: dict[str, object] = {"compose": [], "nodes": {"a": node}, "programs": []}
     (tmp_path / layout.PLAN_FILE).write_text(json.dumps(plan))
     command = ["unshare", *how_to_enter_namespaces(), "--", sys.executable, "-m", "topomend.sandbox.supervisor"]
     environment = {**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])}

@@ -22,6 +22,9 @@ KUBELET_ROOT = Path("/var/lib/kubelet")
 KUBELET_CONFIG = KUBELET_ROOT / "config.yaml"
 POD_RESOURCES = KUBELET_ROOT / "pod-resources" / "kubelet.sock"
 
+UDEV_DATA = Path("/run/udev/data")
+"""Where udev keeps what it knows of devices."""
+
 
 def cache_folder() -> Path:
     """The user's cache folder for this program: ``${XDG_CACHE_HOME:-~/.cache}/topomend``."""

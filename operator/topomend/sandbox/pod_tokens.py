@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ import psutil
 
 from topomend.sandbox import layout
 from topomend.sandbox.api import API
+from topomend.sandbox.bearers import Bearer, Plan
 from topomend.sandbox.control_plane import Account, kubeconfig
 from topomend.sandbox.supervision import read_status
-
-PLAN_FILE = "pod-tokens.json"
 
 POLL = 0.5
 """Seconds between two looks at the pods."""
@@ -35,38 +34,6 @@ LIFETIME = 10 * 365 * 86400
 
 RENEW_AFTER = 0.8
 """The share of its lifetime after which a token is renewed, as by kubelets (pkg/kubelet/token/token_manager.go)."""
-
-
-@dataclass(frozen=True)
-class Bearer:
-    """A program that is to have the token of a pod of this account, on ``node`` unless that is empty."""
-
-    program: str
-    namespace: str
-    account: str
-    node: str
-    kubeconfig: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The API server (``authority`` is the file of its certificate), its administrator's token, and who is served."""
-
-    host: str
-    port: int
-    authority: str
-    token: str
-    bearers: tuple[Bearer, ...]
-
-    def write(self, folder: Path) -> None:
-        """Write it for the program."""
-        layout.write_private(folder / PLAN_FILE, json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, folder: Path) -> "Plan":
-        """What was written for the program."""
-        content = json.loads((folder / PLAN_FILE).read_text())
-        return cls(**{**content, "bearers": tuple(Bearer(**bearer) for bearer in content["bearers"])})
 
 
 @dataclass(frozen=True)

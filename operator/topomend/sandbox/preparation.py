@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from topomend.sandbox import control_plane, layout, pod_tokens
+from topomend.sandbox import bearers, control_plane, layout
 from topomend.sandbox.api import API
 from topomend.sandbox.host import free_ports, python_path
 from topomend.sandbox.installation import TOKENS_PROGRAM, components
@@ -153,13 +153,18 @@ class Preparation:
             "programs": programs,
         }
 
-    def _compose(self) -> Mapping[str, Any] | None:
-        root = layout.KUBELET_ROOT
-        if root.is_dir():
-            return None
-        scratch = self._folder / "scratch"
-        scratch.mkdir()
-        return {"directory": str(root.parent), "scratch": str(scratch), "add": [root.name]}
+    def _compose(self) -> Sequence[Mapping[str, Any]]:
+        """The folders that this machine lacks: the kubelet's own, and the one of udev that an agent's pod mounts."""
+        wanted = [(layout.KUBELET_ROOT.parent, layout.KUBELET_ROOT), (layout.UDEV_DATA.parents[1], layout.UDEV_DATA)]
+        composed = []
+        for number, (directory, folder) in enumerate(wanted):
+            if folder.is_dir() or (folder.parent.is_dir() and folder.parent != directory):
+                continue
+            scratch = self._folder / f"scratch-{number}"
+            scratch.mkdir()
+            add = [str(folder.relative_to(directory))]
+            composed.append({"directory": str(directory), "scratch": str(scratch), "add": add})
+        return composed
 
     def _topomend_programs(self) -> Sequence[Mapping[str, Any]]:
         """topomend's own programs: they are started where it is installed."""
@@ -179,15 +184,13 @@ class Preparation:
             )
         return [{**program, "restart": True} for program in programs]
 
-    def _pod_tokens(self) -> pod_tokens.Plan:
-        bearers = tuple(
-            pod_tokens.Bearer(one.program, one.namespace, one.account, one.node, str(one.kubeconfig(self._folder)))
+    def _pod_tokens(self) -> bearers.Plan:
+        served = tuple(
+            bearers.Bearer(one.program, one.namespace, one.account, one.node, str(one.kubeconfig(self._folder)))
             for one in self.components
         )
         admin = self._accounts[control_plane.ADMIN]
-        return pod_tokens.Plan(
-            control_plane.HOST, self._port, str(self._files.certificate), admin.token, bearers=bearers
-        )
+        return bearers.Plan(control_plane.HOST, self._port, str(self._files.certificate), admin.token, bearers=served)
 
     def _program(self, name: str, argv: list[str], node: str | None = None, **environment: str) -> Mapping[str, Any]:
         return {

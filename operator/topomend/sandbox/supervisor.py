@@ -88,8 +88,8 @@ class Supervisor:
     def __init__(self, state: Path) -> None:
         plan = json.loads((state / PLAN_FILE).read_text())
         self._state = state
-        if plan["compose"]:
-            _compose(Path(plan["compose"]["directory"]), Path(plan["compose"]["scratch"]), plan["compose"]["add"])
+        for folder in plan["compose"]:
+            _compose(Path(folder["directory"]), Path(folder["scratch"]), folder["add"])
         self._namespaces = {
             name: _new_namespaces(node["mounts"], node["writable"]) for name, node in plan["nodes"].items()
         }
@@ -264,7 +264,7 @@ def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
             place.touch()
         linux.bind(entry, place)
     for name in add:
-        (scratch / name).mkdir()
+        (scratch / name).mkdir(parents=True)
     linux.move(scratch, directory)
 
 

@@ -66,6 +66,8 @@ func newFakeRuntime() *fakeRuntime {
 		{Type: runtimeapi.RuntimeReady, Status: true},
 		{Type: runtimeapi.NetworkReady, Status: true},
 	}}
+	// The kubelet takes no image that is there already and has no size.
+	remote.ImageService.SetFakeImageSize(1)
 	return &fakeRuntime{RemoteRuntime: remote, ends: map[string]ending{}}
 }
 
