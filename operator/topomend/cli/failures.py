@@ -15,5 +15,11 @@ class CannotAsk(click.ClickException):
     exit_code = 3
 
 
+YES = 0
+"""Exit code of an answered question whose answer is yes."""
+
 NO = 1
 """Exit code of an answered question whose answer is no: refused, does not fit, not ready."""
+
+NOT_KNOWN = CannotAsk.exit_code
+"""Exit code of a question that was answered in part: what is missing could change the answer."""

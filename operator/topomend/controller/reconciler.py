@@ -29,7 +29,7 @@ from topomend.kube.client import Client
 from topomend.kube.node_pods import NodePods
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch import ledger, manifest, pods
+from topomend.relaunch import ledger, narrowing, pods
 from topomend.relaunch.namespaces import Namespaces
 from topomend.watch.events import Event
 from topomend.watch.view import Refusal
@@ -178,5 +178,4 @@ def _as_first_asked(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
         return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
     if not pod.released:
         return pod
-    asked = read_placement(Document({"affinity": {"nodeAffinity": manifest.widened(pod.node_affinity)}}))
-    return replace(pod, placement=replace(pod.placement, terms=asked.terms))
+    return replace(pod, placement=narrowing.as_asked(pod.placement, pod.node_affinity))

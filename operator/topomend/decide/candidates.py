@@ -179,7 +179,7 @@ def _answer(view: ClusterView, node: Node, question: _Question, refuser: Refuser
     if refuser and refuser.node == node.name and not _published_since(publication, refuser):
         return _turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
     if publication is None or publication.problem:
-        problem = publication.problem if publication else view.unreadable.get(node.name, "no agent publishes its state")
+        problem = view.why_unknown(node.name)
         return _kept_off(node, question) or _turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
     doubt = view.doubts.get(node.name)
     if doubt and len(doubt.pods) >= MOST_DISAGREEMENTS:

@@ -63,6 +63,15 @@ def table(verdict: Verdict, policy: str) -> tuple[str, ...]:
     return tuple(lines) + ((missing,) if missing else ()) + ((rule,) if rule else ())
 
 
+def amounts(verdict: Verdict) -> tuple[str, ...]:
+    """What was asked and free of each aligned resource, a line each container, or one for a whole pod."""
+    return tuple(
+        f"{merge.container or verdict.name}: {'; '.join(_free(trace) for trace in merge.resources if trace.free)}"
+        for merge in verdict.merges
+        if any(trace.free for trace in merge.resources)
+    )
+
+
 def refused_merge(verdict: Verdict) -> MergeTrace | None:
     """The merge that ended the admission, None where none did."""
     return next((merge for merge in verdict.merges if not merge.admitted), None)
@@ -109,12 +118,20 @@ def _why(merge: MergeTrace) -> str:
 
 
 def _shortage(trace: ResourceTrace) -> str:
-    free = ", ".join(f"{_amount(trace, amount)} on NUMA {node}" for node, amount in trace.free)
+    free = _free_by_node(trace)
     most = max((amount for _, amount in trace.free), default=0)
     lacks = f", lacks {_amount(trace, trace.requested - most)}" if trace.requested > most else ""
     return (
         f"{trace.resource} asks {_amount(trace, trace.requested)} and fits no NUMA node: free {free or 'none'}{lacks}"
     )
+
+
+def _free(trace: ResourceTrace) -> str:
+    return f"{trace.resource} asks {_amount(trace, trace.requested)}, free {_free_by_node(trace)}"
+
+
+def _free_by_node(trace: ResourceTrace) -> str:
+    return ", ".join(f"{_amount(trace, amount)} on NUMA {node}" for node, amount in trace.free)
 
 
 def _is_aligned(trace: ResourceTrace) -> bool:

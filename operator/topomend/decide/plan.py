@@ -152,7 +152,7 @@ def judge(view: ClusterView, refusal: Refusal, now: float) -> Explained | NotYet
     pod = refusal.pod
     publication = view.publications.get(pod.node)
     if publication is None or publication.problem:
-        problem = publication.problem if publication else view.unreadable.get(pod.node, "no agent publishes its state")
+        problem = view.why_unknown(pod.node)
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}); why is not known: {problem}")
     policy = publication.state.kubelet.topology_manager_policy
     verdict, _ = admit(publication.expected, pod.pod)

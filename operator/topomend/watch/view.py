@@ -116,6 +116,13 @@ class ClusterView:
     on_their_way: Mapping[PodKey, OnItsWay] = field(default_factory=dict)
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
 
+    def why_unknown(self, node: str) -> str:
+        """Why the node's state is not known or not to be relied on, in one line; empty where it is known."""
+        publication = self.publications.get(node)
+        if publication is None:
+            return self.unreadable.get(node, "no agent publishes its state")
+        return publication.problem
+
 
 _successors: Remembered[NodeState, dict[int, tuple[Pod, NodeState]]] = Remembered(dict)
 """A state after a pod, by the pod's id: the pods that came before another one are not admitted again for it."""

@@ -10,6 +10,7 @@ from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import Placement
 from topomend.model.pod import Pod
+from topomend.relaunch import narrowing
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.pod import read_pod
@@ -17,7 +18,7 @@ from topomend.wire.pod import read_pod
 
 @dataclass(frozen=True)
 class AskedPod:
-    """What admission sees of it, where it may go, and the object itself."""
+    """What admission sees of it, where its user lets it go, and the object itself."""
 
     pod: Pod
     placement: Placement
@@ -62,6 +63,12 @@ def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
 def read_asked(content: dict[str, Any], where: str) -> AskedPod:
     """A Pod of an API server or a file; ``where`` is what an error calls it. Raises BadInput."""
     try:
-        return AskedPod(read_pod(content), read_placement(Document(content)["spec"]), content)
+        return AskedPod(read_pod(content), _placement(content), content)
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
+
+
+def _placement(content: dict[str, Any]) -> Placement:
+    spec = Document(content)["spec"]
+    placement, affinity = read_placement(spec), spec["affinity"]["nodeAffinity"].content
+    return narrowing.as_asked(placement, affinity) if affinity and narrowing.is_narrowed(content) else placement

@@ -4,8 +4,8 @@ import time
 
 import click
 
-from topomend.cli.failures import NO
-from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.failures import NO, CannotAsk
+from topomend.cli.numa.cluster import INSTALL, Cluster, cluster_options
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
 
@@ -17,7 +17,7 @@ POLL = 1.0
 @cluster_options
 @click.pass_context
 def check(context: click.Context, /, *, cluster: Cluster, seconds: int) -> None:
-    """Say in a line each what is not as it should be; exits with 1 if anything is not."""
+    """Say in a line each what is not as it should be; exits with 1 if anything is not, with 3 if there is no node."""
     deadline = time.monotonic() + seconds
     while (problems := _problems(cluster)) and time.monotonic() < deadline:
         time.sleep(POLL)
@@ -31,20 +31,17 @@ def check(context: click.Context, /, *, cluster: Cluster, seconds: int) -> None:
 def _problems(cluster: Cluster) -> list[str]:
     missing = [kind.plural for kind in (NODE_TOPOLOGIES, RELAUNCHES) if not _served(cluster, kind)]
     if missing:
-        return [
-            f"{kind}.topomend.io: no such kind; install it with: kubectl apply --server-side -f crds/"
-            for kind in missing
-        ]
+        return [f"{kind}.topomend.io: the API server serves no such kind; {INSTALL}" for kind in missing]
     view = cluster.view()
+    if not view.nodes:
+        raise CannotAsk("the cluster has no nodes: there is nothing to check")
     problems = []
     for name in sorted(view.nodes):
-        publication = view.publications.get(name)
-        if name in view.unreadable:
-            problems.append(f"{name}: {view.unreadable[name]}")
-        elif publication is None:
-            problems.append(f"{name}: no agent publishes its state; does the DaemonSet run there?")
-        elif publication.problem:
-            problems.append(f"{name}: {publication.problem}")
+        problem = view.why_unknown(name)
+        if problem and name not in view.publications and name not in view.unreadable:
+            problem += "; does the DaemonSet run there? kubectl get pods -n topomend-agent -o wide"
+        if problem:
+            problems.append(f"{name}: {problem}")
     return problems
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from topomend.cli.failures import CannotAsk
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, connect, current_namespace
-from topomend.kube.errors import APIError
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, Resource, connect, current_namespace
+from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import Node
 from topomend.watch import events
 from topomend.watch.reading import published
@@ -19,6 +19,13 @@ from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 
 _Result = TypeVar("_Result")
+
+INSTALL = "install topomend with: kubectl apply --server-side -k deploy"
+
+NOTHING_PUBLISHED = (
+    "no node publishes its topology: there is no NodeTopology object; see whether the agents run "
+    "(kubectl get pods -n topomend-agent), and: kubectl numa check"
+)
 
 
 class Cluster:
@@ -29,11 +36,25 @@ class Cluster:
         self.namespace = namespace
 
     def view(self) -> ClusterView:
-        """The nodes and what their agents publish, as they are now. Raises APIError."""
+        """The nodes and what their agents publish, as they are now. Raises APIError, CannotAsk."""
         nodes = self.client.read(NODES, _readable)
-        published = self.client.read(NODE_TOPOLOGIES, _published)
+        with _kind_served(NODE_TOPOLOGIES):
+            published = self.client.read(NODE_TOPOLOGIES, _published)
         view = events.fold(ClusterView(), events.NodesListed(nodes.items, nodes.version))
         return events.fold(view, events.PublicationsListed(published.items, published.version))
+
+    def own(self, kind: Resource, namespace: str = "") -> tuple[dict[str, Any], ...]:
+        """The objects of a kind of topomend's, of one namespace or of all. Raises APIError, CannotAsk."""
+        with _kind_served(kind):
+            return self.client.list(kind, namespace=namespace).items
+
+
+@contextmanager
+def _kind_served(kind: Resource) -> Iterator[None]:
+    try:
+        yield
+    except NotFound as error:
+        raise CannotAsk(f"the API server serves no {kind.plural}.topomend.io: {INSTALL}") from error
 
 
 def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:

@@ -4,16 +4,18 @@ from collections.abc import Iterator
 
 import click
 
-from topomend.cli.failures import NO, BadInput
+from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.numa.asked import AskedPod, pod_of_cluster, pod_of_file
 from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.refused import after_refusal, refusal_by
 from topomend.cli.numa.resized import explain_resized, is_pending
-from topomend.decide.candidates import survey
+from topomend.decide.candidates import UNKNOWN, Survey, survey
 from topomend.decide.explanation import explain as explanation
 from topomend.decide.explanation import table
 from topomend.kube.client import RELAUNCHES
+from topomend.relaunch import narrowing
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView, Publication
+from topomend.watch.view import ClusterView
 from topomend.wire.relaunch import read_relaunch
 
 
@@ -30,7 +32,8 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
 
     Of a running pod together with -f, say what its kubelet would answer to a resize in place to what FILE asks for.
 
-    Exits with 0 if the node admits the pod, with 1 if it refuses.
+    Exits with 0 if the node admits the pod (any node, if none is meant), with 1 if it refuses, with 3 if that is not
+    known.
     """
     if not pod and not filename:
         raise BadInput("name one pod, as in: kubectl numa explain pod/train-9, or a file with -f")
@@ -39,66 +42,92 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
     view = cluster.view()
     bound = (running or asked).content.get("spec", {}).get("nodeName", "")
     chosen = node or bound
+    answers = survey(view, asked.pod, asked.placement)
     if running and chosen == bound and (filename or is_pending(running)):
-        lines, admitted = _resized(cluster, view, running, asked)
+        lines, code = _resized(cluster, view, running, asked)
+    elif chosen:
+        lines, code = _on_node(cluster, view, asked, chosen)
     else:
-        lines, admitted = _on_node(view, asked, chosen) if chosen else ([], False)
-    for line in [*lines, *_elsewhere(view, asked, chosen), *_done(cluster, asked)]:
+        lines, code = [*_narrowed(asked)], _anywhere(answers)
+    for line in [*lines, *_elsewhere(answers, chosen), *_done(cluster, asked)]:
         click.echo(line)
-    if not admitted:
-        context.exit(NO)
+    if code:
+        context.exit(code)
 
 
-def _on_node(view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], bool]:
-    """What the node says, and whether that is yes. A pod that holds its place there is admitted as it is."""
-    publication = _publication(view, node)
+def _on_node(cluster: Cluster, view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], int]:
+    """What the node says, and the exit code for it. A pod that holds its place there is admitted as it is."""
+    if node not in view.nodes and node not in view.publications:
+        raise BadInput(f"there is no node {node}; kubectl get nodes lists them")
+    pod = asked.pod
+    refusal = refusal_by(asked, node)
+    if view.why_unknown(node):
+        past = f"{node} refused {pod.name} ({refusal.reason}); " if refusal else ""
+        return [f"{past}whether {node} admits {pod.name} now is not known: {_unknown(view, node)}"], NOT_KNOWN
+    publication = view.publications[node]
+    if refusal is None and (pod.namespace, pod.name) in publication.shown:
+        return [f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES
+    verdict, _ = admit(publication.state, pod)
+    if refusal and verdict.admitted:
+        return after_refusal(cluster, publication, refusal, verdict)
     policy = publication.state.kubelet.topology_manager_policy
-    if any((each.namespace, each.name) == (asked.pod.namespace, asked.pod.name) for each in publication.state.pods):
-        return [f"{node} has admitted {asked.pod.name}; see: kubectl numa show {node}"], True
-    verdict, _ = admit(publication.state, asked.pod)
     numbers = (f"  {line}" for line in table(verdict, policy))
-    return [explanation(verdict, node, policy), *numbers, *_doubts(publication)], verdict.admitted
+    return [explanation(verdict, node, policy), *numbers], YES if verdict.admitted else NO
 
 
-def _doubts(publication: Publication) -> Iterator[str]:
-    if publication.problem:
-        yield f"take this with care: {publication.problem}"
+def _unknown(view: ClusterView, node: str) -> str:
+    return f"{view.why_unknown(node)}; see: kubectl numa check"
 
 
-def _publication(view: ClusterView, node: str) -> Publication:
-    publication = view.publications.get(node)
-    if publication is None:
-        raise BadInput(f"{node}: {view.unreadable.get(node, 'no agent publishes its state')}")
-    return publication
+def _anywhere(answers: Survey) -> int:
+    """The exit code where no one node is meant."""
+    if answers.candidates:
+        return YES
+    return NOT_KNOWN if any(turned.reason == UNKNOWN for turned in answers.turned) else NO
 
 
-def _resized(cluster: Cluster, view: ClusterView, running: AskedPod, desired: AskedPod) -> tuple[list[str], bool]:
-    """What the kubelet of a running pod answers to a resize, and whether that is yes."""
+def _narrowed(asked: AskedPod) -> Iterator[str]:
+    """Where the operator has let a pod go that no scheduler has bound since."""
+    affinity = asked.content.get("spec", {}).get("affinity", {}).get("nodeAffinity") or {}
+    hosts = narrowing.named_hosts(affinity) if narrowing.is_narrowed(asked.content) else ()
+    if hosts:
+        yield (
+            f"topomend let {asked.pod.name} go to {', '.join(hosts)} alone, and no scheduler has bound it since: "
+            "nodes cannot be added to a pod again; delete it and create it anew to have others taken"
+        )
+
+
+def _resized(cluster: Cluster, view: ClusterView, running: AskedPod, desired: AskedPod) -> tuple[list[str], int]:
+    """What the kubelet of a running pod answers to a resize, and the exit code for it."""
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
         raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
-    publication = _publication(view, node)
-    lines, resized = explain_resized(cluster, view, publication.state, running, desired)
-    return [*lines, *_doubts(publication)], resized
+    if view.why_unknown(node):
+        raise CannotAsk(f"what {node} answers to a resize is not known: {_unknown(view, node)}")
+    lines, resized = explain_resized(cluster, view, view.publications[node].state, running, desired)
+    return lines, YES if resized else NO
 
 
-def _elsewhere(view: ClusterView, asked: AskedPod, node: str) -> Iterator[str]:
-    answers = survey(view, asked.pod, asked.placement)
-    others = [each for each in answers.candidates if each.node != node]
+def _elsewhere(answers: Survey, node: str) -> Iterator[str]:
+    others = [candidate for candidate in answers.candidates if candidate.node != node]
+    turned = [turned for turned in answers.turned if turned.node != node]
     if others:
-        yield f"elsewhere: {', '.join(each.place for each in others[:5])} would admit it now"
+        yield f"elsewhere: {', '.join(candidate.place for candidate in others[:5])} would admit it now"
+    elif not turned:
+        yield "elsewhere: there is no other node"
+    elif any(one.reason == UNKNOWN for one in turned):
+        yield "elsewhere: no other node is known to admit it now"
     else:
         yield "elsewhere: no other node would admit it now"
-    for turned in answers.turned:
-        if turned.node != node:
-            yield f"  {turned.explanation}"
+    for one in turned:
+        yield f"  {one.explanation}"
 
 
 def _done(cluster: Cluster, asked: AskedPod) -> Iterator[str]:
     """What was done about earlier refusals of a pod of this name."""
     if not asked.content.get("metadata", {}).get("uid"):
         return
-    for content in cluster.client.list(RELAUNCHES, namespace=cluster.namespace).items:
+    for content in cluster.own(RELAUNCHES, cluster.namespace):
         relaunch = read_relaunch(content)
         if relaunch.pod_name == asked.pod.name:
             yield (

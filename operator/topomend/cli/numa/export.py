@@ -12,7 +12,7 @@ import yaml
 
 from topomend import __version__
 from topomend.cli.failures import BadInput
-from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.watch.events import REFUSAL_PREFIX
 from topomend.wire.group import CREATOR_ANNOTATION, GROUP
@@ -52,12 +52,17 @@ def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool) ->
     missing = set(nodes) - {each["metadata"]["name"] for each in known}
     if missing:
         raise BadInput(f"there is no node {', '.join(sorted(missing))}; kubectl get nodes lists them")
-    topologies = cluster.client.list(NODE_TOPOLOGIES).items
-    records = cluster.client.list(RELAUNCHES, namespace=namespace).items
+    topologies = cluster.own(NODE_TOPOLOGIES)
+    records = cluster.own(RELAUNCHES, namespace)
     pods = cluster.client.list(PODS, namespace=namespace, fields="status.phase=Failed").items
     versions = {"topomend": __version__, "apiServer": cluster.client.version()}
     found = [{"versions": versions}, *_chosen(nodes, known, topologies), *map(record, records), *refused(pods)]
     click.echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)
+    published = {item["metadata"]["name"] for item in topologies}
+    for name in sorted(set(nodes) - published):
+        click.echo(f"{name} has no NodeTopology: no agent publishes its state", err=True)
+    if not published:
+        click.echo(NOTHING_PUBLISHED, err=True)
 
 
 def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

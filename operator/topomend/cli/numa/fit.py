@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import click
 
-from topomend.cli.failures import NO
+from topomend.cli.failures import NO, NOT_KNOWN, CannotAsk
 from topomend.cli.numa.asked import AskedPod, pod_of_file
 from topomend.cli.numa.cluster import Cluster, cluster_options
 from topomend.cli.table import echo_table
-from topomend.decide.candidates import survey
+from topomend.decide.candidates import UNKNOWN, Turned, survey
 from topomend.decide.explanation import lacking, places
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
@@ -20,10 +20,13 @@ MOST_REPLICAS = 10_000
 
 @dataclass(frozen=True)
 class Room:
-    """How many replicas one node admits, on which NUMA nodes, and what the next one would lack."""
+    """How many replicas one node admits, on which NUMA nodes, and what the next one would lack.
+
+    ``replicas`` is None where the node's state is not known.
+    """
 
     node: str
-    replicas: int
+    replicas: int | None
     places: str
     limit: str
 
@@ -40,16 +43,24 @@ class Room:
 def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas: int) -> None:
     """Say how many replicas of a pod fit now, node by node.
 
-    What other pods use of a node's totals is left to the scheduler. Exits with 1 if fewer fit than are wanted.
+    What other pods use of a node's totals is left to the scheduler. Exits with 1 if fewer fit than are wanted, with 3
+    if that depends on a node whose state is not known.
     """
     asked = pod_of_file(filename)
     view = cluster.view()
+    if not view.nodes:
+        raise CannotAsk("the cluster has no nodes")
     rooms = [*_rooms(view, asked, replicas), *_turned(view, asked)]
     echo_table([("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), *map(_row, rooms)])
-    fitting = sum(room.replicas for room in rooms)
-    click.echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
+    fitting = sum(room.replicas or 0 for room in rooms)
+    unknown = [room.node for room in rooms if room.replicas is None]
+    if fitting >= replicas or not unknown:
+        click.echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
+    else:
+        nodes = f"{len(unknown)} node{'s' if len(unknown) != 1 else ''}"
+        click.echo(f"overall: at least {fitting} of {replicas} fit now; {nodes} not known: kubectl numa check")
     if fitting < replicas:
-        context.exit(NO)
+        context.exit(NOT_KNOWN if unknown else NO)
 
 
 def _rooms(view: ClusterView, asked: AskedPod, wanted: int) -> list[Room]:
@@ -71,7 +82,13 @@ def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
 
 
 def _turned(view: ClusterView, asked: AskedPod) -> list[Room]:
-    return [Room(each.node, 0, "", each.summary) for each in survey(view, asked.pod, asked.placement).turned]
+    return [_no_room(turned) for turned in survey(view, asked.pod, asked.placement).turned]
+
+
+def _no_room(turned: Turned) -> Room:
+    if turned.reason == UNKNOWN:
+        return Room(turned.node, None, "", f"not known: {turned.explanation.removeprefix(f'{turned.node}: ')}")
+    return Room(turned.node, 0, "", turned.summary)
 
 
 def _counted(found: Counter[str]) -> str:
@@ -79,4 +96,4 @@ def _counted(found: Counter[str]) -> str:
 
 
 def _row(room: Room) -> tuple[str, ...]:
-    return (room.node, str(room.replicas), room.places or "-", room.limit or "-")
+    return (room.node, "?" if room.replicas is None else str(room.replicas), room.places or "-", room.limit or "-")

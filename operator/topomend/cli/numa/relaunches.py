@@ -15,7 +15,7 @@ from topomend.wire.relaunch import read_relaunch
 def relaunches(*, cluster: Cluster, all_namespaces: bool) -> None:
     """List the relaunches of a namespace, oldest first."""
     namespace = "" if all_namespaces else cluster.namespace
-    found = [read_relaunch(content) for content in cluster.client.list(RELAUNCHES, namespace=namespace).items]
+    found = [read_relaunch(content) for content in cluster.own(RELAUNCHES, namespace)]
     if not found:
         click.echo("Nothing was relaunched." if all_namespaces else f"Nothing was relaunched in {namespace}.")
         return

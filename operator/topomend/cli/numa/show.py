@@ -5,8 +5,8 @@ import json
 import click
 import yaml
 
-from topomend.cli.failures import BadInput
-from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.failures import BadInput, CannotAsk
+from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
 from topomend.cli.numa.drawing import draw
 from topomend.kube.client import NODE_TOPOLOGIES
 
@@ -18,18 +18,19 @@ from topomend.kube.client import NODE_TOPOLOGIES
 def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
     """Draw the nodes: one character a core, one letter a container.
 
-    Json and yaml print the NodeTopology objects themselves.
+    Json and yaml print the NodeTopology objects themselves. Exits with 3 if no node publishes one.
     """
     if output != "table":
-        found = cluster.client.list(NODE_TOPOLOGIES).items
-        chosen = [each for each in found if not nodes or each["metadata"]["name"] in nodes]
-        _check(nodes, {each["metadata"]["name"] for each in found})
+        published = cluster.own(NODE_TOPOLOGIES)
+        _check(nodes, {item["metadata"]["name"] for item in published})
+        chosen = [item for item in published if not nodes or item["metadata"]["name"] in nodes]
         content = {"apiVersion": "v1", "kind": "List", "items": chosen}
         click.echo(json.dumps(content, indent=1) if output == "json" else yaml.safe_dump(content, sort_keys=False))
         return
     view = cluster.view()
-    _check(nodes, view.publications.keys() | view.unreadable.keys())
-    for name in nodes or sorted(view.publications.keys() | view.unreadable.keys()):
+    known = view.publications.keys() | view.unreadable.keys()
+    _check(nodes, known)
+    for name in nodes or sorted(known):
         if name in view.unreadable:
             click.echo(f"{name}   {view.unreadable[name]}\n")
             continue
@@ -40,6 +41,9 @@ def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
 
 
 def _check(asked: tuple[str, ...], known: set[str]) -> None:
+    """Raise CannotAsk where nothing is published, BadInput for a name that is not."""
+    if not known:
+        raise CannotAsk(NOTHING_PUBLISHED)
     for name in asked:
         if name not in known:
-            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(known)) or 'none'}")
+            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(known))}")

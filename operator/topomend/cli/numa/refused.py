@@ -1,0 +1,61 @@
+"""A pod that its kubelet refused and that replay admits by now: what changed in between, as far as it can be known."""
+
+from collections.abc import Iterator
+
+from topomend.cli.failures import NOT_KNOWN, YES
+from topomend.cli.numa.asked import AskedPod
+from topomend.cli.numa.cluster import Cluster
+from topomend.decide.eligibility import REASONS
+from topomend.decide.explanation import amounts, places
+from topomend.kube.client import EVENTS
+from topomend.kube.errors import APIError
+from topomend.model.cluster import WatchedPod
+from topomend.model.verdict import Verdict
+from topomend.watch.events import REFUSAL_PREFIX, is_refusal
+from topomend.watch.view import Publication, is_newer
+from topomend.wire.cluster import read_watched_pod
+
+EXPLAINED = "TopologyRefusalExplained"
+
+
+def refusal_by(asked: AskedPod, node: str) -> WatchedPod | None:
+    """The pod, where it is one that the kubelet of ``node`` did refuse."""
+    if not asked.content.get("metadata", {}).get("uid"):
+        return None
+    pod = read_watched_pod(asked.content)
+    return pod if is_refusal(pod) and pod.node == node else None
+
+
+def after_refusal(
+    cluster: Cluster, publication: Publication, refusal: WatchedPod, verdict: Verdict
+) -> tuple[list[str], int]:
+    """What is to be said of a pod that was refused and that replay admits now, and the exit code for it."""
+    refused = f"{refusal.node} refused {refusal.name} ({refusal.reason})"
+    words = refusal.message.removeprefix(REFUSAL_PREFIX)
+    if refusal.reason not in REASONS:
+        why = "that is not decided by NUMA topology, so replay does not know whether it would do so again"
+        return [f"{refused}: {words}", why], NOT_KNOWN
+    if not is_newer(publication.version, refusal.version):
+        why = (
+            f"by what {refusal.node} publishes it would be admitted, but nothing was published since: ask again in a "
+            f"moment; if this stays, please report it with the output of: kubectl numa export {refusal.node}"
+        )
+        return [f"{refused}: {words}", why], NOT_KNOWN
+    where = places(verdict)
+    first = f"{refused}, and would admit it now{f' on {where}' if where else ''}: what it holds has changed since"
+    return [first, f"  then: {_explained(cluster, refusal) or words}", *_now(verdict)], YES
+
+
+def _explained(cluster: Cluster, refusal: WatchedPod) -> str:
+    """The operator's explanation at the time; empty where there is none, or where this user may not read events."""
+    fields = f"regarding.uid={refusal.uid},reason={EXPLAINED}"
+    try:
+        events = cluster.client.list(EVENTS, namespace=refusal.namespace, fields=fields).items
+    except APIError:
+        return ""
+    return str(events[0].get("note", "")) if events else ""
+
+
+def _now(verdict: Verdict) -> Iterator[str]:
+    for line in amounts(verdict):
+        yield f"  now:  {line}"
