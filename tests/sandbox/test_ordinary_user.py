@@ -22,8 +22,9 @@ from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.api import API
 import yaml
 
+TOPOMEND = False
 spec = NodeSpec.of_shape("one", "numa:2 cores:2 device:a.com/b@1=1", topology_manager_policy="single-numa-node")
-with Sandbox.up([spec], name="t") as sandbox:
+with Sandbox.up([spec], name="t", topomend=TOPOMEND) as sandbox:
     config = yaml.safe_load(sandbox.kubeconfig.read_text())
     host, _, port = config["clusters"][0]["cluster"]["server"].removeprefix("https://").partition(":")
     api = API(host, int(port), sandbox.folder / "pki" / "apiserver.crt", config["users"][0]["user"]["token"])
@@ -41,6 +42,11 @@ with Sandbox.up([spec], name="t") as sandbox:
     seen = [*sandbox.exec_prefix("one"), "cat", "/var/lib/kubelet/cpu_manager_state"]
     state = json.loads(subprocess.run(seen, capture_output=True, text=True, check=True).stdout)
     print([cpus for pod in state["entries"].values() for cpus in pod.values()])
+"""
+
+NUMA_NODES = """
+    topology = api.get("/apis/topomend.io/v1alpha1/nodetopologies/one")
+    print(len(topology["status"]["machine"]["numaNodes"]))
 """
 
 
@@ -82,6 +88,19 @@ def test_an_ordinary_user_sees_pods_run_and_refused(cache: Path) -> None:
         as_nobody([*environment, "-c", SCRIPT]), cwd="/", capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout.splitlines() == ["Running", "TopologyAffinityError", "['2']"], done.stderr
+    assert_nothing_left(cache)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; run by one, every test is this test")
+def test_an_ordinary_user_has_topomend_run_in_the_sandbox(cache: Path) -> None:
+    """up returns once every NodeTopology is Ready: the agent saw the made-up machine and its kubelet's socket."""
+    environment = ["HOME=/nonexistent", f"XDG_CACHE_HOME={cache}", *python_for_nobody()]
+    script = SCRIPT.replace("TOPOMEND = False", "TOPOMEND = True") + NUMA_NODES
+    done = subprocess.run(
+        as_nobody([*environment, "-c", script]), cwd="/", capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.stdout.splitlines()[-1] == "2", done.stderr
     assert_nothing_left(cache)
 
 

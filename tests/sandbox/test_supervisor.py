@@ -13,6 +13,7 @@ from topomend.sandbox import layout
 from topomend.sandbox.failures import SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
 from topomend.sandbox.running import check_name
+from topomend.sandbox.supervisor import Restarts
 
 COMPOSE = """
 import sys
@@ -99,3 +100,15 @@ def test_a_name_that_would_leave_the_cache_folder_is_refused() -> None:
     for name in ("..", "a/b", "", "A", "a" * 41):
         with pytest.raises(SandboxError, match="sandbox name"):
             check_name(name)
+
+
+def test_a_program_that_is_to_be_restarted_is_each_time_later_until_it_lasts() -> None:
+    restarts = Restarts()
+    delays = []
+    for _ in range(8):
+        restarts.schedule(now=100.0, lifetime=1.0)
+        assert restarts.due is not None
+        delays.append(restarts.due - 100.0)
+    assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    restarts.schedule(now=100.0, lifetime=60.0)
+    assert restarts.due == 100.5

@@ -6,6 +6,7 @@ starts it again. Such a token carries the pod's node, by which the installed pol
 stands for which pod comes in a file.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -37,9 +38,19 @@ RENEW_AFTER = 0.8
 
 
 @dataclass(frozen=True)
-class _Token:
+class Token:
+    """A token that a program was given: the pod it is bound to, and when to renew it, in seconds of Unix time."""
+
     pod_uid: str
     renew_at: float
+
+    @classmethod
+    def read(cls, text: str) -> "Token":
+        """What a service account token says of itself (RFC 7519); its signature is not looked at."""
+        payload = text.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        lifetime = claims["exp"] - claims["iat"]
+        return cls(claims["kubernetes.io"]["pod"]["uid"], claims["iat"] + lifetime * RENEW_AFTER)
 
 
 class PodTokens:
@@ -49,7 +60,7 @@ class PodTokens:
         self._folder = folder
         self._plan = Plan.read(folder)
         self._api = API(self._plan.host, self._plan.port, Path(self._plan.authority), self._plan.token)
-        self._tokens: dict[str, _Token] = {}
+        self._tokens = {bearer.program: token for bearer in self._plan.bearers if (token := _given(bearer))}
 
     def look(self, now: float) -> None:
         """Give each bearer a token that has none, or not one of its pod; ``now`` in seconds of Unix time."""
@@ -58,13 +69,13 @@ class PodTokens:
             pod = choose_pod(self._pods(bearer), bearer, token.pod_uid if token else "")
             if pod is None or (token and token.pod_uid == pod["metadata"]["uid"] and now < token.renew_at):
                 continue
-            self._renew(bearer, pod, now)
+            self._renew(bearer, pod)
 
     def _pods(self, bearer: Bearer) -> Sequence[Mapping[str, Any]]:
         pods = self._api.get(f"/api/v1/namespaces/{bearer.namespace}/pods")
         return pods.get("items") or () if pods else ()
 
-    def _renew(self, bearer: Bearer, pod: Mapping[str, Any], now: float) -> None:
+    def _renew(self, bearer: Bearer, pod: Mapping[str, Any]) -> None:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
         request = {
@@ -78,16 +89,14 @@ class PodTokens:
             why = "no answer" if answer is None else answer[1].decode(errors="replace")[:300]
             _say(f"Error: no token of pod {bearer.namespace}/{name} for {bearer.program}, tried again: {why}")
             return
-        status = json.loads(answer[1])["status"]
+        token = json.loads(answer[1])["status"]["token"]
         server = f"https://{self._plan.host}:{self._plan.port}"
-        account = Account(f"system:serviceaccount:{bearer.namespace}:{bearer.account}", status["token"])
+        account = Account(f"system:serviceaccount:{bearer.namespace}:{bearer.account}", token)
         content = kubeconfig(server, Path(self._plan.authority).read_bytes(), account)
-        replaces = Path(bearer.kubeconfig).exists()
         layout.write_private(Path(bearer.kubeconfig), content)
-        expires = datetime.fromisoformat(status["expirationTimestamp"]).timestamp()
-        self._tokens[bearer.program] = _Token(uid, now + (expires - now) * RENEW_AFTER)
-        until = status["expirationTimestamp"]
-        _say(f"{bearer.program} has a token of pod {bearer.namespace}/{name}, valid until {until}")
+        replaces = bearer.program in self._tokens
+        self._tokens[bearer.program] = Token.read(token)
+        _say(f"{bearer.program} has a token of pod {bearer.namespace}/{name}")
         if replaces:
             self._end(bearer.program)
 
@@ -99,6 +108,15 @@ class PodTokens:
             # A process that is not the supervisor's own got the number after the program had ended.
             if pid is not None and psutil.Process(pid).ppid() == status["supervisor"]:
                 os.kill(pid, signal.SIGTERM)
+
+
+def _given(bearer: Bearer) -> Token | None:
+    """The token that the bearer was given before this process began."""
+    try:
+        document = json.loads(Path(bearer.kubeconfig).read_text())
+    except FileNotFoundError:
+        return None
+    return Token.read(document["users"][0]["user"]["token"])
 
 
 def choose_pod(pods: Sequence[Mapping[str, Any]], bearer: Bearer, current_uid: str) -> Mapping[str, Any] | None:

@@ -1,0 +1,45 @@
+"""Which pod a program stands for, and what its token says."""
+
+import base64
+import json
+from typing import Any
+
+from topomend.sandbox.bearers import Bearer
+from topomend.sandbox.pod_tokens import RENEW_AFTER, Token, choose_pod
+
+AGENT = Bearer("agent", "ns", "account", "node-1", "/kubeconfig")
+OPERATOR = Bearer("operator", "ns", "account", "", "/kubeconfig")
+
+
+def pod(uid: str, node: str = "node-1", created: str = "2026-01-01T00:00:00Z", **fields: Any) -> dict[str, Any]:
+    spec = {"serviceAccountName": fields.pop("account", "account"), "nodeName": node}
+    metadata = {"uid": uid, "creationTimestamp": created, **fields.pop("metadata", {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": fields.pop("phase", "Running")}}
+
+
+def chosen(pods: list[dict[str, Any]], bearer: Bearer, current: str = "") -> str | None:
+    found = choose_pod(pods, bearer, current)
+    return None if found is None else found["metadata"]["uid"]
+
+
+def test_an_agent_stands_for_the_pod_of_its_own_node() -> None:
+    assert chosen([pod("a", node="node-2"), pod("b"), pod("c", account="other"), pod("d", node="")], AGENT) == "b"
+    assert chosen([pod("a", node="node-2")], AGENT) is None
+
+
+def test_the_operator_stays_with_its_pod_as_long_as_that_is_alive() -> None:
+    older, newer = pod("a", created="2026-01-01T00:00:00Z"), pod("b", node="node-2", created="2026-01-02T00:00:00Z")
+    assert chosen([newer, older], OPERATOR) == "a"
+    assert chosen([newer, older], OPERATOR, current="b") == "b"
+    ending = pod("b", node="node-2", metadata={"deletionTimestamp": "2026-01-03T00:00:00Z"})
+    assert chosen([ending, older], OPERATOR, current="b") == "a"
+
+
+def test_a_pod_that_was_refused_or_has_ended_has_no_token() -> None:
+    assert chosen([pod("a", phase="Failed"), pod("b", phase="Succeeded")], AGENT) is None
+
+
+def test_a_token_says_which_pod_it_is_bound_to_and_when_it_is_to_be_renewed() -> None:
+    claims = {"iat": 1000, "exp": 4600, "kubernetes.io": {"pod": {"name": "p", "uid": "u"}}}
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    assert Token.read(f"e30.{payload}.x") == Token("u", 1000 + 3600 * RENEW_AFTER)
