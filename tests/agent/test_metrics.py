@@ -79,7 +79,7 @@ def test_the_metrics_are_those_that_are_documented_with_their_labels(metrics: Me
     for family in text_string_to_metric_families(get(metrics, "/metrics")[1]):
         for sample in family.samples:
             name = re.sub("_(bucket|sum|count)$", "", sample.name)
-            if not name.endswith("_created"):
+            if name.startswith("topomend_") and not name.endswith("_created"):
                 shown.setdefault(name, set()).update(sample.labels.keys() - {"le", "version"})
     rows = re.findall(r"^\| `(topomend_agent_\w+)` \| \w+ \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
     assert shown == {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
@@ -100,6 +100,22 @@ def test_an_agent_that_has_published_nothing_yet_is_well_and_not_ready(metrics: 
     assert get(metrics, "/readyz") == (500, "nothing was published yet\n")
     metrics.published(node(), 0.0, {}, wrote=True)
     assert get(metrics, "/readyz") == (200, "ok\n")
+
+
+def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metrics) -> None:
+    text = get(metrics, "/metrics")[1]
+    for name in ("process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "python_info"):
+        assert f"\n{name}" in text
+
+
+def test_cpus_of_another_machine_are_not_counted() -> None:
+    """With --root the machine is a recorded one: what this one's CPUs do is not its own."""
+    recorded = Metrics(":0", live=False)
+    try:
+        recorded.published(node(), 0.02, {}, wrote=True)
+        assert "numa_cpu_seconds" not in get(recorded, "/metrics")[1]
+    finally:
+        recorded.close()
 
 
 def test_other_paths_are_not_found(metrics: Metrics) -> None:

@@ -1,8 +1,10 @@
 """What Prometheus is told, by the registry and by a real operator that relaunched a pod."""
 
+import re
 import socket
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +17,8 @@ from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
 from topomend.model.shape import parse_shape
 from topomend.watch.view import ClusterView, Publication
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "refused-pods.md"
 
 
 @pytest.fixture
@@ -53,6 +57,21 @@ def test_the_largest_hole_is_that_of_one_numa_node() -> None:
         NodeState(shape, parse_shape(shape).machine(), settings) for shape in ("numa:2 cores:4", "numa:1 cores:6")
     ]
     assert largest_hole({each.name: Publication(each, "1") for each in states}) == 5
+
+
+def test_the_metrics_are_those_that_are_documented(metrics: Metrics) -> None:
+    shown = {}
+    for family in metrics.registry.collect():
+        if family.name.startswith("topomend_"):
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            shown[f"{family.name}{suffix}"] = "gauge" if family.type == "info" else family.type
+    rows = re.findall(r"^\| `(topomend_operator_\w+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert shown == dict(rows)
+
+
+def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metrics) -> None:
+    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= names
 
 
 @pytest.mark.cluster

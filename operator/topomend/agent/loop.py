@@ -115,7 +115,7 @@ def _serve(settings: AgentSettings) -> "Metrics | None":
     # The library is loaded only where it is asked for: it costs memory on every node.
     from topomend.agent.metrics import Metrics  # noqa: PLC0415
 
-    return Metrics(settings.metrics_address)
+    return Metrics(settings.metrics_address, live=settings.root == Path("/"))
 
 
 def _until_told() -> threading.Event:

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from topomend import __version__
+from topomend.agent.cpu_seconds import CPUSeconds
 from topomend.discover.pod_resources import ALLOCATABLE, LIST
 from topomend.model.node_state import NodeState, allocations
 from topomend.publish.zones import zones
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page, metrics_page
+from topomend.runtime.process_metrics import add_process_metrics
 
 STALE_SECONDS = 120.0
 """Without a success for this long ``/healthz`` answers 500: several attempts at the longest back-off."""
@@ -21,13 +23,18 @@ STALE_SECONDS = 120.0
 class Metrics:
     """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on ``address`` (host:port; without a host, this host alone).
 
+    ``live`` is whether the machine that is published is the one this runs on: the seconds of its CPUs are counted then.
     Raises OSError where it cannot listen there, ValueError or OverflowError where that is no address.
     """
 
-    def __init__(self, address: str, stale_seconds: float = STALE_SECONDS) -> None:
+    def __init__(self, address: str, stale_seconds: float = STALE_SECONDS, *, live: bool = True) -> None:
         self._stale_seconds = stale_seconds
         self._succeeded = time.monotonic()
         registry = CollectorRegistry()
+        add_process_metrics(registry)
+        self._cpu_seconds = CPUSeconds() if live else None
+        if self._cpu_seconds is not None:
+            registry.register(self._cpu_seconds)
         Info("topomend_agent_build", "The agent's version.", registry=registry).info({"version": __version__})
         self._duration = Histogram(
             "topomend_agent_discovery_duration_seconds",
@@ -96,6 +103,8 @@ class Metrics:
         if state is not self._shown:
             self._shown = state
             self._show(state)
+            if self._cpu_seconds is not None:
+                self._cpu_seconds.show(state)
 
     def failed(self, errors: Mapping[str, int]) -> None:
         """Note that nothing could be published."""

@@ -13,6 +13,7 @@ from topomend.decide.candidates import Survey
 from topomend.decide.plan import Disagreed, Explained
 from topomend.model import node_state
 from topomend.model.recent import Recent
+from topomend.runtime.process_metrics import add_process_metrics
 from topomend.watch.view import ClusterView, Publication
 
 _PREFIX = "topomend_operator"
@@ -26,6 +27,7 @@ class Metrics:
 
     def __init__(self, view: Callable[[], ClusterView], waiting: Callable[[], int], leads: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
+        add_process_metrics(self.registry)
         self._seen: Recent[tuple[str, str], None] = Recent(_REMEMBERED)
         Info(f"{_PREFIX}_build", "The version that runs.", registry=self.registry).info(
             {"version": topomend.__version__}
