@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,6 +13,7 @@ import psutil
 import pytest
 from prometheus_client import CollectorRegistry
 
+import topomend
 from topomend.agent.cpu_seconds import EXCLUSIVE, MODES, RESERVED, SHARED, CPUSeconds, pools_of, read_times
 from topomend.discover import read_host
 from topomend.model.bitmask import mask_of, members
@@ -19,6 +22,8 @@ from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocat
 from topomend.model.shape import parse_shape
 
 TICKS = os.sysconf("SC_CLK_TCK")
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(topomend.__file__).parents[1])}
 
 Record = Callable[[Mapping[int, tuple[int, int]]], None]
 
@@ -183,3 +188,12 @@ def test_the_cpus_of_this_machine_are_counted_while_one_is_kept_busy() -> None:
     numa = next(number for number, cpus in machine.cpus_of_numa_node.items() if cpus >> busy & 1)
     # The kernel counts whole ticks, in part for whoever else wants this CPU.
     assert sum(seconds.get((str(numa), EXCLUSIVE, mode), 0.0) for mode in ("user", "nice", "system")) >= 0.5
+
+
+def test_an_agent_without_metrics_loads_neither_psutil_nor_the_prometheus_library() -> None:
+    script = (
+        "import sys, topomend.agent.loop, topomend.cli.agent;"
+        "print([name for name in ('psutil', 'prometheus_client') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

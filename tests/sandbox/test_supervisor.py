@@ -12,7 +12,7 @@ import topomend
 from topomend.sandbox import layout
 from topomend.sandbox.failures import SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
-from topomend.sandbox.running import check_name
+from topomend.sandbox.running import check_name, supervisor_process
 from topomend.sandbox.supervisor import Restarts
 
 COMPOSE = """
@@ -112,3 +112,13 @@ def test_a_program_that_is_to_be_restarted_is_each_time_later_until_it_lasts() -
     assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30]
     restarts.schedule(now=100.0, lifetime=60.0)
     assert restarts.due == 100.5
+
+
+def test_a_number_that_another_process_has_by_now_is_not_the_supervisors(tmp_path: Path) -> None:
+    script = "import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE) as process:
+        found = supervisor_process(process.pid, tmp_path)
+        assert found is not None
+        assert found.pid == process.pid
+        assert supervisor_process(process.pid, tmp_path / "other") is None
+    assert supervisor_process(process.pid, tmp_path) is None

@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
+import psutil
+
+from topomend.model.quantity import format_bytes
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.toolchain import find_go
@@ -24,6 +27,12 @@ BINARY = "topomend-sandbox"
 
 REPORT_EVERY = 10.0
 """Seconds between two words of a build that goes on."""
+
+BUILD_MEMORY = 2 << 30
+"""Bytes of memory below which linking fails: it took 2.3 GiB at its peak."""
+
+LEAST_DISK, COLD_DISK = 512 << 20, 4 << 30
+"""Bytes of disk that the binary takes, and that a build takes for which Go has nothing cached."""
 
 Progress = Callable[[str], None]
 
@@ -94,7 +103,24 @@ def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+def check_room(memory: int, disk: int, on_progress: Progress) -> None:
+    """Raise SandboxUnavailable where a build would fail after minutes for want of ``memory`` or ``disk``, in bytes."""
+    if memory < BUILD_MEMORY:
+        raise SandboxUnavailable(
+            f"building the sandbox takes {format_bytes(BUILD_MEMORY)} of memory and more, and "
+            f"{format_bytes(memory)} are available: end something that needs much, and try again"
+        )
+    if disk < LEAST_DISK:
+        raise SandboxUnavailable(
+            f"building the sandbox takes {format_bytes(LEAST_DISK)} of disk and more, and {format_bytes(disk)} are "
+            f"free at {cache_folder()}: make room there, or name another folder with XDG_CACHE_HOME"
+        )
+    if disk < COLD_DISK:
+        on_progress(f"{format_bytes(disk)} of disk are free: a first build takes about {format_bytes(COLD_DISK)}")
+
+
 def _build(sources: Mapping[str, bytes], folder: Path, on_progress: Progress) -> None:
+    check_room(psutil.virtual_memory().available, psutil.disk_usage(str(folder)).free, on_progress)
     version = kubernetes_version(sources["go.mod"].decode())
     go = find_go(re.search(r"^go (\S+)$", sources["go.mod"].decode(), re.MULTILINE)[1], on_progress)  # type: ignore[index]
     source_folder = folder / "source"

@@ -198,7 +198,7 @@ def take_down(name: str) -> bool:
     folder = layout.state_folder(name)
     was_up = is_up(name)
     if was_up:
-        _end_supervisor(name, read_status(folder).get("supervisor"))
+        _end_supervisor(name, read_status(folder))
     existed = folder.exists()
     remove_files(name)
     return was_up or existed
@@ -218,16 +218,30 @@ def remove_abandoned() -> None:
             remove_files(path.stem)
 
 
-def _end_supervisor(name: str, pid: int | None) -> None:
+def _end_supervisor(name: str, status: Mapping[str, Any]) -> None:
     """Have the supervisor end what it runs; by force where it does not."""
-    if pid is None:
+    if "supervisor" not in status:
         raise SandboxBusy(f"sandbox {name} is just coming up: end what brings it up, or try again in a moment")
+    process = supervisor_process(status["supervisor"], layout.state_folder(name))
     for number, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process is not None:
+                process.send_signal(number)
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             if not is_up(name):
                 return
             time.sleep(POLL)
-    raise SandboxError(f"sandbox {name}: its supervisor, process {pid}, does not end")
+    raise SandboxError(f"sandbox {name}: its supervisor, process {status['supervisor']}, does not end")
+
+
+def supervisor_process(pid: int, folder: Path) -> psutil.Process | None:
+    """The process of this number, if it is the supervisor of the sandbox in ``folder``: a file may name an old one.
+
+    psutil sends a signal to that very process alone, not to one that got its number since.
+    """
+    try:
+        process = psutil.Process(pid)
+        return process if str(folder) in process.cmdline() else None
+    except psutil.Error:
+        return None
