@@ -16,13 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from rich.console import Console
-from rich.table import Table
 from tests.contended.arrivals import MACHINES, Arrival, arrivals, free_cpus
 from tests.contended.bound import all_knowing
 from tests.contended.outcome import Outcome
 from tests.contended.run import DidNotStart, Way, run
 
+from topomend.cli.table import echo_table
 from topomend.sandbox import SandboxError
 
 PODS = 600
@@ -67,17 +66,18 @@ def _outcomes(coming: Sequence[Arrival], folder: Path) -> Iterator[Outcome]:
 
 
 def _show(coming: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-    table = Table(title=f"{len(coming)} pods on {len(MACHINES)} kubelets with {free_cpus()} CPUs")
-    for column in ("", "refused", "never ran", "wait p50", "p90", "p99", "CPUs free while somebody waits"):
-        table.add_column(column, justify="left" if not column else "right")
+    rows: list[tuple[str, ...]] = [
+        ("", "REFUSED", "NEVER-RAN", "WAIT-P50", "WAIT-P90", "WAIT-P99", "CPUS-FREE-WHILE-SOMEBODY-WAITS")
+    ]
     for each in outcomes:
         waits = [f"{each.wait(percent):.2f} s" for percent in (50, 90, 99)]
-        table.add_row(each.way, str(each.refused), str(each.never_ran), *waits, f"{each.stranded(free_cpus()):.1f}")
-    console = Console(width=120)
-    console.print(table)
+        rows.append((each.way, str(each.refused), str(each.never_ran), *waits, f"{each.stranded(free_cpus()):.1f}"))
+    sys.stdout.write(f"{len(coming)} pods on {len(MACHINES)} kubelets with {free_cpus()} CPUs\n")
+    sys.stdout.flush()
+    echo_table(rows)
     for each in outcomes:
         if each.cost:
-            console.print(f"{each.way}: {each.cost}")
+            sys.stdout.write(f"{each.way}: {each.cost}\n")
 
 
 def _judge(outcomes: Sequence[Outcome]) -> int:

@@ -7,7 +7,6 @@ is true; nothing is claimed that was not read there. Exits with 1 if the recover
 from typing import Any
 
 import click
-from rich.console import Console
 
 from topomend.cli.failures import NO, CannotAsk
 from topomend.cli.stage import DidNotHappen, Stage
@@ -32,16 +31,15 @@ def demo(context: click.Context, /) -> None:
 
     Takes about a minute; the first time some more, to build the sandbox.
     """
-    console = Console(highlight=False, soft_wrap=True)
     nodes = [
         NodeSpec.of_shape(name, shape, topology_manager_policy=policy, topology_manager_scope=scope)
         for name, shape, policy, scope in NODES
     ]
     try:
-        with Stage(console, nodes) as stage:
+        with Stage(nodes) as stage:
             _tell(stage)
     except DidNotHappen as failure:
-        console.print(f"[bold red]It did not happen:[/] {failure}")
+        click.echo(f"{click.style('It did not happen:', fg='red', bold=True)} {failure}")
         context.exit(NO)
     except (SandboxError, APIError) as error:
         raise CannotAsk(str(error)) from error

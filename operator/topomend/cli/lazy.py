@@ -1,31 +1,69 @@
-"""A group of commands whose modules are imported only when one of them is called, so that ``--help`` stays quick."""
+"""A group of commands whose modules are imported only when one of them is called, so that ``--help`` stays quick.
+
+Some of them need an extra of the package: the group says which one to install where it is not.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import click
 
+from topomend.cli.failures import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of the package: its name in pyproject.toml, and the modules that are there only with it."""
+
+    name: str
+    modules: tuple[str, ...]
+
+    def lacks(self, module: str) -> bool:
+        """Whether the ``module`` that could not be imported is one that the extra brings, or lies within one."""
+        return any(f"{module}.".startswith(f"{own}.") for own in self.modules)
+
 
 class LazyGroup(click.Group):
-    """A click group over ``commands``: name -> (module, attribute, one-line help)."""
+    """A click group over ``lazy`` (name -> module, attribute, one-line help); ``extras`` says what some names need."""
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, tuple[str, str, str]], **keywords: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        lazy: Mapping[str, tuple[str, str, str]],
+        extras: Mapping[str, Extra] | None = None,
+        **keywords: Any,
+    ) -> None:
         super().__init__(*arguments, **keywords)
         self._lazy = lazy
+        self._extras = extras or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, as listed."""
         return [*super().list_commands(ctx), *self._lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one command that is asked for."""
+        """Import the one command that is asked for. Raises BadInput where the extra that it needs is not installed."""
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
         module, attribute, _ = self._lazy[cmd_name]
-        command = getattr(import_module(module), attribute)
+        command = getattr(self._import(module, cmd_name), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - the table below names commands only
         return command
+
+    def _import(self, module: str, cmd_name: str) -> ModuleType:
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            extra = self._extras.get(cmd_name)
+            if extra is None or not extra.lacks(error.name or ""):
+                raise
+            raise BadInput(
+                f"{cmd_name} needs {error.name}, which is not installed here: the images of topomend are without it. "
+                f"Where you want to run it: pip install 'topomend[{extra.name}]'"
+            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -3,7 +3,7 @@
 import click
 
 from topomend import __version__
-from topomend.cli.lazy import LazyGroup
+from topomend.cli.lazy import Extra, LazyGroup
 
 _COMMANDS = {
     "agent": ("topomend.cli.agent", "agent", "Publish this node's NodeTopology, and keep it true."),
@@ -15,8 +15,15 @@ _COMMANDS = {
     "demo": ("topomend.cli.demo", "demo", "Watch a refused pod get relaunched, on a sandbox."),
 }
 
+_SANDBOX = Extra("sandbox", ("grpc", "topomend.sandbox"))
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    extras={"sandbox": _SANDBOX, "demo": _SANDBOX},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="topomend")
 def main() -> None:
     """Pods that a kubelet refused for their NUMA topology: explained, and running on a node that admits them."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from topomend.cli.failures import NO, BadInput, CannotAsk
 from topomend.cli.kubelet_flags import read_options, read_reservations
@@ -251,12 +251,19 @@ def _read(flag: str, text: str) -> Any:
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Say on stderr what goes on: in one changing line on a terminal, a line each elsewhere."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        yield lambda words: console.print(words, markup=False)
+    if not sys.stderr.isatty():
+        yield lambda words: click.echo(words, err=True)
         return
-    with console.status("getting ready") as line:
-        yield line.update
+    try:
+        yield _replace_line
+    finally:
+        _replace_line("")
+
+
+def _replace_line(words: str) -> None:
+    """Write ``words`` over the terminal's last line; what does not fit is cut, since a second line would stay."""
+    width = shutil.get_terminal_size().columns
+    click.echo(f"\r\033[K{words[: width - 1]}", nl=False, err=True)
 
 
 def _print_status(found: running.Status) -> None:

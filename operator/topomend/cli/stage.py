@@ -1,4 +1,4 @@
-"""What the demo stands on: a sandbox, a console, and patience.
+"""What the demo stands on: a sandbox, and patience.
 
 What is told is ``demo``'s.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from rich.console import Console
+import click
 
 from topomend.kube.client import Client, connect
 from topomend.sandbox import NodeSpec, ProgramFailed, Sandbox
@@ -26,10 +26,9 @@ class DidNotHappen(Exception):
 
 
 class Stage:
-    """The sandbox and the console: a context manager that ends the sandbox."""
+    """The sandbox: a context manager that ends it."""
 
-    def __init__(self, console: Console, nodes: Sequence[NodeSpec]) -> None:
-        self._console = console
+    def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
         self._began = time.monotonic()
 
@@ -46,19 +45,20 @@ class Stage:
 
     def title(self, text: str) -> None:
         """Open a chapter."""
-        self._console.print(f"\n[bold cyan]{text}[/]  [dim]{time.monotonic() - self._began:.1f} s[/]")
+        elapsed = click.style(f"{time.monotonic() - self._began:.1f} s", dim=True)
+        click.echo(f"\n{click.style(text, fg='cyan', bold=True)}  {elapsed}")
 
     def say(self, text: str) -> None:
         """Tell one thing."""
-        self._console.print(f"  {text}", markup=False)
+        click.echo(f"  {text}")
 
     def run(self, command: list[str], last: int | None = None) -> None:
         """Show a kubectl command and what it prints; no more than the ``last`` lines of it, if that is given."""
-        self._console.print(f"  [green]$[/] [bold]{' '.join(command)}[/]")
+        click.echo(f"  {click.style('$', fg='green')} {click.style(' '.join(command), bold=True)}")
         done = self._numa(command[2:]) if command[1] == "numa" else self._kubectl(command[1:])
         lines = done.stdout.splitlines()
         for line in [*lines[len(lines) - last if last is not None else 0 :], *done.stderr.splitlines()]:
-            self._console.print(f"    {line}", markup=False)
+            click.echo(f"    {line}")
         if done.returncode:
             raise DidNotHappen(f"{' '.join(command)} ended with {done.returncode}")
 
