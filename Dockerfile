@@ -1,19 +1,29 @@
-# One image for the agent and the operator: docker build -t topomend:v0.1.0 .
+# One image for the agent and the operator: docker build -t topomend:v0.1.0 .   (docs/image.md tells the rest)
 # To pin the base by digest: --build-arg PYTHON=python:3.13-slim@sha256:...
 ARG PYTHON=python:3.13-slim
 
 FROM ${PYTHON} AS builder
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Compiled files are the same at each build only where sets are in the same order; all else is left to compileall below.
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ONLY_BINARY=:all: PYTHONHASHSEED=0
 RUN python -m venv /opt/build && python -m venv --without-pip /opt/topomend
 WORKDIR /src
 COPY requirements/build.lock requirements/runtime.lock requirements/
 RUN /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock \
- && /opt/build/bin/pip --python /opt/topomend/bin/python install --require-hashes --requirement requirements/runtime.lock
+ && /opt/build/bin/pip --python /opt/topomend/bin/python install --require-hashes --no-compile --report /installed.json --requirement requirements/runtime.lock
+# The Kubernetes client is 70 MB of sources and 45 MB of byte code: its byte code takes the place of its sources.
+# No file is compared with its source when it is imported, so their times do not matter.
+RUN cd /opt/topomend/lib/python3*/site-packages \
+ && python -m compileall -q -b --invalidation-mode unchecked-hash "$PWD/kubernetes" \
+ && find kubernetes -name '*.py' -delete \
+ && python -m compileall -q --invalidation-mode unchecked-hash "$PWD" \
+ && rm -r /opt/topomend/bin/[Aa]ctivate*
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/install.yaml deploy/
 COPY operator operator
+# Our own files lie apart, for a layer of their own: a new version of topomend leaves the libraries' layer as it is.
 RUN /opt/build/bin/python -m hatchling build --target wheel --directory /wheel \
- && /opt/build/bin/pip --python /opt/topomend/bin/python install --no-deps --no-index --compile /wheel/*.whl
+ && /opt/build/bin/pip --python /opt/topomend/bin/python install --no-deps --no-index --no-compile --root /own /wheel/*.whl \
+ && python -m compileall -q -s /own -p / --invalidation-mode unchecked-hash /own
 
 # The names of PCI devices: of udev's hardware database the part about PCI, as 5 MB that are mapped and hardly read.
 FROM ${PYTHON} AS names
@@ -21,16 +31,37 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends udev \
  && mkdir --parents /names/etc/udev/hwdb.d \
  && cp /usr/lib/udev/hwdb.d/20-pci-*.hwdb /names/etc/udev/hwdb.d/ \
- && systemd-hwdb --root=/names --strict update
+ && systemd-hwdb --root=/names --strict update \
+ && dpkg-query --show --showformat='${Version}' udev > /names/udev.version
+
+# What is in the image: the base's Debian packages, what was installed from requirements/runtime.lock, udev's names.
+FROM builder AS sbom
+ARG SOURCE_DATE_EPOCH
+COPY --from=names /names/udev.version /names/
+COPY deploy/image/sbom.py deploy/image/
+RUN cp --recursive /own/opt / \
+ && /opt/build/bin/cyclonedx-py environment --pyproject pyproject.toml --sv 1.6 --output-reproducible --output-file /python.json /opt/topomend/bin/python \
+ && /opt/build/bin/debsbom generate --sbom-type cdx --cdx-schema-version 1.6 --with-licenses --distro-version "$(cat /etc/debian_version)" --out /debian \
+ && /opt/build/bin/python deploy/image/sbom.py --python /python.json --debian /debian.cdx.json --wheels /installed.json \
+    --names /names/udev.version --version "$(/opt/topomend/bin/python -c "import topomend; print(topomend.__version__)")" --output /sbom.cdx.json
 
 FROM ${PYTHON}
-# libudev looks the names up, and tells when devices come and go.
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends libudev1 \
- && rm -rf /var/lib/apt/lists/*
+# Nothing is installed here, so nobody needs pip. (libudev, which looks names up and tells of devices, is apt's as well.)
+RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip /usr/local/lib/python3*/site-packages/pip*
 COPY --from=names /names/etc/udev/hwdb.bin /etc/udev/hwdb.bin
 COPY --from=builder /opt/topomend /opt/topomend
-ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1
+COPY --from=builder /own/opt/topomend /opt/topomend
+COPY --from=sbom /sbom.cdx.json /opt/topomend/sbom.cdx.json
+ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ARG PYTHON
+ARG VERSION=v0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="topomend" \
+      org.opencontainers.image.description="Explains pods that a kubelet refused for their NUMA topology, and gets them running on a node that admits them." \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${PYTHON}"
 # The agent alone runs as 0, by its DaemonSet: the kubelet's socket is root's.
 USER 65532:65532
 ENTRYPOINT ["topomend"]
