@@ -8,8 +8,9 @@ VERSION ?= v1.36.3
 PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
+IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format bench operator-cost agent-cost agent-life oracle contended live soak vm-test mutants generate lock clean help
+.PHONY: demo test check format image image-twice bench operator-cost agent-cost agent-life oracle contended live soak vm-test mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -30,6 +31,12 @@ check: .venv/ready ## Style, types, and which room imports which
 format: .venv/ready ## Format, and mend what can be mended
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+image: ## Build the image with docker, podman or buildah: TAG, BASE (its base, by digest) and FLAGS (the engine's) are yours
+	@$(PYTHON) deploy/image/build.py $(IMAGE_OPTIONS) -- $(FLAGS)
+
+image-twice: ## Build the image anew twice: both must be the same, byte for byte
+	@$(PYTHON) deploy/image/build.py --twice $(IMAGE_OPTIONS) -- $(FLAGS)
 
 bench: .venv/ready ## Compare with the kubelet's own code, side by side
 	@$(BIN)/python -m tests.bench

@@ -1,0 +1,244 @@
+"""Builds the image with docker, podman or buildah, whichever the machine has; ``make image`` and ``make image-twice``.
+
+Owns which flags make the engine build the same image of the same commit (all times in it are the commit's), and what is
+read back out of it: its bill of materials, its layers and their sizes. The recipe is the Dockerfile's. Nothing but
+Python's own library is imported, so that any machine with an engine can run it.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build"
+
+ENGINES = ("docker", "podman", "buildah")
+
+SBOM = "opt/topomend/sbom.cdx.json"
+OWN_PATHS = ("opt/topomend", "etc/udev")
+"""What the first of the image's own layers holds; all before it is the base's."""
+
+MOST_BYTES = 110 << 20
+"""Of the image's own layers, together and uncompressed."""
+
+
+class Failed(Exception):
+    """The image could not be built, or is not what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer: the digest of its tar, its size in bytes, and each entry's digest by path (header and content)."""
+
+    digest: str
+    size: int
+    entries: dict[str, str]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it holds what the Dockerfile copies."""
+        return any(path.startswith(OWN_PATHS) for path in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What an archive of an image holds: its configuration as JSON, its layers from the base up, and its SBOM."""
+
+    config: str
+    layers: tuple[Layer, ...]
+    sbom: bytes
+
+    @property
+    def own_layers(self) -> tuple[Layer, ...]:
+        """Those that the base has not."""
+        first = next((number for number, layer in enumerate(self.layers) if layer.is_own), len(self.layers))
+        return self.layers[first:]
+
+
+def engine() -> str | None:
+    """The first engine that works, if there is one."""
+    # The command alone says little of docker: it may have no engine to talk to.
+    if shutil.which("docker") and _succeeds("docker", "buildx", "version") and _succeeds("docker", "info"):
+        return "docker"
+    return next((name for name in ENGINES[1:] if shutil.which(name)), None)
+
+
+def build_command(name: str, tag: str, labels: dict[str, str], arguments: dict[str, str]) -> list[str]:
+    """The command of engine ``name`` that builds ``tag``, the same each time that SOURCE_DATE_EPOCH is the same."""
+    epoch = arguments["SOURCE_DATE_EPOCH"]
+    head = {
+        # Attestations tell of the build itself, which is another each time; the SBOM lies in the image.
+        "docker": ["docker", "buildx", "build", "--provenance=false", "--output=type=docker,rewrite-timestamp=true"],
+        "podman": ["podman", "build", f"--timestamp={epoch}", "--identity-label=false"],
+        "buildah": ["buildah", "build", f"--timestamp={epoch}", "--identity-label=false"],
+    }[name]
+    own = [f"--label={key}={value}" for key, value in labels.items()]
+    return [*head, *own, *(f"--build-arg={key}={value}" for key, value in arguments.items()), f"--tag={tag}"]
+
+
+def save_command(name: str, tag: str, archive: Path) -> list[str]:
+    """The command that writes the image as docker save does."""
+    return {
+        "docker": ["docker", "save", f"--output={archive}", tag],
+        "podman": ["podman", "save", "--format=docker-archive", f"--output={archive}", tag],
+        "buildah": ["buildah", "push", "--quiet", tag, f"docker-archive:{archive}"],
+    }[name]
+
+
+def read_archive(path: Path) -> Image:
+    """The image that docker save wrote. Raises Failed where it has no SBOM."""
+    with tarfile.open(path) as archive:
+        (manifest,) = json.load(_member(archive, "manifest.json"))
+        config = _member(archive, manifest["Config"]).read().decode()
+        sbom, layers = b"", []
+        for name in manifest["Layers"]:
+            layer, content = _read_layer(archive, name)
+            layers.append(layer)
+            sbom = content or sbom
+    if not sbom:
+        raise Failed(f"the image has no /{SBOM}")
+    return Image(config, tuple(layers), sbom)
+
+
+def differences(one: Image, other: Image) -> list[str]:
+    """What differs between two images: paths within layers, and the configuration."""
+    differing = [
+        f"layer {number}: /{path}"
+        for number, (first, second) in enumerate(zip(one.layers, other.layers, strict=False), 1)
+        for path in sorted(first.entries.keys() | second.entries.keys())
+        if first.entries.get(path) != second.entries.get(path)
+    ]
+    if [layer.digest for layer in one.layers] != [layer.digest for layer in other.layers]:
+        differing = differing or ["the order of the layers' files"]
+    if one.config != other.config:
+        differing.append("the configuration")
+    return differing
+
+
+def _read_layer(archive: tarfile.TarFile, name: str) -> tuple[Layer, bytes]:
+    """The layer of that name, and the SBOM if it is there."""
+    digest = hashlib.sha256()
+    stream = _member(archive, name)
+    while chunk := stream.read(1 << 20):
+        digest.update(chunk)
+    entries, size, sbom = {}, 0, b""
+    with tarfile.open(fileobj=_member(archive, name)) as layer:
+        for member in layer:
+            file = layer.extractfile(member) if member.isfile() else None
+            content = file.read() if file else b""
+            sbom = content if member.name.removeprefix("./") == SBOM else sbom
+            header = (member.mode, member.uid, member.gid, member.mtime, member.type, member.linkname)
+            entries[member.name.removeprefix("./")] = f"{header} {hashlib.sha256(content).hexdigest()}"
+            size += member.size
+    return Layer(digest.hexdigest(), size, entries), sbom
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    member = archive.getmember(name)
+    # docker and podman write a layer that is there twice as a link to the first.
+    file = archive.extractfile(member)
+    if file is None:
+        raise Failed(f"{name} is no file in the image's archive")
+    return file
+
+
+def _succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def _run(command: Sequence[str]) -> None:
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code:
+        raise Failed(f"{' '.join(command)} ended with {code}")
+
+
+def _version() -> str:
+    source = (ROOT / "operator" / "topomend" / "__init__.py").read_text()
+    matched = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
+    if matched is None:
+        raise Failed("operator/topomend/__init__.py has no __version__")
+    return f"v{matched[1]}"
+
+
+def _revision() -> str:
+    return _output("git", "rev-parse", "HEAD") + ("-dirty" if _output("git", "status", "--porcelain") else "")
+
+
+def _build(name: str, tag: str, source: str, base: str, flags: Sequence[str]) -> Image:
+    epoch = _output("git", "log", "-1", "--format=%ct")
+    arguments = {"SOURCE_DATE_EPOCH": epoch, "VERSION": _version(), "REVISION": _revision()}
+    arguments |= {"PYTHON": base} if base else {}
+    labels = {"org.opencontainers.image.created": datetime.fromtimestamp(int(epoch), UTC).isoformat()}
+    labels |= {"org.opencontainers.image.source": source} if source else {}
+    _run([*build_command(name, tag, labels, arguments), *flags, "."])
+    with tempfile.TemporaryDirectory(prefix="topomend-image-") as folder:
+        archive = Path(folder) / "image.tar"
+        _run(save_command(name, tag, archive))
+        return read_archive(archive)
+
+
+def _report(image: Image, tag: str) -> None:
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / "topomend.cdx.json").write_bytes(image.sbom)
+    for layer in image.own_layers:
+        sys.stdout.write(f"{layer.size / (1 << 20):7.1f} MiB  sha256:{layer.digest}\n")
+    size = sum(layer.size for layer in image.own_layers)
+    sys.stdout.write(f"{size / (1 << 20):7.1f} MiB  {tag}, beyond its base; SBOM: build/topomend.cdx.json\n")
+    if size > MOST_BYTES:
+        raise Failed(f"the image is larger than {MOST_BYTES >> 20} MiB beyond its base")
+
+
+def _make(options: argparse.Namespace, name: str) -> None:
+    again = ["--no-cache"] if options.twice else []
+    first = _build(name, options.tag, options.source, options.base, [*again, *options.flags])
+    _report(first, options.tag)
+    if not options.twice:
+        return
+    second = _build(name, f"{options.tag}-again", options.source, options.base, [*again, *options.flags])
+    if differing := differences(first, second):
+        raise Failed("\n".join(["the second build is another image:", *differing[:100]]))
+    sys.stdout.write("Built twice: every layer and the configuration are the same.\n")
+
+
+def main() -> int:
+    """Build the image; ends with 1 where it is too large, or another the second time, and with 2 without an engine."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--tag", default=f"topomend:{_version()}")
+    parser.add_argument("--engine", choices=ENGINES, help="default: the first that works")
+    parser.add_argument("--base", default="", help="best by digest, such as python:3.13-slim@sha256:...")
+    parser.add_argument("--source", default="", metavar="URL", help="of the sources, for the image's label")
+    parser.add_argument("--twice", action="store_true", help="build it anew twice, and compare")
+    parser.add_argument("flags", nargs="*", help="more flags of the engine's build command, after --")
+    options = parser.parse_args()
+    name = options.engine or engine()
+    if name is None:
+        sys.stderr.write("no engine to build an image with: install docker with buildx, podman or buildah\n")
+        return 2
+    try:
+        _make(options, name)
+    except Failed as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
