@@ -6,7 +6,7 @@ Some of them need an extra of the package: the group says which one to install w
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -21,9 +21,9 @@ class Extra:
     name: str
     modules: tuple[str, ...]
 
-    def lacks(self, module: str) -> bool:
-        """Whether the ``module`` that could not be imported is one that the extra brings, or lies within one."""
-        return any(f"{module}.".startswith(f"{own}.") for own in self.modules)
+    def missing(self) -> str:
+        """The first of its modules that is not installed, which is asked without importing it; empty if all are."""
+        return next((module for module in self.modules if find_spec(module) is None), "")
 
 
 class LazyGroup(click.Group):
@@ -49,21 +49,16 @@ class LazyGroup(click.Group):
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
         module, attribute, _ = self._lazy[cmd_name]
-        command = getattr(self._import(module, cmd_name), attribute)
+        extra = self._extras.get(cmd_name)
+        # Before anything is begun: some of these modules are imported by processes that the command starts.
+        if extra and (missing := extra.missing()):
+            raise BadInput(
+                f"{cmd_name} needs {missing}, which is not installed here: the images of topomend are without it. "
+                f"Where you want to run it: pip install 'topomend[{extra.name}]'"
+            )
+        command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - the table below names commands only
         return command
-
-    def _import(self, module: str, cmd_name: str) -> ModuleType:
-        try:
-            return import_module(module)
-        except ModuleNotFoundError as error:
-            extra = self._extras.get(cmd_name)
-            if extra is None or not extra.lacks(error.name or ""):
-                raise
-            raise BadInput(
-                f"{cmd_name} needs {error.name}, which is not installed here: the images of topomend are without it. "
-                f"Where you want to run it: pip install 'topomend[{extra.name}]'"
-            ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -1,0 +1,88 @@
+"""What deploy/image/build.py says of images: read out of archives as docker save writes them."""
+
+import importlib.util
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.deploy.manifests import ROOT
+
+
+def load() -> ModuleType:
+    """The program, which lies in no package: the build needs no topomend."""
+    spec = importlib.util.spec_from_file_location("image_build", ROOT / "deploy" / "image" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["image_build"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+build = load()
+
+BASE = {"usr/bin/python": b"base"}
+OWN = {"opt/topomend/bin/topomend": b"own", "opt/topomend/sbom.cdx.json": b"{}"}
+
+
+def tar(files: dict[str, bytes], mtime: int = 0) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(data), mtime
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def saved(path: Path, *layers: bytes, config: bytes = b"{}") -> Path:
+    names = [f"layer-{number}.tar" for number in range(len(layers))]
+    manifest = json.dumps([{"Config": "config.json", "Layers": names}]).encode()
+    path.write_bytes(tar({"manifest.json": manifest, "config.json": config, **dict(zip(names, layers, strict=True))}))
+    return path
+
+
+def test_the_images_own_layers_are_those_above_the_base(tmp_path: Path) -> None:
+    image = build.read_archive(saved(tmp_path / "a", tar(BASE), tar(OWN), tar({"more": b"more"})))
+    assert [layer.size for layer in image.own_layers] == [5, 4]
+    assert image.sbom == b"{}"
+
+
+def test_an_image_without_a_bill_of_materials_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(build.Failed, match=r"the image has no /opt/topomend/sbom\.cdx\.json"):
+        build.read_archive(saved(tmp_path / "a", tar(BASE)))
+
+
+def test_the_same_image_has_no_differences(tmp_path: Path) -> None:
+    one, other = (build.read_archive(saved(tmp_path / name, tar(BASE), tar(OWN))) for name in "ab")
+    assert build.differences(one, other) == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "config", "told"),
+    [
+        (tar(OWN | {"opt/topomend/bin/topomend": b"another"}), b"{}", ["layer 2: /opt/topomend/bin/topomend"]),
+        (tar(OWN | {"etc/more": b""}), b"{}", ["layer 2: /etc/more"]),
+        (tar(OWN, mtime=1), b"{}", ["layer 2: /opt/topomend/bin/topomend", "layer 2: /opt/topomend/sbom.cdx.json"]),
+        (tar(dict(reversed(OWN.items()))), b"{}", ["the order of the layers' files"]),
+        (tar(OWN), b'{"created": 1}', ["the configuration"]),
+    ],
+)
+def test_whatever_differs_is_told(layer: bytes, config: bytes, told: list[str], tmp_path: Path) -> None:
+    one = build.read_archive(saved(tmp_path / "a", tar(BASE), tar(OWN)))
+    other = build.read_archive(saved(tmp_path / "b", tar(BASE), layer, config=config))
+    assert build.differences(one, other) == told
+
+
+@pytest.mark.parametrize("engine", build.ENGINES)
+def test_every_engine_is_given_the_commits_time_and_the_labels(engine: str) -> None:
+    command = build.build_command(engine, "topomend:t", {"label": "value"}, {"SOURCE_DATE_EPOCH": "5", "REVISION": "r"})
+    assert command[0] == engine
+    assert "--tag=topomend:t" in command
+    assert "--label=label=value" in command
+    assert {"--build-arg=SOURCE_DATE_EPOCH=5", "--build-arg=REVISION=r"} <= {*command}
+    assert "--timestamp=5" in command or any("rewrite-timestamp=true" in word for word in command)
