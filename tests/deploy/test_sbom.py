@@ -7,6 +7,7 @@ import sys
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ Source: glibc
 Version: 2.41-12
 Description: GNU C Library: Shared libraries
 """
-WHEELS = {canonicalize_name(dist.name): f"{number:064x}" for number, dist in enumerate(distributions())}
+WHEELS: dict[str, str] = {canonicalize_name(dist.name): f"{number:064x}" for number, dist in enumerate(distributions())}
 
 
 @cache
@@ -45,11 +46,23 @@ def python_document() -> str:
     ).stdout
 
 
+@cache
+def debian_document() -> str:
+    """What debsbom says of the system that STATUS describes, as the Dockerfile asks it."""
+    with TemporaryDirectory() as folder:
+        dpkg = Path(folder) / "root" / "var" / "lib" / "dpkg"
+        dpkg.mkdir(parents=True)
+        (dpkg / "status").write_text(STATUS)
+        command = ["generate", "--sbom-type", "cdx", "--cdx-schema-version", "1.6", "--with-licenses"]
+        command += ["--distro-arch", "amd64", "--distro-version", "13", "--root", f"{folder}/root"]
+        command += ["--out", f"{folder}/out"]
+        subprocess.run([Path(sys.executable).parent / "debsbom", *command], capture_output=True, check=True)
+        return (Path(folder) / "out.cdx.json").read_text()
+
+
 def make(folder: Path, wheels: dict[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Make the document as the Dockerfile does; it is then in ``folder``."""
-    dpkg = folder / "root" / "var" / "lib" / "dpkg"
-    dpkg.mkdir(parents=True, exist_ok=True)
-    (dpkg / "status").write_text(STATUS)
+    (folder / "debian.cdx.json").write_text(debian_document())
     (folder / "python.json").write_text(python_document())
     (folder / "udev.version").write_text("257.9-1~deb13u1")
     report = [
@@ -57,18 +70,6 @@ def make(folder: Path, wheels: dict[str, str], **environment: str) -> subprocess
         for name, digest in wheels.items()
     ]
     (folder / "wheels.json").write_text(json.dumps({"install": report}))
-    debian = [
-        "generate",
-        "--sbom-type",
-        "cdx",
-        "--cdx-schema-version",
-        "1.6",
-        "--with-licenses",
-        "--distro-arch",
-        "amd64",
-    ]
-    debian += ["--distro-version", "13", "--root", str(folder / "root"), "--out", str(folder / "debian")]
-    subprocess.run([Path(sys.executable).parent / "debsbom", *debian], capture_output=True, check=True)
     command = [sys.executable, str(ROOT / "deploy" / "image" / "sbom.py"), "--version", "0.1.0"]
     command += ["--python", "python.json", "--debian", "debian.cdx.json", "--wheels", "wheels.json"]
     command += ["--names", "udev.version", "--output", "sbom.cdx.json"]
