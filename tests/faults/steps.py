@@ -10,8 +10,9 @@ from topomend.wire.group import RELAUNCH_FINALIZER
 CLAIM, RECORD, COMMIT = "claim the pod", "create the record", "mark it Committed"
 DELETE, UNCLAIM, CREATE = "delete the pod", "take the finalizer off", "create the replacement"
 CREATED, LAUNCH, LAUNCHED = "mark it Created", "narrow and let go", "mark it Launched"
+UNPROTECT = "give the record back"
 
-MAIN_LINE = (CLAIM, RECORD, COMMIT, DELETE, UNCLAIM, CREATE, CREATED, LAUNCH, LAUNCHED)
+MAIN_LINE = (CLAIM, RECORD, COMMIT, DELETE, UNCLAIM, CREATE, CREATED, LAUNCH, LAUNCHED, UNPROTECT)
 """The writes of one relaunch that nothing disturbs."""
 
 _MARKS = {"Committed": COMMIT, "Created": CREATED, "Launched": LAUNCHED}
@@ -31,6 +32,8 @@ def step_of(write: Write) -> str:
         case "PATCH", True, _:
             return _patch_of_pod(body)
         case "PATCH", _, True:
+            if "finalizers" in body.get("metadata", {}):
+                return UNPROTECT
             step = str(body.get("status", {}).get("step", ""))
             return _MARKS.get(step, step)
     return ""

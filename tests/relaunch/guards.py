@@ -41,6 +41,10 @@ ALL = Bounds(operators=2, faults=1, deletions=1, squatters=1)
 
 # That the pod is claimed before it is recorded and committed is an order, not a guard: once there is a record, nothing
 # hangs on the finalizer any more.
+RECORDS = Bounds(operators=1, faults=1, records=1)
+DRAINED = Bounds(operators=1, drains=1)
+ENDING = Bounds(operators=1, deletions=1, ends=1)
+
 GUARDS = [
     Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
     Guard(
@@ -51,20 +55,21 @@ GUARDS = [
     ),
     Guard(
         "nobody waits for the end of a pod that only our finalizer holds",
-        "    if _claimed(pod):\n        return Unclaim(pod)\n    return _cancelled(record) if",
-        "    return _cancelled(record) if",
+        "    if _claimed(pod):\n"
+        "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
+        "",
         ALONE,
     ),
     Guard(
         "the finalizer goes before the record ends",
-        "    if _claimed(pod):\n        return Unclaim(pod)\n    return _cancelled(record) if",
-        "    if _claimed(pod) and record.step is not Step.RECORDED:\n"
-        "        return Unclaim(pod)\n    return _cancelled(record) if",
+        "    if _claimed(pod):\n"
+        "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
+        "    if _claimed(pod) and record.step is not Step.RECORDED:\n        return Unclaim(pod)\n",
         DELETION,
     ),
     Guard(
         "the pod is deleted only once its record is committed",
-        "return Mark(record, Step.COMMITTED) if record.manifest_hash == progress.digest else Discard(record)",
+        "return _unprotected(record) or Mark(record, Step.COMMITTED)",
         "return Delete(pod)",
         ALONE,
     ),
@@ -124,8 +129,10 @@ GUARDS = [
     ),
     Guard(
         "a refused pod that is read from before ends no relaunch",
-        "    return Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)\n",
-        "    if record.step is Step.COMMITTED:\n        return Delete(pod)\n    return Mark(record, Step.CANCELLED)\n",
+        "        return Pause(END_OF_RECORD)\n    return _unprotected(record) or (",
+        "        return Pause(END_OF_RECORD)\n"
+        "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
+        "    return _unprotected(record) or (",
         Bounds(operators=1, faults=3),
     ),
     Guard(
@@ -147,8 +154,44 @@ GUARDS = [
         FAULTS,
     ),
     Guard(
+        "a record that somebody deletes before the commit goes",
+        "        return Unprotect(record) if record.protected else Pause(END_OF_RECORD)\n",
+        "        return Pause(END_OF_RECORD)\n",
+        RECORDS,
+    ),
+    Guard(
+        "a record that has ended gives its finalizer back",
+        "return Unprotect(record) if record.protected else Stop(record.step.value)",
+        "return Stop(record.step.value)",
+        ALONE,
+    ),
+    Guard(
+        "a record whose namespace ends is not waited for",
+        "    if progress.namespace_ends:\n",
+        "    if False:\n",
+        ENDING,
+    ),
+    Guard(
+        "a drain gives a pod back that nothing was done about",
+        "    if progress.draining:\n        return _given_back(pod, record)\n    if record.deleting:\n",
+        "    if progress.draining:\n        return Stop(DRAINED)\n    if record.deleting:\n",
+        DRAINED,
+    ),
+    Guard(
+        "a drain gives no pod back that somebody may be deleting",
+        "    if record.step is Step.RECORDED:\n        return _recorded(progress, pod, record)\n",
+        "    if record.step is Step.RECORDED or progress.draining:\n        return _recorded(progress, pod, record)\n",
+        DRAINED,
+    ),
+    Guard(
+        "a drain lets a replacement go",
+        "    if progress.draining:\n        return Launch(pod, ())\n",
+        "    if progress.draining:\n        return Stop(DRAINED)\n",
+        DRAINED,
+    ),
+    Guard(
         "what was known is forgotten once a precondition fails",
-        "    return Progress(progress.uid, progress.record_name, progress.may_start)\n",
+        "    return Progress(progress.uid, progress.record_name, progress.may_start, draining=progress.draining)\n",
         '    return replace(progress, record=UNREAD, nodes=None, denied="")\n',
         Bounds(operators=2),
     ),
@@ -160,6 +203,7 @@ PRECONDITIONS = {
     "deleting names the pod": (Rules(delete_precondition=False), ALL),
     "launching names the pod": (Rules(launch_precondition=False), ALL),
     "marking names the record's version": (Rules(mark_precondition=False), ALL),
+    "the finalizer keeps the record": (Rules(record_finalizer=False), RECORDS),
     "a pod has one record": (Rules(record_once=False), TWO),
     "the replacement has a gate": (Rules(gate=False), TWO),
     "the finalizer holds the pod": (Rules(finalizer=False), TWO),

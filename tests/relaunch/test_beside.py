@@ -53,6 +53,7 @@ class Entry:
     step: Step = Step.RECORDED
     new_uid: str = ""
     digest: str = ""
+    protected: bool = False
 
     def relaunch(self) -> Relaunch:
         return Relaunch(
@@ -69,6 +70,7 @@ class Entry:
             new_uid=self.new_uid,
             version=str(self.version),
             manifest_hash=self.digest,
+            protected=self.protected,
         )
 
 
@@ -104,13 +106,15 @@ def serve(world: World, request: protocol.Request, digest: str) -> tuple[World, 
         case protocol.Choose():
             return world, protocol.NodesAre(("n",))
         case protocol.Record() if world.entry is None:
-            entry = Entry(after.version, digest=digest)
+            entry = Entry(after.version, digest=digest, protected=True)
             return replace(after, entry=entry), protocol.RecordIs(entry.relaunch())
         case protocol.Discard(record) if world.entry and str(world.entry.version) == record.version:
             return replace(after, entry=None), protocol.RecordIs(None)
-        case protocol.Mark(record) if world.entry and str(world.entry.version) == record.version:
-            marked = Entry(after.version, request.step, request.new_uid or record.new_uid, world.entry.digest)
-            return replace(after, entry=marked), protocol.RecordIs(marked.relaunch())
+        case protocol.Mark(record) | protocol.Protect(record) | protocol.Unprotect(record) if (
+            world.entry and str(world.entry.version) == record.version
+        ):
+            patched = _patched(replace(world.entry, version=after.version), request)
+            return replace(after, entry=patched), protocol.RecordIs(patched.relaunch())
         case protocol.Create(record) if world.new is None:
             made = Thing("p-r1", f"new{world.made}", after.version, ours=True, gated=True)
             created = replace(after, new=made, made=world.made + 1, created_as=record.manifest_hash)
@@ -118,6 +122,12 @@ def serve(world: World, request: protocol.Request, digest: str) -> tuple[World, 
         case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
             return _on_pod(world, request, pod)
     return world, protocol.NotAsExpected()
+
+
+def _patched(entry: Entry, request: protocol.Request) -> Entry:
+    if isinstance(request, protocol.Mark):
+        return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid)
+    return replace(entry, protected=isinstance(request, protocol.Protect))
 
 
 def _pod_is(pod: Thing | None) -> protocol.PodIs:
@@ -287,6 +297,7 @@ def test_the_replacement_is_there_before_the_pod_goes_and_let_go_after() -> None
         "Choose",
         "Launch",
         "Mark Launched",
+        "Unprotect",
     ]
     assert world.let_go == {"new0"}
 
@@ -308,6 +319,15 @@ def test_a_committed_record_that_is_not_the_pods_creates_and_deletes_nothing() -
     world, last = run(World(claimed, entry=Entry(1, Step.COMMITTED, digest="forged"), version=2))
     assert last == protocol.Pause(protocol.NOT_ITS_MANIFEST)
     assert (world.old, world.new) == (claimed, None)
+
+
+def test_a_user_who_deletes_the_pod_while_its_replacement_is_denied_gets_rid_of_it() -> None:
+    deleted = Thing("p", OLD, 2, claimed=True, deleting=True)
+    world, last = run(World(deleted, entry=Entry(1, Step.BLOCKED, protected=True), version=2))
+    assert isinstance(last, protocol.Stop)
+    assert (world.old, world.new, world.let_go) == (None, None, frozenset())
+    assert world.entry
+    assert (world.entry.step, world.entry.protected) == (Step.CANCELLED, False)
 
 
 def test_a_name_that_somebody_took_blocks_the_relaunch_and_loses_nothing() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.early import Early
 from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
-from tests.relaunch.walk import Bounds, Machine, Walk
+from tests.relaunch.walk import BEGIN, DRAIN, Bounds, Machine, Operator, Walk
 from tests.relaunch.walks import EVERY
 from tests.relaunch.world import (
     FOREIGN,
@@ -19,6 +19,7 @@ from tests.relaunch.world import (
     Thing,
     World,
     check_end,
+    delete_record,
     serve,
     start,
 )
@@ -32,7 +33,8 @@ NEW = Thing("new0", NOW, ours=True, gated=True)
 
 
 def entry(step: Step, new_uid: str = "") -> Entry:
-    return Entry(NOW, step, new_uid)
+    """The record as the main line leaves it: our finalizer is on it while it may be the only copy."""
+    return Entry(NOW, step, new_uid, protected=step in (Step.RECORDED, Step.COMMITTED, Step.BLOCKED))
 
 
 def run(world: World) -> tuple[World, list[str]]:
@@ -46,7 +48,7 @@ def _name(request: protocol.Request) -> str:
     return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
 
 
-def test_the_main_line_takes_nine_writes_in_their_order() -> None:
+def test_the_main_line_takes_ten_writes_in_their_order() -> None:
     world, sent = run(start())
     assert sent == [
         "ReadRecord",
@@ -61,6 +63,7 @@ def test_the_main_line_takes_nine_writes_in_their_order() -> None:
         "Choose",
         "Launch",
         "Mark Launched",
+        "Unprotect",
         "Stop",
     ]
     assert world.let_go == {"new0"}
@@ -71,14 +74,14 @@ def test_the_main_line_takes_nine_writes_in_their_order() -> None:
 
 def test_a_pod_that_its_user_deletes_before_it_is_recorded_leaves_a_cancelled_record() -> None:
     world, sent = run(World(replace(CLAIMED, deleting=True), was_claimed=True))
-    assert sent[2:] == ["Record", "Unclaim", "Mark Cancelled", "Stop"]
+    assert sent[2:] == ["Record", "Unclaim", "Mark Cancelled", "Unprotect", "Stop"]
     assert world.pod is None
     assert world.step is Step.CANCELLED
 
 
 def test_a_pod_that_its_user_deletes_before_the_commit_is_not_replaced() -> None:
     world, sent = run(World(replace(CLAIMED, deleting=True), entry(Step.RECORDED), was_claimed=True))
-    assert sent[2:] == ["Unclaim", "Mark Cancelled", "Stop"]
+    assert sent[2:] == ["Unclaim", "Mark Cancelled", "Unprotect", "Stop"]
     assert not world.let_go
 
 
@@ -117,12 +120,12 @@ def test_whoever_starts_anew_goes_on_from_there(world: World) -> None:
 
 def test_a_replacement_that_another_operator_made_is_adopted() -> None:
     _, sent = run(World(NEW, entry(Step.COMMITTED), made=1))
-    assert sent[2:] == ["Mark Created", "Choose", "Launch", "Mark Launched", "Stop"]
+    assert sent[2:] == ["Mark Created", "Choose", "Launch", "Mark Launched", "Unprotect", "Stop"]
 
 
 def test_another_pod_of_the_name_ends_the_relaunch() -> None:
     world, sent = run(World(Thing(FOREIGN, NOW), entry(Step.COMMITTED), excused=True))
-    assert sent[2:] == ["Mark Superseded", "Stop"]
+    assert sent[2:] == ["Mark Superseded", "Unprotect", "Stop"]
     assert world.pod == Thing(FOREIGN, NOW)
 
 
@@ -200,6 +203,81 @@ def test_a_record_of_another_pod_is_left_alone_and_the_pod_is_as_if_never_seen(
     assert isinstance(request, expected)
 
 
+# Records that somebody deletes, namespaces that end, and clusters that topomend leaves
+
+
+@pytest.mark.parametrize("step", [Step.COMMITTED, Step.BLOCKED])
+@pytest.mark.parametrize("actor", [BEGIN, DRAIN], ids=["operator", "drain"])
+def test_a_deleted_record_that_is_the_only_copy_of_a_pod_is_kept_until_the_pod_runs(
+    step: Step, actor: Operator
+) -> None:
+    world = delete_record(World(None, entry(step)), Rules())
+    assert world.entry
+    world, sent = Walk(Rules(), Machine()).run(replace(world, entry=replace(world.entry, version=NOW)), actor)
+    assert isinstance(sent[-2], protocol.Unprotect)
+    assert world.entry is None
+    assert world.let_go == {"new0"}
+
+
+def test_an_unprotected_record_of_an_earlier_version_is_protected_before_the_pod_goes() -> None:
+    world, sent = run(World(CLAIMED, Entry(NOW, Step.COMMITTED)))
+    assert sent[2:4] == ["Protect", "Delete"]
+    assert world.let_go == {"new0"}
+
+
+def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_anew() -> None:
+    world, sent = run(World(CLAIMED, replace(entry(Step.RECORDED), deleting=True)))
+    assert sent[2:5] == ["Unprotect", "Record", "Mark Committed"]
+    assert world.let_go == {"new0"}
+
+
+def test_the_record_of_a_replacement_that_waits_for_a_node_holds_up_nobody() -> None:
+    world = World(NEW, replace(entry(Step.CREATED, "new0"), protected=True), made=1)
+    world, last = _run_with(protocol.Choose, protocol.NodesAre(()), world)
+    assert isinstance(last, protocol.Pause)
+    assert world.entry
+    assert not world.entry.protected
+
+
+@pytest.mark.parametrize("step", [Step.COMMITTED, Step.BLOCKED])
+def test_a_relaunch_whose_namespace_ends_is_cancelled_and_its_record_goes(step: Step) -> None:
+    world = World(None, replace(entry(step), deleting=True), excused=True, ends=True)
+    world, sent = run(world)
+    assert sent[2:] == ["Create", "Mark Cancelled", "Unprotect", "Stop"]
+    assert world.entry is None
+
+
+@pytest.mark.parametrize("pod", [REFUSED, CLAIMED], ids=["unclaimed", "claimed"])
+def test_a_drain_gives_back_a_pod_that_was_only_recorded(pod: Thing) -> None:
+    world, _ = Walk(Rules(), Machine()).run(World(pod, entry(Step.RECORDED)), DRAIN)
+    assert world.pod
+    assert (world.pod.claimed, world.pod.uid, world.step) == (False, OLD, Step.CANCELLED)
+    assert not world.let_go
+
+
+def test_a_drain_begins_nothing() -> None:
+    progress, _ = protocol.begin(OLD, RECORD, may_start=False, draining=True)
+    progress, _ = protocol.step(progress, protocol.RecordIs(None))
+    _, request = protocol.step(progress, protocol.PodIs(REFUSED.watched()))
+    assert isinstance(request, protocol.Stop)
+
+
+def test_a_drain_lets_a_waiting_replacement_go_to_wherever_its_scheduler_has_it() -> None:
+    world, sent = Walk(Rules(), Machine()).run(World(NEW, entry(Step.CREATED, "new0"), made=1), DRAIN)
+    assert [_name(each) for each in sent[2:]] == ["Launch", "Mark Launched", "Stop"]
+    assert isinstance(sent[2], protocol.Launch)
+    assert sent[2].nodes == ()
+    assert world.let_go == {"new0"}
+
+
+def test_a_drain_lets_a_replacement_go_that_nothing_can_be_recorded_of() -> None:
+    world, last = _run_with(
+        protocol.Restore, protocol.Denied("there is no such kind"), World(NEW, made=1), draining=True
+    )
+    assert isinstance(last, protocol.Stop)
+    assert world.let_go == {"new0"}
+
+
 @pytest.mark.parametrize(("pod", "expected"), [(REFUSED, protocol.Stop), (CLAIMED, protocol.Unclaim)])
 def test_a_pod_that_may_not_be_relaunched_is_not_claimed_and_is_given_back(pod: Thing, expected: type) -> None:
     progress, _ = protocol.begin(OLD, RECORD, may_start=False)
@@ -209,11 +287,11 @@ def test_a_pod_that_may_not_be_relaunched_is_not_claimed_and_is_given_back(pod: 
 
 
 def _run_with(
-    kind: type[protocol.Request], answer: protocol.Answer, world: World | None = None
+    kind: type[protocol.Request], answer: protocol.Answer, world: World | None = None, *, draining: bool = False
 ) -> tuple[World, protocol.Request]:
     """An attempt in which every request of this kind gets this answer, and no version is ever old."""
     world = world or start()
-    progress, request = protocol.begin(OLD, RECORD, may_start=True)
+    progress, request = protocol.begin(OLD, RECORD, may_start=not draining, draining=draining)
     while not isinstance(request, protocol.Stop | protocol.Pause):
         given = answer
         if not isinstance(request, kind):

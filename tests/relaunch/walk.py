@@ -30,6 +30,8 @@ from tests.relaunch.world import (
     check,
     check_end,
     delete,
+    delete_record,
+    end_namespace,
     entry_of,
     serve,
     squat,
@@ -62,18 +64,24 @@ class Operator(NamedTuple):
     nodes: tuple[str, ...] | None = None
     denied: str = ""
     contradicted: bool = False
+    draining: bool = False
+    ends: bool = False
 
 
 BEGIN = Operator()
+DRAIN = Operator(draining=True)
 
 
 class Bounds(NamedTuple):
-    """How many operators there are, and how much may yet happen to them."""
+    """How many operators there are, how many drains beside them, and how much may yet happen to them."""
 
     operators: int = 1
     faults: int = 0
     deletions: int = 0
     squatters: int = 0
+    records: int = 0
+    drains: int = 0
+    ends: int = 0
 
 
 class Situation(NamedTuple):
@@ -100,7 +108,8 @@ class Walk:
 
     def walk(self, bounds: Bounds) -> int:
         """Check every situation that can be reached; how many there are. Raises Broken, with the way to it."""
-        first = Situation(start(), (BEGIN,) * bounds.operators, (), frozenset(), frozenset(), bounds)
+        actors = (BEGIN,) * bounds.operators + (DRAIN,) * bounds.drains
+        first = Situation(start(), actors, (), frozenset(), frozenset(), bounds)
         came: dict[Situation, tuple[Situation | None, str]] = {first: (None, "")}
         waiting = deque([first])
         while waiting:
@@ -139,10 +148,21 @@ class Walk:
             return
         self._checked.add(now.world)
         check(now.world)
-        after, sent = self.run(now.world)
-        if isinstance(sent[-1], protocol.Pause):
-            raise Broken(f"I5: stuck at {sent[-1]}")
-        check_end(after)
+        for fresh in (BEGIN, DRAIN):
+            after, sent = self.run(now.world, fresh)
+            if isinstance(sent[-1], protocol.Pause) and not now.world.ends:
+                raise Broken(f"I5: stuck at {sent[-1]}")
+            check_end(after)
+        if now.world.ends:
+            self._check_ended(now.world)
+
+    def _check_ended(self, world: World) -> None:
+        """The namespace goes as soon as an operator has looked at what its controller has deleted."""
+        for fresh in (BEGIN, DRAIN):
+            deleted = _settled(delete_record(_settled(delete(world, self._rules)), self._rules))
+            after, _ = self.run(deleted, fresh)
+            if after.pod or after.entry:
+                raise Broken(f"I7: the namespace does not end: {after.pod}, {after.entry}")
 
     def _asked(self, operator: Operator) -> protocol.Request:
         return self._machine.next_request(_progress(operator))
@@ -160,6 +180,8 @@ class Walk:
             progress.nodes,
             progress.denied,
             progress.contradicted,
+            progress.draining,
+            progress.namespace_ends,
         )
 
     def _following(self, now: Situation) -> Iterator[tuple[str, Situation]]:
@@ -167,7 +189,7 @@ class Walk:
             request = self._request(operator)
             others = (*now.operators[:number], *now.operators[number + 1 :])
             if _rests(request):
-                yield "a sweep", _next(now, now.world, (*others, BEGIN))
+                yield "a sweep", _next(now, now.world, (*others, _anew(operator)))
                 continue
             world, told = self._act(now.world, operator)
             yield _name(request), _next(now, world, (*others, told))
@@ -184,23 +206,38 @@ class Walk:
     def _faults(
         self, now: Situation, others: tuple[Operator, ...], operator: Operator, world: World
     ) -> Iterator[tuple[str, Situation]]:
-        yield "is not sent", _next(now, now.world, (*others, BEGIN))
-        yield "has its answer lost", _next(now, world, (*others, BEGIN))
+        yield "is not sent", _next(now, now.world, (*others, _anew(operator)))
+        yield "has its answer lost", _next(now, world, (*others, _anew(operator)))
         request = self._request(operator)
         for what, answer in _other_answers(now, request):
             yield what, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
         if not isinstance(request, protocol.ReadPod | protocol.ReadRecord | protocol.Choose):
             late = now._replace(late=(*now.late, operator))
-            yield "is still under way", _next(late, now.world, (*others, BEGIN))
+            yield "is still under way", _next(late, now.world, (*others, _anew(operator)))
 
     def _strangers(self, now: Situation) -> Iterator[tuple[str, Situation]]:
         pod, left = now.world.pod, now.left
         if left.deletions and pod and not pod.deleting:
             fewer = now._replace(left=left._replace(deletions=left.deletions - 1))
             yield f"somebody deletes {pod.uid}", _next(fewer, delete(now.world, self._rules), now.operators)
+        if left.records and now.world.entry and not now.world.entry.deleting:
+            fewer = now._replace(left=left._replace(records=left.records - 1))
+            yield "somebody deletes the record", _next(fewer, delete_record(now.world, self._rules), now.operators)
+        if left.ends:
+            fewer = now._replace(left=left._replace(ends=0))
+            yield "the namespace is deleted", _next(fewer, end_namespace(now.world), now.operators)
+        if now.world.ends and pod and not pod.deleting:
+            yield "its pod is deleted", _next(now, delete(now.world, self._rules), now.operators)
+        if now.world.ends and now.world.entry and not now.world.entry.deleting:
+            yield "its record is deleted", _next(now, delete_record(now.world, self._rules), now.operators)
         if left.squatters and pod is None:
             fewer = now._replace(left=left._replace(squatters=left.squatters - 1))
             yield "somebody takes the name", _next(fewer, squat(now.world), now.operators)
+
+
+def _anew(operator: Operator) -> Operator:
+    """The same, started again."""
+    return DRAIN if operator.draining else BEGIN
 
 
 def _rests(request: protocol.Request) -> bool:
@@ -211,11 +248,14 @@ def _progress(operator: Operator) -> protocol.Progress:
     return protocol.Progress(
         OLD,
         RECORD,
+        may_start=not operator.draining,
         pod=operator.pod.watched() if isinstance(operator.pod, Thing) else operator.pod,
         record=operator.entry.relaunch() if isinstance(operator.entry, Entry) else operator.entry,
         nodes=operator.nodes,
         denied=operator.denied,
         contradicted=operator.contradicted,
+        draining=operator.draining,
+        namespace_ends=operator.ends,
     )
 
 

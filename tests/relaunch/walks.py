@@ -16,9 +16,14 @@ EVERY = [
     Bounds(operators=2, faults=2, deletions=1),
     Bounds(operators=2, faults=2, squatters=1),
     Bounds(operators=1, faults=3, deletions=1, squatters=1),
+    Bounds(operators=1, faults=1, deletions=1, drains=1),
+    Bounds(operators=2, faults=1, records=1),
+    Bounds(operators=1, faults=2, deletions=1, records=1),
+    Bounds(operators=1, faults=1, deletions=1, ends=1, drains=1),
     Bounds(operators=2, faults=1, deletions=1, squatters=1),
 ]
-"""The longest first."""
+"""The longest first. No drain and somebody who deletes records meet in one walk: an operator that topomend is drained
+beside would begin anew with a pod that was given back, and two records of one name follow each other."""
 
 FURTHER = [
     Bounds(operators=2, faults=3, deletions=1),

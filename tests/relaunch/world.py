@@ -43,7 +43,9 @@ class Rules:
     delete_precondition: bool = True
     launch_precondition: bool = True
     mark_precondition: bool = True
+    protect_precondition: bool = True
     record_once: bool = True
+    record_finalizer: bool = True
     gate: bool = True
     finalizer: bool = True
 
@@ -79,11 +81,13 @@ class Thing:
 
 @dataclass(frozen=True)
 class Entry:
-    """The record."""
+    """The record. ``protected``: it has our finalizer."""
 
     version: int = NEXT
     step: Step = Step.RECORDED
     new_uid: str = ""
+    protected: bool = False
+    deleting: bool = False
 
     @cache  # noqa: B019  there are few
     def relaunch(self) -> Relaunch:
@@ -100,6 +104,8 @@ class Entry:
             step=self.step,
             new_uid=self.new_uid,
             version=str(self.version),
+            protected=self.protected,
+            deleting=self.deleting,
         )
 
 
@@ -118,7 +124,7 @@ def thing_of(pod: WatchedPod) -> Thing:
 
 def entry_of(record: Relaunch) -> Entry:
     """The record that was read."""
-    return Entry(int(record.version), record.step, record.new_uid)
+    return Entry(int(record.version), record.step, record.new_uid, record.protected, record.deleting)
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,10 @@ class World:
 
     ``let_go`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
     refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
-    had our finalizer since the API server last denied its record or we gave it back.
+    had our finalizer since the API server last denied its record or we gave it back. ``given_back`` is that topomend
+    left the cluster before the pod's end was its doing, ``untold`` that somebody deleted a record, ``forgotten`` one
+    that knew of its replacement: who acts by it later, having read it before, may make another. ``ends`` is that the
+    namespace does.
     """
 
     pod: Thing | None
@@ -136,6 +145,10 @@ class World:
     let_go: frozenset[str] = frozenset()
     excused: bool = False
     was_claimed: bool = False
+    given_back: bool = False
+    untold: bool = False
+    forgotten: bool = False
+    ends: bool = False
 
     @property
     def step(self) -> Step | None:
@@ -156,11 +169,12 @@ def serve(world: World, request: protocol.Request, rules: Rules) -> tuple[World,
             return world, protocol.RecordIs(world.entry.relaunch() if world.entry else None)
         case protocol.Choose():
             return world, protocol.NodesAre(("n",))
-        case protocol.Record() if world.entry is None or not rules.record_once:
-            entry = Entry()
-            return replace(world, entry=entry), protocol.RecordIs(entry.relaunch())
-        case protocol.Mark():
-            return _mark(world, request, rules)
+        case protocol.Record() | protocol.Restore():
+            return _record(world, request, rules)
+        case protocol.Mark() | protocol.Protect() | protocol.Unprotect():
+            return _on_record(world, request, rules)
+        case protocol.Create() if world.ends:
+            return world, protocol.NamespaceEnds()
         case protocol.Create() if world.pod is None:
             return _create(world, rules)
         case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
@@ -168,16 +182,39 @@ def serve(world: World, request: protocol.Request, rules: Rules) -> tuple[World,
     return world, protocol.NotAsExpected()
 
 
-def _mark(world: World, mark: protocol.Mark, rules: Rules) -> tuple[World, protocol.Answer]:
-    known = entry_of(mark.record)
-    if world.entry is None or (rules.mark_precondition and known.version != world.entry.version):
+def _record(world: World, request: protocol.Record | protocol.Restore, rules: Rules) -> tuple[World, protocol.Answer]:
+    if world.ends:
+        return world, protocol.Denied("the namespace is being deleted")
+    if world.entry and rules.record_once:
         return world, protocol.NotAsExpected()
-    marked = Entry(NEXT, mark.step, mark.new_uid or known.new_uid)
-    return replace(world, entry=marked), protocol.RecordIs(marked.relaunch())
+    entry = Entry(protected=isinstance(request, protocol.Record))
+    return replace(world, entry=entry), protocol.RecordIs(entry.relaunch())
+
+
+def _on_record(
+    world: World, request: protocol.Mark | protocol.Protect | protocol.Unprotect, rules: Rules
+) -> tuple[World, protocol.Answer]:
+    known, there = entry_of(request.record), world.entry
+    is_checked = rules.mark_precondition if isinstance(request, protocol.Mark) else rules.protect_precondition
+    if there is None or (is_checked and known.version != there.version):
+        return world, protocol.NotAsExpected()
+    match request:
+        case protocol.Mark(step=step, new_uid=new_uid, why=why):
+            after = replace(there, version=NEXT, step=step, new_uid=new_uid or known.new_uid)
+            world = replace(world, given_back=world.given_back or why == protocol.DRAINED)
+        case protocol.Protect() if there.deleting:
+            return world, protocol.NotAsExpected()
+        case protocol.Protect():
+            after = replace(there, version=NEXT, protected=True)
+        case protocol.Unprotect() if there.deleting:
+            return _without_entry(world), protocol.RecordIs(None)
+        case protocol.Unprotect():
+            after = replace(there, version=NEXT, protected=False)
+    return replace(world, entry=after), protocol.RecordIs(after.relaunch())
 
 
 def _create(world: World, rules: Rules) -> tuple[World, protocol.Answer]:
-    if world.step in UNCOMMITTED:
+    if world.step in UNCOMMITTED and not world.forgotten:
         raise Broken(f"I2: a replacement was created while its record was {world.step}")
     made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
     let_go = world.let_go if rules.gate else world.let_go | {made.uid}
@@ -224,7 +261,8 @@ def _check_deleted(world: World, pod: Thing) -> None:
     """We delete the refused pod once its record is committed, and what we made and no record stands for."""
     if pod.failed and world.step in UNCOMMITTED:
         raise Broken(f"I2: the refused pod was deleted while its record was {world.step}")
-    if not pod.failed and not (pod.gated and world.entry and pod.uid != world.entry.new_uid):
+    is_leftover = world.forgotten if world.entry is None else pod.uid != world.entry.new_uid
+    if not pod.failed and not (pod.gated and is_leftover):
         raise Broken(f"I4: {pod.uid} was deleted, which neither failed nor waited behind our gate for nothing")
 
 
@@ -245,13 +283,35 @@ def delete(world: World, rules: Rules) -> World:
     pod = world.pod
     if pod is None or pod.deleting:
         return world
-    excuse = world.step in UNCOMMITTED if pod.failed else pod.ours and _stands(pod, world.entry)
+    is_ended = world.entry is not None and world.entry.step.ended
+    excuse = is_ended or world.step in UNCOMMITTED if pod.failed else pod.ours and _stands(pod, world.entry)
     return replace(_deleted(world, pod, rules), excused=world.excused or excuse)
 
 
 def _stands(pod: Thing, entry: Entry | None) -> bool:
     """Whether the record stands for this pod, or may come to."""
     return entry is None or entry.new_uid in ("", pod.uid)
+
+
+def delete_record(world: World, rules: Rules) -> World:
+    """A delete of the record by name: its user's, or that of its kind's or its namespace's end."""
+    entry = world.entry
+    if entry is None or entry.deleting:
+        return world
+    if entry.protected and rules.record_finalizer:
+        return replace(world, entry=replace(entry, version=NEXT, deleting=True))
+    return _without_entry(world)
+
+
+def _without_entry(world: World) -> World:
+    entry = world.entry
+    forgotten = world.forgotten or (entry is not None and (entry.step.ended or bool(entry.new_uid)))
+    return replace(world, entry=None, untold=True, forgotten=forgotten)
+
+
+def end_namespace(world: World) -> World:
+    """From now on nothing can be created; the namespace controller deletes what is there, at any moments."""
+    return replace(world, ends=True, excused=True)
 
 
 def squat(world: World) -> World:
@@ -265,19 +325,21 @@ def squat(world: World) -> World:
 def check(world: World) -> None:
     """Raise Broken for an invariant that does not hold at every moment."""
     pod, entry = world.pod, world.entry
-    if len(world.let_go) > 1:
+    if len(world.let_go) > 1 and not world.forgotten:
         raise Broken(f"I1: {sorted(world.let_go)} all lost our gate")
     ended = entry is not None and entry.step.ended
     old_is_there = pod is not None and pod.uid == OLD
     new_is_there = pod is not None and entry is not None and pod.uid == entry.new_uid
-    is_kept = old_is_there or new_is_there or (entry is not None and not ended)
+    is_orphan = pod is not None and entry is None and pod.ours and pod.gated
+    is_kept = old_is_there or new_is_there or is_orphan or (entry is not None and not ended)
     if not (is_kept or world.let_go or world.excused):
         raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else is to blame")
-    if entry and entry.step is Step.LAUNCHED and world.let_go != {entry.new_uid}:
+    if entry and entry.step is Step.LAUNCHED and entry.new_uid not in world.let_go:
         raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.let_go)}")
-    if world.was_claimed and not old_is_there and entry is None:
+    is_told = entry is not None or is_orphan or world.let_go or world.ends or world.untold
+    if world.was_claimed and not old_is_there and not is_told:
         raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
-    if ended and pod and old_is_there and pod.claimed:
+    if ended and pod and old_is_there and pod.claimed and not world.given_back:
         raise Broken("I3: an ended record left our finalizer behind")
 
 
@@ -287,9 +349,12 @@ def check_end(world: World) -> None:
     pod, entry = world.pod, world.entry
     if pod and pod.claimed:
         raise Broken(f"I3: our finalizer stays on {pod.uid}")
-    if pod and pod.ours and pod.gated:
+    if pod and pod.ours and pod.gated and not world.ends:
         raise Broken(f"I5: {pod.uid} waits behind our gate for ever")
-    if entry and not entry.step.ended:
+    if entry and not entry.step.ended and not (world.ends and pod):
         raise Broken(f"I5: the record stays {entry.step.value}")
-    if not world.let_go and not world.excused:
+    if entry and entry.protected and not (world.ends and pod):
+        raise Broken("I6: our finalizer stays on the record")
+    is_given_back = world.given_back and pod is not None and pod.uid == OLD
+    if not (world.let_go or world.excused or is_given_back):
         raise Broken("I5: nobody interfered, and the pod does not run")

@@ -155,7 +155,7 @@ class Observer:
             self._look_at(PodID(pod.namespace, pod.name, pod.uid), 0.0)
 
     def _tell_of_record(self, relaunch: Relaunch) -> None:
-        if not relaunch.step.ended:
+        if relaunch.is_open:
             self._look_at(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
 
 

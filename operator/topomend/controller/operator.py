@@ -21,7 +21,7 @@ from topomend.controller.sweeper import Sweeper
 from topomend.controller.waiting import Waiting
 from topomend.controller.work_queue import WorkQueue
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, NotPermitted
+from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
 from topomend.kube.events import Recorder
 from topomend.kube.lease import Election
 from topomend.model.cluster import WatchedPod
@@ -278,7 +278,7 @@ class Operator:
 
 def _patience(error: Exception) -> float:
     """For how many seconds the API server is to be left alone, as it asks or as its answer says, within bounds."""
-    if isinstance(error, Forbidden | Invalid):
+    if isinstance(error, Forbidden | Invalid | MethodNotAllowed):
         return REFUSED_SECONDS
     asked = error.retry_after if isinstance(error, APIError) and error.retry_after else 0.0
     return min(asked, LONGEST_PATIENCE_SECONDS)

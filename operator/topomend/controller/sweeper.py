@@ -59,7 +59,7 @@ class Sweeper:
         now = datetime.now(UTC)
         for record in relaunches:
             since = record.conditions[0].last_transition_time if record.conditions else ""
-            if not record.step.ended or not since:
+            if record.is_open or not since:
                 continue
             if (now - datetime.fromisoformat(since)).total_seconds() > self._record_seconds:
                 self._remove(record)

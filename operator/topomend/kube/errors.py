@@ -7,6 +7,7 @@ APIError                 any of them
     ├── NotFound             404
     ├── Forbidden            401, 403
     │   └── NamespaceTerminating 403 to a create: the namespace is being deleted
+    ├── MethodNotAllowed     405: objects of a kind that is being deleted cannot be created, for example
     ├── Conflict             409: a precondition or a version did not hold
     │   └── AlreadyExists        409 to a create: an object of that name is there
     ├── Gone                 410: a version or continue token is too old
@@ -65,6 +66,10 @@ class NamespaceTerminating(Forbidden):
     """Nothing new can be created in the namespace, whatever one's rights: it is being deleted."""
 
 
+class MethodNotAllowed(Refused):
+    """The kind does not take this request, or no longer: it is being deleted."""
+
+
 class Conflict(Refused):
     """A precondition (uid, resourceVersion, field ownership) did not hold."""
 
@@ -97,6 +102,7 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
     401: Forbidden,
     403: Forbidden,
     404: NotFound,
+    405: MethodNotAllowed,
     409: Conflict,
     410: Gone,
     422: Invalid,

@@ -51,7 +51,8 @@ class Relaunch:
     ``pod_uid`` is the refused pod's; ``manifest`` is the pod to create, already stripped of what the API server and
     the kubelet had added, and ``manifest_hash`` its digest. ``new_uid`` is the uid of the one pod that may lose our
     gate. ``version`` is the record's resourceVersion, empty where it was not read from the API. Times are RFC 3339
-    texts, empty where not reached.
+    texts, empty where not reached. ``protected`` is whether our finalizer keeps the record, ``deleting`` whether
+    somebody deleted it.
     """
 
     namespace: str
@@ -76,6 +77,13 @@ class Relaunch:
     version: str = ""
     creation_time: str = ""
     manifest_hash: str = ""
+    protected: bool = False
+    deleting: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something left to do: the relaunch itself, or our finalizer on its record."""
+        return self.protected or not self.step.ended
 
     @property
     def replacement_name(self) -> str:

@@ -10,13 +10,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topomend.kube.client import PODS, RELAUNCHES, Client
-from topomend.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from topomend.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    MethodNotAllowed,
+    NamespaceTerminating,
+    NotFound,
+)
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, protocol
 from topomend.relaunch.guard import Guard
 from topomend.relaunch.ledger import recorded
 from topomend.wire.cluster import read_watched_pod
+from topomend.wire.group import RELAUNCH
 from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
@@ -53,10 +62,10 @@ class Driver:
 
     ``choose`` decides where a replacement can go now, and takes its place there; ``now`` is the time as RFC 3339;
     ``previous`` finds the record that made a pod, where it is a replacement itself; ``renames`` is whether a new record
-    gives the replacement a name of its own.
+    gives the replacement a name of its own; ``draining`` is whether topomend leaves the cluster.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what an attempt differs by
         self,
         client: Client,
         choose: Callable[[WatchedPod, Relaunch], Chosen],
@@ -64,21 +73,23 @@ class Driver:
         previous: Callable[[WatchedPod], Relaunch | None],
         *,
         renames: bool = False,
+        draining: bool = False,
     ) -> None:
         self._client, self._choose, self._now, self._previous = client, choose, now, previous
-        self._guard, self._renames = Guard(client), renames
+        self._guard, self._renames, self._draining = Guard(client), renames, draining
         self._pod: dict[str, Any] = {}
         self._manifest: dict[str, Any] = {}
         self._found: dict[str, Relaunch | None] = {}
         self._replacement: dict[str, Any] = {}
         self._record: Relaunch | None = None
+        self._record_object: dict[str, Any] = {}
         self._chosen = Chosen()
         self._launched: WatchedPod | None = None
 
     def run(self, namespace: str, name: str, uid: str, record_name: str, *, may_start: bool) -> Outcome:
         """Go as far as is possible now. Raises APIError where an answer did not come, MalformedObject, NoProgress."""
         self._namespace, self._name, self._uid, self._record_name = namespace, name, uid, record_name
-        progress, request = protocol.begin(uid, record_name, may_start=may_start)
+        progress, request = protocol.begin(uid, record_name, may_start=may_start, draining=self._draining)
         for _ in range(MAX_REQUESTS):
             if isinstance(request, protocol.Stop | protocol.Pause):
                 own = self._record if self._record and self._record.pod_uid == uid else None
@@ -93,8 +104,10 @@ class Driver:
             return self._not_found(request, error)
         except (AlreadyExists, Conflict):
             return protocol.NotAsExpected()
-        except (Forbidden, Invalid) as error:
-            if isinstance(request, protocol.Create | protocol.Record):
+        except (Forbidden, Invalid, MethodNotAllowed) as error:
+            if isinstance(request, protocol.Create) and isinstance(error, NamespaceTerminating):
+                return protocol.NamespaceEnds()
+            if isinstance(request, protocol.Create | protocol.Record | protocol.Restore):
                 return protocol.Denied(str(error))
             raise
 
@@ -107,7 +120,9 @@ class Driver:
             case protocol.ReadReplacement():
                 return protocol.ReplacementIs(None)
             case protocol.Create():
-                return protocol.Denied(str(error))  # the namespace itself is gone
+                return protocol.NamespaceEnds()  # it has ended
+            case protocol.Record() | protocol.Restore():
+                return protocol.Denied(str(error))  # the namespace is gone, or the kind
         return protocol.NotAsExpected()
 
     def _ask(self, request: protocol.Request) -> protocol.Answer:
@@ -123,9 +138,17 @@ class Driver:
                 return self._create_record(self._record_of(pod))
             case protocol.Restore(pod):
                 return self._create_record(self._restored(pod))
+        return self._ask_about_record(request)
+
+    def _ask_about_record(self, request: protocol.Request) -> protocol.Answer:
+        match request:
             case protocol.Discard(record):
-                self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
-                return self._record_is(None)
+                return self._discard(record)
+            case protocol.Protect():
+                return self._record_is(self._patch_record(manifest.protect(self._record_object)))
+            case protocol.Unprotect(record):
+                patched = self._patch_record(manifest.unprotect(self._record_object))
+                return self._record_is(None if record.deleting else patched)
             case protocol.Mark():
                 return self._mark(request)
         return self._ask_about_pod(request)
@@ -162,6 +185,7 @@ class Driver:
         return protocol.ReplacementIs(read_watched_pod(content))
 
     def _record_is(self, content: dict[str, Any] | None) -> protocol.RecordIs:
+        self._record_object = content or {}
         self._record = None if content is None else read_relaunch(content)
         if self._record and self._record.pod_uid == self._uid:
             self._name = self._record.pod_name
@@ -170,11 +194,21 @@ class Driver:
     def _patch(self, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         return self._client.merge(PODS, name, patch, self._namespace)
 
+    def _patch_record(self, patch: dict[str, Any]) -> dict[str, Any]:
+        return self._client.merge(RELAUNCHES, self._record_name, patch, self._namespace)
+
+    def _discard(self, record: Relaunch) -> protocol.RecordIs:
+        answer = self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
+        return self._record_is(answer if record.protected and answer.get("kind") == RELAUNCH else None)
+
     def _create_record(self, record: Relaunch) -> protocol.RecordIs:
         return self._record_is(self._client.create(RELAUNCHES, relaunch_object(record), self._namespace))
 
     def _record_of(self, pod: WatchedPod) -> Relaunch:
-        return recorded(pod, self._record_name, self._manifest, renames=self._renames)
+        return replace(
+            recorded(pod, self._record_name, self._manifest, renames=self._renames),
+            protected=True,
+        )
 
     def _restored(self, pod: WatchedPod) -> Relaunch:
         """The record that a replacement says it had; what the refused pod was is no longer known."""
@@ -243,6 +277,7 @@ class Driver:
 
     def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs | protocol.ReplacementIs:
         waiting = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
-        answer = self._new_pod_is(self._patch(waiting.name, manifest.launch(waiting, hostnames)))
+        patch = manifest.launch(waiting, hostnames) if hostnames else manifest.ungate(waiting)
+        answer = self._new_pod_is(self._patch(waiting.name, patch))
         self._launched = answer.pod
         return answer

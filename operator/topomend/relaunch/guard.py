@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from topomend.kube.client import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS, Client, Resource
-from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, MethodNotAllowed, NotFound
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import manifest
 from topomend.wire.group import CREATOR_ANNOTATION
@@ -51,7 +51,7 @@ class Guard:
             return f"the API server would not create it anew: {error}"
         try:
             self._rehearse(RELAUNCHES, relaunch_object(record), record.namespace)
-        except (Forbidden, Invalid, NotFound) as error:
+        except (Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             return f"its relaunch cannot be recorded: {error}"
         return ""
 

@@ -163,10 +163,8 @@ def replacement(relaunch: Relaunch) -> dict[str, Any]:
 
 def claim(pod: Mapping[str, Any], record_name: str) -> dict[str, Any]:
     """The merge patch that puts our finalizer and the record's name on a pod, if it is still as it was read."""
-    finalizers = [*pod["metadata"].get("finalizers", ()), RELAUNCH_FINALIZER]
-    return _if_unchanged(
-        pod, {"finalizers": list(dict.fromkeys(finalizers)), "annotations": {RECORD_ANNOTATION: record_name}}
-    )
+    finalizers = [*_foreign_finalizers(pod), RELAUNCH_FINALIZER]
+    return _if_unchanged(pod, {"finalizers": finalizers, "annotations": {RECORD_ANNOTATION: record_name}})
 
 
 def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,16 +172,38 @@ def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
     return _if_unchanged(
         pod,
         {
-            "finalizers": [each for each in pod["metadata"].get("finalizers", ()) if each != RELAUNCH_FINALIZER],
+            "finalizers": _foreign_finalizers(pod),
             "annotations": {RECORD_ANNOTATION: None},
         },
     )
 
 
+def protect(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that puts our finalizer on a Relaunch object, if it is still as it was read."""
+    return _if_unchanged(record, {"finalizers": [*_foreign_finalizers(record), RELAUNCH_FINALIZER]})
+
+
+def unprotect(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that takes our finalizer off a Relaunch object, if it is still as it was read."""
+    return _if_unchanged(record, {"finalizers": _foreign_finalizers(record)})
+
+
+def _foreign_finalizers(content: Mapping[str, Any]) -> list[str]:
+    return [each for each in content["metadata"].get("finalizers", ()) if each != RELAUNCH_FINALIZER]
+
+
+def ungate(pod: WatchedPod) -> dict[str, Any]:
+    """The merge patch that takes our gates off a pod, if it is still as it was seen, and leaves it where it may go."""
+    return {**_if_still(pod.uid, pod.version, {}), "spec": {"schedulingGates": _foreign_gates(pod)}}
+
+
+def _foreign_gates(pod: WatchedPod) -> list[dict[str, str]] | None:
+    return [{"name": each} for each in pod.gates if each not in (RELAUNCH_GATE, FIT_GATE)] or None
+
+
 def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
     """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gates off, if it is
     still as it was seen."""
-    gates = [{"name": each} for each in pod.gates if each not in (RELAUNCH_GATE, FIT_GATE)]
     required = pod.node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     named = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
     terms = [_narrowed(term, named) for term in required["nodeSelectorTerms"]] if required else [_narrowed({}, named)]
@@ -197,7 +217,7 @@ def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {
         **_if_still(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: "true"}}),
-        "spec": {"schedulingGates": gates or None, "affinity": {"nodeAffinity": narrowed}},
+        "spec": {"schedulingGates": _foreign_gates(pod), "affinity": {"nodeAffinity": narrowed}},
     }
 
 

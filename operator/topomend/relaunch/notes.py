@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topomend.kube.client import RELAUNCHES, Client
-from topomend.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
 from topomend.model.recent import Recent
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions
@@ -49,7 +49,7 @@ class Notes:
         """Write the record of a refused pod that has none yet, and why the pod waits."""
         try:
             created = read_relaunch(self._client.create(RELAUNCHES, relaunch_object(draft), draft.namespace))
-        except (Conflict, Forbidden, Invalid, NotFound) as error:
+        except (Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             _log.debug("%s/%s: not noted: %s", draft.namespace, draft.name, error)
             return
         self.add(created, note)
@@ -71,7 +71,7 @@ class Notes:
         patch = {"metadata": {"resourceVersion": record.version}, "status": status}
         try:
             self._client.merge(RELAUNCHES, record.name, patch, record.namespace, subresource="status")
-        except (Conflict, Forbidden, Invalid, NotFound) as error:
+        except (Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             _log.debug("%s/%s: not noted: %s", record.namespace, record.name, error)
 
     def _is_news(self, record: Relaunch, noted: conditions.Conditions) -> bool:

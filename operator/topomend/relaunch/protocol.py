@@ -4,14 +4,15 @@ P is the refused pod, N its replacement of the same name, W the Relaunch record.
 
     read W, read P                                                     in this order: see below
     1. claim P: our finalizer and W's name, by P's resourceVersion     nobody deletes P behind our back
-    2. create W with the stripped manifest                             from here on the manifest cannot be lost
+    2. create W with the stripped manifest and our finalizer           from here on the manifest cannot be lost
     3. mark W Committed                                                from here on P's end is our doing
     4. delete P, by uid and resourceVersion
     5. take our finalizer off P                                        P is gone
     6. create N behind our scheduling gate                             the gate is the fence: N cannot run yet
     7. mark W Created with N's uid                                     only this pod may lose the gate
     8. choose nodes; narrow N to them and take the gate off, one PATCH
-    9. mark W Launched                                                 W stays as a tombstone
+    9. mark W Launched
+    10. take our finalizer off W                                       W stays as a tombstone
 
 With the name policy Suffix N has a name of its own and comes first, so that no moment is without a pod: steps 6 and 7
 are before 4 and 5 (``_beside``).
@@ -30,9 +31,19 @@ W alone is harmless: it may be written long before P is claimed, to say what the
 long as it is P's: one that is not (P was changed since, or W is not our work) is never created while P is there to be
 recorded anew. A W that vanishes while N waits behind its gate is written again from N.
 
-A user's delete wins until step 3. From there on nobody can tell whose delete it was that ends P, another operator's
-or a user's, and it is taken for ours: a pod too many that the user deletes again costs less than a lost one. A pod of
-our making whose uid is not W's (a process that woke late repeated step 6) stays gated and is removed.
+W's finalizer keeps the only copy of a pod from whoever deletes W, its kind, or its namespace: it is on W whenever P may
+be gone and N may not be there. While N waits for a node it is off: a cluster without an operator is to lose nothing by
+it. A W that was deleted is gone on with as if it were not, and goes with its finalizer. In a namespace that ends, W is
+cancelled: nothing can be created there.
+
+``draining`` is the same for a cluster that topomend leaves: nothing begins, N is let go to wherever its scheduler has
+it, and P is given back as it was as long as nobody can have taken its deletion on: until W is committed, with the name
+policy Suffix until N is there.
+
+A user's delete wins until step 3; with the name policy Suffix until N is there, as P is not ours to delete before. From
+there on nobody can tell whose delete it was that ends P, another operator's or a user's, and it is taken for ours: a
+pod too many that the user deletes again costs less than a lost one. A pod of our making whose uid is not W's (a process
+that woke late repeated step 6) stays gated and is removed.
 """
 
 from dataclasses import dataclass, replace
@@ -59,7 +70,8 @@ class Progress:
     ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
     ``digest`` is that of P's manifest as it would be recorded now. ``replacement`` is N where it has a name of its own.
     ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N or W.
-    ``contradicted`` is that a write found P where W says that N was created.
+    ``contradicted`` is that a write found P where W says that N was created. ``draining`` is whether topomend leaves
+    the cluster. ``namespace_ends`` is that nothing can be created in the namespace any more.
     """
 
     uid: str
@@ -72,8 +84,12 @@ class Progress:
     nodes: tuple[str, ...] | None = None
     denied: str = ""
     contradicted: bool = False
+    draining: bool = False
+    namespace_ends: bool = False
 
 
+DRAINED = "topomend was drained; the refused pod is as it was"
+END_OF_RECORD = "the end of a record that somebody deleted"
 NOT_ITS_MANIFEST = "the record's manifest is not the refused pod's: delete the record, and it is written anew"
 
 
@@ -106,7 +122,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Record:
-    """CREATE W with P's stripped manifest."""
+    """CREATE W with P's stripped manifest and our finalizer."""
 
     pod: WatchedPod
 
@@ -121,6 +137,20 @@ class Restore:
 @dataclass(frozen=True)
 class Discard:
     """DELETE W, by uid and resourceVersion: nothing was done by it yet."""
+
+    record: Relaunch
+
+
+@dataclass(frozen=True)
+class Protect:
+    """PATCH W: put our finalizer on, by its resourceVersion."""
+
+    record: Relaunch
+
+
+@dataclass(frozen=True)
+class Unprotect:
+    """PATCH W: take our finalizer off, by its resourceVersion. A W that was deleted is gone then."""
 
     record: Relaunch
 
@@ -167,7 +197,7 @@ class Choose:
 
 @dataclass(frozen=True)
 class Launch:
-    """PATCH N: narrow it to ``nodes`` and take the gate off, by uid and resourceVersion."""
+    """PATCH N: narrow it to ``nodes``, if there are any, and take the gate off, by uid and resourceVersion."""
 
     pod: WatchedPod
     nodes: tuple[str, ...]
@@ -195,6 +225,8 @@ Request = (
     | Record
     | Restore
     | Discard
+    | Protect
+    | Unprotect
     | Mark
     | Delete
     | Unclaim
@@ -250,12 +282,17 @@ class Denied:
     why: str
 
 
-Answer = PodIs | ReplacementIs | RecordIs | NodesAre | NotAsExpected | Denied
+@dataclass(frozen=True)
+class NamespaceEnds:
+    """The namespace is being deleted, or gone: nothing can be created in it."""
 
 
-def begin(uid: str, record_name: str, *, may_start: bool) -> tuple[Progress, Request]:
+Answer = PodIs | ReplacementIs | RecordIs | NodesAre | NotAsExpected | Denied | NamespaceEnds
+
+
+def begin(uid: str, record_name: str, *, may_start: bool, draining: bool = False) -> tuple[Progress, Request]:
     """Where every attempt starts, the first as the one after a crash."""
-    progress = Progress(uid, record_name, may_start)
+    progress = Progress(uid, record_name, may_start, draining=draining)
     return progress, next_request(progress)
 
 
@@ -277,7 +314,9 @@ def _learn(progress: Progress, answer: Answer) -> Progress:
             return replace(progress, nodes=nodes)
         case Denied(why):
             return replace(progress, denied=why)
-    return Progress(progress.uid, progress.record_name, progress.may_start)
+        case NamespaceEnds():
+            return replace(progress, namespace_ends=True)
+    return Progress(progress.uid, progress.record_name, progress.may_start, draining=progress.draining)
 
 
 def _is_contradicted(progress: Progress, pod: WatchedPod | None) -> bool:
@@ -304,7 +343,7 @@ def next_request(progress: Progress) -> Request:
     if refused:
         return _old_pod(progress, refused, record)
     if record.step.ended:
-        return _reopened(pod, record) or _leftover(pod, record) or Stop(record.step.value)
+        return _reopened(pod, record) or _leftover(pod, record) or _ended(record)
     if record.step is Step.CREATED:
         return _created(progress, pod, record)
     return _uncreated(progress, pod, record)
@@ -320,12 +359,21 @@ def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) ->
 
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     if pod is None or pod.uid != progress.uid:
-        return Restore(pod) if pod and _orphaned(progress, pod) else Stop("the pod is gone")
+        return _without_both(progress, pod)
     if pod.deleting and _claimed(pod) and not progress.denied:
         return Record(pod)  # W tells what became of P; where there can be none, P ends without
     if pod.deleting or progress.denied or not progress.may_start:
         return Unclaim(pod) if _claimed(pod) else _untouched(progress, pod)
     return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)
+
+
+def _without_both(progress: Progress, pod: WatchedPod | None) -> Request:
+    """Neither P nor W is there; ``pod`` has the name now."""
+    if pod is None or not _orphaned(progress, pod):
+        return Stop("the pod is gone")
+    if not progress.denied:
+        return Restore(pod)
+    return Launch(pod, ()) if progress.draining else Pause(progress.denied)
 
 
 def _untouched(progress: Progress, pod: WatchedPod) -> Request:
@@ -336,27 +384,40 @@ def _untouched(progress: Progress, pod: WatchedPod) -> Request:
 def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     """P is still there."""
     if record.step.ended:
-        return Unclaim(pod) if _claimed(pod) else Stop(record.step.value)
+        return Unclaim(pod) if _claimed(pod) else _ended(record)
     if pod.deleting:
         return _terminating(pod, record)
     if record.step is Step.RECORDED:
         return _recorded(progress, pod, record)
     if record.step is Step.CREATED:  # not our work, for N has P's name; or P was read from before
         return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)
-    return Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)
+    if record.deleting and not record.protected:
+        return Pause(END_OF_RECORD)
+    return _unprotected(record) or (Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST))
 
 
 def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     """P and W are there, and nothing was done yet."""
+    if progress.draining:
+        return _given_back(pod, record)
+    if record.deleting:
+        return Unprotect(record) if record.protected else Pause(END_OF_RECORD)
     if not _claimed(pod):
         return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
-    return Mark(record, Step.COMMITTED) if record.manifest_hash == progress.digest else Discard(record)
+    if record.manifest_hash != progress.digest:
+        return Discard(record)
+    return _unprotected(record) or Mark(record, Step.COMMITTED)
+
+
+def _given_back(pod: WatchedPod, record: Relaunch) -> Request:
+    """P stays, and there is to be no N."""
+    return Unclaim(pod) if _claimed(pod) else Mark(record, Step.CANCELLED, why=DRAINED)
 
 
 def _terminating(pod: WatchedPod, record: Relaunch) -> Request:
     """P is being deleted. The finalizer goes first and the mark after it, so that no ended record leaves one behind."""
     if _claimed(pod):
-        return Unclaim(pod)
+        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)
     return _cancelled(record) if record.step is Step.RECORDED else Pause("the end of the refused pod")
 
 
@@ -374,8 +435,10 @@ def _uncreated(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> 
 
 
 def _create(progress: Progress, record: Relaunch) -> Request:
+    if progress.namespace_ends:
+        return Mark(record, Step.CANCELLED, why="its namespace is being deleted")
     if not progress.denied:
-        return Create(record)
+        return _unprotected(record) or Create(record)
     if record.step is not Step.BLOCKED:
         return Mark(record, Step.BLOCKED, why=progress.denied)
     return Pause(progress.denied)
@@ -390,9 +453,13 @@ def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Re
         )
     if RELAUNCH_GATE not in pod.gates:
         return Mark(record, Step.LAUNCHED, nodes=progress.nodes or record.candidates)
+    if progress.draining:
+        return Launch(pod, ())
     if progress.nodes is None:
         return Choose(pod, record)
-    return Launch(pod, progress.nodes) if progress.nodes else Pause("a node that admits the replacement")
+    if progress.nodes:
+        return Launch(pod, progress.nodes)
+    return Unprotect(record) if record.protected else Pause("a node that admits the replacement")
 
 
 def _beside(progress: Progress, old: WatchedPod | None, record: Relaunch) -> Request:
@@ -405,7 +472,7 @@ def _beside(progress: Progress, old: WatchedPod | None, record: Relaunch) -> Req
         return ReadReplacement(record)
     new = progress.replacement
     if record.step.ended:
-        return _reopened(new, record) or _leftover(new, record) or Stop(record.step.value)
+        return _reopened(new, record) or _leftover(new, record) or _ended(record)
     if record.step is Step.RECORDED:
         return Mark(record, Step.CREATED, new_uid=new.uid) if new and _waits(new, record) else _cancelled(record)
     if record.step is not Step.CREATED:
@@ -419,6 +486,11 @@ def _beside(progress: Progress, old: WatchedPod | None, record: Relaunch) -> Req
 
 def _beside_uncreated(progress: Progress, old: WatchedPod | None, new: WatchedPod | None, record: Relaunch) -> Request:
     """W is committed and does not know N yet. Whoever took P away meanwhile, N takes its place."""
+    if old and not (new and _ours(new, record)):
+        if old.deleting:
+            return _cancelled(record)
+        if progress.draining:
+            return _given_back(old, record)
     if old and record.manifest_hash != progress.digest:
         return Pause(NOT_ITS_MANIFEST)
     if new is None:
@@ -435,6 +507,16 @@ def _end_of(old: WatchedPod) -> Request:
     if not old.deleting:
         return Delete(old)
     return Unclaim(old) if _claimed(old) else Pause("the end of the refused pod")
+
+
+def _ended(record: Relaunch) -> Request:
+    """Nothing is left to do but to give W itself back."""
+    return Unprotect(record) if record.protected else Stop(record.step.value)
+
+
+def _unprotected(record: Relaunch) -> Request | None:
+    """What W lacks to be the only copy of the pod. One that is being deleted takes no finalizer any more."""
+    return None if record.protected or record.deleting else Protect(record)
 
 
 def _reopened(pod: WatchedPod | None, record: Relaunch) -> Request | None:

@@ -303,7 +303,7 @@ class RelaunchSeen:
     def onto(self, view: ClusterView) -> ClusterView:
         """Remember it while it is open."""
         key = (self.relaunch.namespace, self.relaunch.name)
-        if self.relaunch.step.ended:
+        if not self.relaunch.is_open:
             return replace(view, relaunches=excluding(view.relaunches, key))
         return replace(view, relaunches=including(view.relaunches, key, self.relaunch))
 
@@ -330,7 +330,7 @@ class RelaunchesListed:
     def onto(self, view: ClusterView) -> ClusterView:
         """These are the records."""
         newer = {key: each for key, each in view.relaunches.items() if is_newer(each.version, self.version)}
-        still_open = {(each.namespace, each.name): each for each in self.relaunches if not each.step.ended}
+        still_open = {(each.namespace, each.name): each for each in self.relaunches if each.is_open}
         return replace(view, relaunches=still_open | newer)
 
 

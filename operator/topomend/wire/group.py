@@ -24,7 +24,7 @@ FIT_GATE = f"{GROUP}/fit"
 """Scheduling gate of a pod that was gated at birth until a node that admits it is known."""
 
 RELAUNCH_FINALIZER = f"{GROUP}/relaunch"
-"""Finalizer on a refused pod while its record is being written."""
+"""Finalizer on a refused pod while its record is being written, and on a record while it may be the pod's only copy."""
 
 RECORD_ANNOTATION = f"{GROUP}/record"
 """Pod annotation: the name of the Relaunch that claims (old pod) or made (new pod) it."""

@@ -5,7 +5,9 @@ and never changes; ``status`` is a subresource, so a record that was just create
 
     apiVersion: topomend.io/v1alpha1
     kind: Relaunch
-    metadata: {namespace, name}    # the refused pod's namespace; name <pod name>-<10 hex digits of its uid's SHA-256>
+    metadata:
+      namespace, name              # the refused pod's namespace; name <pod name>-<10 hex digits of its uid's SHA-256>
+      finalizers                   # topomend.io/relaunch as long as the record may be the only copy of the pod
     spec:                          # immutable
       pod: {name, uid}             # strings, required: the refused pod, in the record's own namespace
       refusedBy: string            # required: name of the node whose kubelet refused it
@@ -41,7 +43,7 @@ from typing import Any
 
 from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
 from topomend.wire.document import Document, without_empty
-from topomend.wire.group import API_VERSION, RELAUNCH
+from topomend.wire.group import API_VERSION, RELAUNCH, RELAUNCH_FINALIZER
 
 MAX_TEXT = 1024
 MAX_VERDICTS = 10
@@ -63,7 +65,8 @@ def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": RELAUNCH,
-        "metadata": {"namespace": relaunch.namespace, "name": relaunch.name},
+        "metadata": {"namespace": relaunch.namespace, "name": relaunch.name}
+        | ({"finalizers": [RELAUNCH_FINALIZER]} if relaunch.protected else {}),
         "spec": {
             "pod": {"name": relaunch.pod_name, "uid": relaunch.pod_uid},
             "refusedBy": relaunch.refused_by,
@@ -131,6 +134,8 @@ def read_relaunch(content: Any) -> Relaunch:
         version=metadata["resourceVersion"].text(""),
         creation_time=metadata["creationTimestamp"].text(""),
         manifest_hash=spec["manifestHash"].text(""),
+        protected=RELAUNCH_FINALIZER in (each.text() for each in metadata["finalizers"]),
+        deleting=not metadata["deletionTimestamp"].absent,
     )
 
 
