@@ -18,7 +18,8 @@ EVERY = [
     Bounds(operators=1, faults=3, deletions=1, squatters=1),
     Bounds(operators=1, faults=1, deletions=1, drains=1),
     Bounds(operators=2, faults=1, records=1),
-    Bounds(operators=1, faults=2, deletions=1, records=1),
+    Bounds(operators=1, faults=2, records=1),
+    Bounds(operators=1, faults=1, deletions=1, records=1),
     Bounds(operators=1, faults=1, deletions=1, ends=1, drains=1),
     Bounds(operators=2, faults=1, deletions=1, squatters=1),
 ]

@@ -134,9 +134,9 @@ class World:
     ``let_go`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
     refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
     had our finalizer since the API server last denied its record or we gave it back. ``given_back`` is that topomend
-    left the cluster before the pod's end was its doing, ``untold`` that somebody deleted a record, ``forgotten`` one
-    that knew of its replacement: who acts by it later, having read it before, may make another. ``ends`` is that the
-    namespace does.
+    left the cluster before the pod's end was its doing, ``record_deleted`` that somebody deleted a record,
+    ``forgotten`` one that knew of its replacement: who acts by it later, having read it before, may make another.
+    ``ends`` is that the namespace does.
     """
 
     pod: Thing | None
@@ -146,7 +146,7 @@ class World:
     excused: bool = False
     was_claimed: bool = False
     given_back: bool = False
-    untold: bool = False
+    record_deleted: bool = False
     forgotten: bool = False
     ends: bool = False
 
@@ -306,7 +306,7 @@ def delete_record(world: World, rules: Rules) -> World:
 def _without_entry(world: World) -> World:
     entry = world.entry
     forgotten = world.forgotten or (entry is not None and (entry.step.ended or bool(entry.new_uid)))
-    return replace(world, entry=None, untold=True, forgotten=forgotten)
+    return replace(world, entry=None, record_deleted=True, forgotten=forgotten)
 
 
 def end_namespace(world: World) -> World:
@@ -336,7 +336,7 @@ def check(world: World) -> None:
         raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else is to blame")
     if entry and entry.step is Step.LAUNCHED and entry.new_uid not in world.let_go:
         raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.let_go)}")
-    is_told = entry is not None or is_orphan or world.let_go or world.ends or world.untold
+    is_told = entry is not None or is_orphan or world.let_go or world.ends or world.record_deleted
     if world.was_claimed and not old_is_there and not is_told:
         raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
     if ended and pod and old_is_there and pod.claimed and not world.given_back:

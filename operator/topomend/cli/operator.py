@@ -86,6 +86,22 @@ _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
     help="Hold the Lease under this name: one that starts again under it goes on at once. No two that run at the same "
     "time may share it. A name of its own unless given.",
 )
+@click.option(
+    "--pod-name",
+    metavar="NAME",
+    default="",
+    envvar=["TOPOMEND_POD_NAME", "POD_NAME"],
+    show_envvar=True,
+    help="The operator's own pod, in that namespace: what gates pods at birth goes when the last such pod does.",
+)
+@click.option(
+    "--pod-uid",
+    metavar="UID",
+    default="",
+    envvar=["TOPOMEND_POD_UID", "POD_UID"],
+    show_envvar=True,
+    help="That pod's uid. Without both, gating ends only with kubectl numa drain.",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_envvar=True, help="What is logged.")
 def operator(  # noqa: PLR0913  one argument a flag
     *,
@@ -100,6 +116,8 @@ def operator(  # noqa: PLR0913  one argument a flag
     namespace: str,
     leader_elect: bool,
     identity: str,
+    pod_name: str,
+    pod_uid: str,
     log_level: str,
 ) -> None:
     """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
@@ -108,6 +126,8 @@ def operator(  # noqa: PLR0913  one argument a flag
     """
     _check_address("--health-address", health_address)
     _check_address("--metrics-address", metrics_address)
+    if bool(pod_name) != bool(pod_uid):
+        raise BadInput("--pod-name and --pod-uid name one pod: give both or neither")
     _log_to_stderr(log_level)
     # Imported here: the client takes a while, and --help and bad input need none of it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
@@ -126,6 +146,8 @@ def operator(  # noqa: PLR0913  one argument a flag
         namespace=namespace,
         leader_elect=leader_elect,
         identity=identity,
+        pod_name=pod_name,
+        pod_uid=pod_uid,
     )
     try:
         client = connect()

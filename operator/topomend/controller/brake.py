@@ -24,9 +24,9 @@ from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.recent import Recent
-from topomend.wire.group import BRAKE
+from topomend.wire.group import BRAKE, BRAKE_NAME, UNGATED_NAMESPACES
 
-NAME = "topomend-brake"
+NAME = BRAKE_NAME
 QUIET_SECONDS = 60.0
 
 IN_FORCE_SECONDS = 2.0
@@ -64,10 +64,10 @@ class Brake:
         """Have the owner's new pods gated; says why it cannot be, empty where it can. Raises APIError.
 
         A pod counts once: some corpses stay for hours, and are seen again and again. Without the right to, or the
-        namespace, or policies at all, pods are relaunched all the same.
+        namespace, or policies at all, pods are relaunched all the same. So are those of namespaces that are not gated.
         """
         with self._lock:
-            if pod.owner is None or pod.uid in self._pressed:
+            if pod.owner is None or pod.uid in self._pressed or pod.namespace in UNGATED_NAMESPACES:
                 return ""
             problem = self._list(pod.owner, pod) if self._gates_pods() else NO_POLICIES
             if not problem:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from topomend.controller.announcer import Announcer
 from topomend.controller.metrics import Metrics
 from topomend.controller.observer import Observer
+from topomend.controller.parameters import ENSURE_SECONDS, Parameters
 from topomend.controller.pod_id import PodID
 from topomend.controller.reconciler import Reconciler
 from topomend.controller.settings import Settings
@@ -26,7 +27,7 @@ from topomend.kube.events import Recorder
 from topomend.kube.lease import Election
 from topomend.model.cluster import WatchedPod
 from topomend.relaunch.driver import NoProgress
-from topomend.runtime.endpoints import HEALTH, METRICS, Endpoints, Page, check_page, metrics_page
+from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page, metrics_page
 from topomend.watch.events import TimePassed
 from topomend.wire.document import MalformedObject
 
@@ -65,6 +66,7 @@ class Operator:
         self._store = Store()
         self._leads = threading.Event()
         self._election: Election | None = None
+        self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
         if settings.leader_elect:
             self._election = Election(client, settings.namespace, settings.identity or _new_identity(), self._lead)
             client = client.writing_while(self._election.leads)
@@ -97,6 +99,7 @@ class Operator:
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._look_after, name="places", daemon=True).start()
+        threading.Thread(target=self._keep_parameters, name="parameters", daemon=True).start()
         if self._election:
             self._election.start()
         else:
@@ -119,6 +122,7 @@ class Operator:
         pages: dict[str, dict[str, Callable[[], Page]]] = {}
         for address, path, page in (
             (self._settings.health_address, HEALTH, check_page(self._problem)),
+            (self._settings.health_address, READINESS, check_page(self._unready)),
             (self._settings.metrics_address, METRICS, metrics_page(self._metrics.registry)),
         ):
             if address:
@@ -229,6 +233,19 @@ class Operator:
                 _log.error("not all could be looked after that time changes: unexpected: %r; tried again", error)
             self._observer.put(TimePassed(time.monotonic()))
 
+    def _keep_parameters(self) -> None:
+        """Have the policies gate pods as long as this process runs in its pod, whether it leads or not."""
+        wait = 0.0
+        while not self._stopped.wait(wait):
+            wait = ENSURE_SECONDS
+            try:
+                self._parameters.ensure()
+            except APIError as error:
+                _log.debug("the policies' parameters are looked at again: %s", error)
+                wait = max(TICK_SECONDS, _patience(error))
+            except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
+                _log.error("the policies' parameters are looked at again: unexpected: %r", error)
+
     def _sweep_on(self) -> None:
         while not self._stopped.is_set():
             self._sweep_now.clear()
@@ -254,6 +271,9 @@ class Operator:
             self._listed.set()
         self._swept = time.monotonic()
         return self._settings.sweep_seconds
+
+    def _unready(self) -> str:
+        return "" if self._parameters.asked else "the policies' parameters do not name this pod as an owner yet"
 
     def _problem(self) -> str:
         late = time.monotonic() - self._swept

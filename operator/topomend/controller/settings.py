@@ -15,7 +15,8 @@ class Settings:
     empty for no endpoint;
     ``namespace`` is the operator's own, where the brake's list and the Lease are kept. ``leader_elect`` is whether
     several operators may run, of which one acts, and ``identity`` the name under which this one holds the Lease: one
-    that starts again under it goes on at once. Empty for a name that nobody had before.
+    that starts again under it goes on at once. Empty for a name that nobody had before. ``pod_name`` and ``pod_uid``
+    are the pod's in that namespace that the operator runs in, empty where it runs in none.
     """
 
     workers: int = 4
@@ -29,3 +30,5 @@ class Settings:
     namespace: str = "topomend-system"
     leader_elect: bool = False
     identity: str = ""
+    pod_name: str = ""
+    pod_uid: str = ""

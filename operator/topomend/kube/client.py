@@ -78,6 +78,7 @@ SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessrevie
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
 BRAKES = Resource(API_VERSION, "brakes")
+STEERINGS = Resource(API_VERSION, "steerings")
 MUTATING_ADMISSION_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 
 

@@ -7,6 +7,17 @@ API_VERSION = f"{GROUP}/{VERSION}"
 NODE_TOPOLOGY = "NodeTopology"
 RELAUNCH = "Relaunch"
 BRAKE = "Brake"
+STEERING = "Steering"
+
+BRAKE_NAME = "topomend-brake"
+STEERING_NAME = "topomend-steer"
+"""The names of the two policies that gate, of their bindings, and of the one object that each has for a parameter."""
+
+CREATOR_NAME = "topomend-creator"
+"""The name of the policy that stamps new pods with who creates them, and of its binding."""
+
+UNGATED_NAMESPACES = ("kube-system", "topomend-agent", "topomend-system")
+"""Namespaces whose pods no policy of ours gates: what lets gated pods go, and what that needs to run."""
 
 STEER_LABEL = f"{GROUP}/steer"
 """Namespace label: ``enabled`` has every new pod that a kubelet would align fitted before it is scheduled."""
