@@ -152,7 +152,7 @@ class Walk:
             after, sent = self.run(now.world, fresh)
             if isinstance(sent[-1], protocol.Pause) and not now.world.ends:
                 raise Broken(f"I5: stuck at {sent[-1]}")
-            check_end(after)
+            check_end(after, drained=fresh is DRAIN)
         if now.world.ends:
             self._check_ended(now.world)
 

@@ -325,7 +325,7 @@ def squat(world: World) -> World:
 def check(world: World) -> None:
     """Raise Broken for an invariant that does not hold at every moment."""
     pod, entry = world.pod, world.entry
-    if len(world.let_go) > 1 and not world.forgotten:
+    if len(world.let_go) > 1 and not (world.forgotten or world.ends):
         raise Broken(f"I1: {sorted(world.let_go)} all lost our gate")
     ended = entry is not None and entry.step.ended
     old_is_there = pod is not None and pod.uid == OLD
@@ -343,8 +343,8 @@ def check(world: World) -> None:
         raise Broken("I3: an ended record left our finalizer behind")
 
 
-def check_end(world: World) -> None:
-    """Raise Broken for what does not hold once nothing is left to do."""
+def check_end(world: World, *, drained: bool = False) -> None:
+    """Raise Broken for what does not hold once nothing is left to do, for an operator or for a drain."""
     check(world)
     pod, entry = world.pod, world.entry
     if pod and pod.claimed:
@@ -355,6 +355,6 @@ def check_end(world: World) -> None:
         raise Broken(f"I5: the record stays {entry.step.value}")
     if entry and entry.protected and not (world.ends and pod):
         raise Broken("I6: our finalizer stays on the record")
-    is_given_back = world.given_back and pod is not None and pod.uid == OLD
+    is_given_back = (world.given_back or drained) and pod is not None and pod.uid == OLD
     if not (world.let_go or world.excused or is_given_back):
         raise Broken("I5: nobody interfered, and the pod does not run")

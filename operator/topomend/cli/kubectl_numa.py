@@ -12,6 +12,7 @@ _VERBS = {
     "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
     "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List what was done about refused pods."),
     "export": ("topomend.cli.numa.export", "export", "Print what a bug report needs, without secrets."),
+    "drain": ("topomend.cli.numa.drain", "drain", "Leave nothing of topomend on any pod, before it is deleted."),
     "check": ("topomend.cli.numa.check", "check", "Say what is not as it should be."),
 }
 

@@ -46,18 +46,21 @@ class _Sight:
 class Election:
     """One candidate. ``on_change`` is told, from the candidate's own thread, when it begins and when it ceases to lead.
 
-    ``client`` must be one that may always write.
+    ``client`` must be one that may always write. ``seizes`` is whether it takes the Lease from whoever holds it, to
+    keep all others from writing: who held it may write on for ``RENEW_DEADLINE_SECONDS``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a candidate differs by
         self,
         client: Client,
         namespace: str,
         identity: str,
         on_change: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        seizes: bool = False,
     ) -> None:
-        self._client, self._namespace, self._identity = client, namespace, identity
+        self._client, self._namespace, self._identity, self._seizes = client, namespace, identity, seizes
         self._on_change, self._clock = on_change, clock
         self._sight: _Sight | None = None
         self._until = float("-inf")
@@ -74,13 +77,16 @@ class Election:
         """Begin to stand for election."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stand no more, and give the Lease up so that another need not wait for its end."""
+    def stop(self, keep_seconds: int = 0) -> None:
+        """Stand no more, and give the Lease up so that another need not wait for its end; or leave it as it is for
+        ``keep_seconds``, whoever waits for it."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(RENEW_SECONDS)
         if self.leads():
-            self._give_up()
+            self._leave(
+                {"holderIdentity": self._identity if keep_seconds else "", "leaseDurationSeconds": keep_seconds or 1}
+            )
 
     def stand(self) -> None:
         """One look, and one attempt to take or renew the Lease where that is due."""
@@ -115,7 +121,8 @@ class Election:
         """Whether the Lease is ours. Raises APIError."""
         if self._sight is None or self._sight.holder != self._identity or not self.leads():
             found = self._look()
-            if found and found.holder not in ("", self._identity) and self._clock() < found.since + found.duration:
+            is_taken = found and found.holder not in ("", self._identity) and not self._seizes
+            if found and is_taken and self._clock() < found.since + found.duration:
                 return False
         return self._write(self._spec())
 
@@ -154,12 +161,21 @@ class Election:
         self._sight = _read(answer, self._clock())
         return True
 
-    def _give_up(self) -> None:
+    def _leave(self, spec: dict[str, Any]) -> None:
         self._until = float("-inf")
         try:
-            self._write({"holderIdentity": "", "leaseDurationSeconds": 1})
+            self._write(spec)
         except APIError as error:
             _log.warning("Lease %s/%s could not be given up and stands until its end: %s", self._namespace, NAME, error)
+
+
+def read_holder(client: Client, namespace: str) -> str | None:
+    """Who holds the Lease, empty where nobody does; None where there is no Lease. Raises APIError."""
+    try:
+        content = client.get(LEASES, NAME, namespace)
+    except NotFound:
+        return None
+    return (content.get("spec") or {}).get("holderIdentity") or ""
 
 
 def _read(content: dict[str, Any], now: float) -> _Sight:

@@ -1,0 +1,122 @@
+"""Operators: those of the Deployment stopped, any other that stands for election kept from writing.
+
+The Lease is taken from whoever has it, and kept until the drain is over. Whoever held it writes on for at most
+``RENEW_DEADLINE_SECONDS``; an operator that runs without one is not kept from anything.
+"""
+
+import time
+import uuid
+
+from topomend.drain.journal import Journal
+from topomend.kube.client import DEPLOYMENTS, LEASES, PODS, Client
+from topomend.kube.errors import NotFound
+from topomend.kube.lease import LOOK_SECONDS, NAME, RENEW_DEADLINE_SECONDS, RENEW_SECONDS, Election, read_holder
+
+LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
+
+KEPT_SECONDS = 3600
+"""How long the Lease is kept from an operator that still runs when the drain is over."""
+
+POLL_SECONDS = 0.5
+
+
+class Operators:
+    """Stands them down. ``namespace`` is theirs; ``seconds`` how long their pods are waited for."""
+
+    def __init__(self, client: Client, namespace: str, journal: Journal, seconds: float) -> None:
+        self._client, self._namespace, self._journal, self._seconds = client, namespace, journal, seconds
+        self._election: Election | None = None
+        self._stranger = ""
+
+    def stand_down(self) -> None:
+        """Stop the Deployment's, and take the Lease. Raises APIError."""
+        ours = self._operator_pods()
+        self._scale_down()
+        if not self._journal.dry:
+            self._wait_for_end()
+        self._tell_of_others()
+        self._take_lease(ours)
+
+    def stand_by(self) -> None:
+        """Give the Lease back; where an operator still runs that stands for it, only in an hour."""
+        if self._election is None:
+            return
+        self._election.stop(keep_seconds=KEPT_SECONDS if self._stranger else 0)
+        if self._stranger:
+            self._journal.leave(
+                f"operator {self._stranger}",
+                "it runs outside the Deployment, and would gate and claim pods again; it is kept from writing for an "
+                f"hour: stop it, then: kubectl -n {self._namespace} delete lease {NAME}",
+            )
+
+    def _scale_down(self) -> None:
+        what = f"Deployment {self._namespace}/{NAME}"
+        try:
+            deployment = self._client.get(DEPLOYMENTS, NAME, self._namespace)
+            if deployment["spec"].get("replicas") == 0:
+                return
+            if not self._journal.dry:
+                scale = {"spec": {"replicas": 0}}
+                self._client.merge(DEPLOYMENTS, NAME, scale, self._namespace, subresource="scale")
+        except NotFound:
+            return
+        self._journal.did("operators stopped", f"{what}: scaled to 0")
+
+    def _wait_for_end(self) -> None:
+        deadline = time.monotonic() + self._seconds
+        while names := self._operator_pods():
+            if time.monotonic() > deadline:
+                for name in names:
+                    self._journal.leave(
+                        f"pod {self._namespace}/{name}",
+                        f"an operator that has not ended within {self._seconds:.0f} s; see that its node is there, and "
+                        "drain again",
+                    )
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _operator_pods(self) -> list[str]:
+        pods = self._client.list(PODS, namespace=self._namespace, labels=LABELS).items
+        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Failed", "Succeeded")]
+
+    def _tell_of_others(self) -> None:
+        """Operators of another installation: nobody but whoever made them can tell how to stop them."""
+        for pod in self._client.list(PODS, labels=LABELS, fields="status.phase=Running").items:
+            metadata = pod["metadata"]
+            if metadata["namespace"] != self._namespace:
+                self._journal.leave(
+                    f"pod {metadata['namespace']}/{metadata['name']}",
+                    "an operator of another installation: drain that one too, with --operator-namespace",
+                )
+
+    def _take_lease(self, ours: list[str]) -> None:
+        holder = read_holder(self._client, self._namespace)
+        if holder is None or self._journal.dry:
+            return
+        is_of_pod = any(holder.startswith(f"{name}_") for name in ours)
+        if holder and not is_of_pod and self._renews(holder):
+            self._stranger = holder
+        self._election = Election(
+            self._client, self._namespace, f"kubectl-numa-drain_{uuid.uuid4()}", lambda _: None, seizes=True
+        )
+        self._election.start()
+        deadline = time.monotonic() + self._seconds
+        while not self._election.leads() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if not self._election.leads():
+            self._journal.leave(f"Lease {self._namespace}/{NAME}", "it could not be taken")
+            return
+        if self._stranger:
+            self._journal.note(f"operator {holder} is kept from writing: its Lease is taken")
+            time.sleep(RENEW_DEADLINE_SECONDS)
+
+    def _renews(self, holder: str) -> bool:
+        """Whether the holder still lives: it renews its Lease, be it under a clock that is not ours."""
+        first = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
+        deadline = time.monotonic() + 2 * RENEW_SECONDS + LOOK_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            lease = self._client.get(LEASES, NAME, self._namespace)
+            if lease["metadata"]["resourceVersion"] != first:
+                return (lease.get("spec") or {}).get("holderIdentity") == holder
+        return False
