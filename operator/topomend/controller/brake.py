@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
-from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound
+from topomend.kube.errors import AlreadyExists, APIError, Forbidden, Invalid, NotFound
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.recent import Recent
 from topomend.wire.group import BRAKE, BRAKE_NAME, UNGATED_NAMESPACES
@@ -148,6 +148,8 @@ class Brake:
         }
         try:
             self._client.create(BRAKES, content, self._namespace)
+        except AlreadyExists:
+            return self._write(owners) if owners else ""  # another thread was faster (controller/parameters.py)
         except APIError as error:
             return self._off(error)
         return ""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -42,20 +41,20 @@ class Pods:
             if pod.replaces and not self._relaunches.end_waiting(pod):
                 return
             self._take_off(what, pod)
-            self._journal.settle(what)
         except APIError as error:
             self._journal.leave(what, str(error))
 
     def _take_off(self, what: str, pod: Leftovers) -> None:
-        """Raises APIError: Conflict where the pod changes faster than it can be cleaned."""
-        for _ in range(TRIES - 1):
-            with suppress(Conflict):
-                return self._try(what, pod)
+        """Raises APIError."""
+        for _ in range(TRIES):
+            if self._is_clean(what, pod):
+                self._journal.settle(what)
+                return
             pod = replace(pod, version="")
-        self._try(what, pod)
+        self._journal.leave(what, "it changes faster than it can be cleaned")
 
-    def _try(self, what: str, pod: Leftovers) -> None:
-        """One attempt, with the pod read again where it is no longer as it was listed."""
+    def _is_clean(self, what: str, pod: Leftovers) -> bool:
+        """One attempt, with the pod read again where it is no longer as it was listed. Raises APIError."""
         try:
             if pod.replaces or not pod.version:
                 pod = leftovers(self._client.get(PODS, pod.name, pod.namespace))
@@ -63,7 +62,10 @@ class Pods:
                 self._client.merge(PODS, pod.name, pod.patch(), pod.namespace)
                 self._journal.did("pods cleaned", f"{what}: {_words(pod)}")
         except NotFound:
-            return
+            return True
+        except Conflict:
+            return False
+        return True
 
 
 def _ours(content: dict[str, Any]) -> Iterable[Leftovers]:

@@ -1,0 +1,415 @@
+"""A cluster on which topomend is installed as it is deployed, at work; and the command that takes it off."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controller.conftest import (
+    CRDS,
+    DEPLOYMENTS,
+    NODE_A,
+    NODE_B,
+    ROOT,
+    SYSTEM,
+    Cluster,
+    Operator,
+    pod,
+    two_node_cluster,
+    wait_for,
+)
+from tests.deploy.api import API, administrator, path_of
+from tests.deploy.manifests import objects
+
+from topomend.kube.client import BRAKES, NAMESPACES, PODS, RELAUNCHES, STEERINGS, Resource
+from topomend.kube.errors import APIError, NotFound
+from topomend.relaunch import manifest
+from topomend.sandbox.build import ensure_binary
+from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, RELAUNCH, RELAUNCH_FINALIZER
+from topomend.wire.leftovers import leftovers
+from topomend.wire.relaunch import record_name
+
+QUOTAS = Resource("v1", "resourcequotas")
+STEERED, DENIED = "steered", "denied"
+PARAMETERS = ((BRAKES, "topomend-brake"), (STEERINGS, "topomend-steer"))
+READY_GATE = "example.com/ready"
+LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How a drain ended."""
+
+    code: int
+    lines: tuple[str, ...]
+
+
+class Replica:
+    """The operator's process of one of the Deployment's pods, for which the sandbox's runtime runs nothing: it ends
+    with its pod, and its pod is ready when it says so, as by the kubelet's probe."""
+
+    def __init__(self, cluster: Cluster, content: dict[str, Any], log: Path) -> None:
+        name, uid = content["metadata"]["name"], content["metadata"]["uid"]
+        self._health = f"127.0.0.1:{_free_port()}"
+        flags = (
+            "--leader-elect",
+            f"--identity={name}_{uid}",
+            f"--pod-name={name}",
+            f"--pod-uid={uid}",
+            f"--health-address={self._health}",
+        )
+        self.operator = Operator(cluster.sandbox.kubeconfig, log, *flags)
+        self._cluster, self._name, self.uid = cluster, name, uid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._end_with_the_pod, daemon=True)
+        self._thread.start()
+
+    def _end_with_the_pod(self) -> None:
+        is_ready = False
+        while not self._ended.wait(0.1):
+            is_ready = is_ready or self._tell_ready()
+            with suppress(APIError):
+                try:
+                    metadata = self._cluster.get(self._name, SYSTEM)["metadata"]
+                    ends = metadata["uid"] != self.uid or "deletionTimestamp" in metadata
+                except NotFound:
+                    ends = True
+                if ends:
+                    self.operator.terminate()
+                    return
+
+    def _tell_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._health}/readyz", timeout=5):
+                pass
+        except OSError:
+            return False
+        with suppress(APIError):
+            conditions = [{"type": READY_GATE, "status": "True"}]
+            status = self._cluster.get(self._name, SYSTEM)["status"]
+            patch = {"status": {"conditions": [*status.get("conditions", ()), *conditions]}}
+            self._cluster.client.merge(PODS, self._name, patch, SYSTEM, subresource="status")
+            return True
+        return False
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self.operator.process.poll() is None:
+            self.operator.kill()
+
+
+@dataclass
+class Installed:
+    """topomend on a cluster, with everything under way that it can have under way."""
+
+    cluster: Cluster
+    folder: Path
+    replicas: list[Replica] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def install(self) -> None:
+        """Everything of deploy/ but the agents; nodes are published as agents would."""
+        api = administrator(self.cluster.sandbox.kubeconfig)
+        for item in objects():
+            if item["kind"] != "DaemonSet":
+                runnable = _runnable(item) if item["kind"] == "Deployment" else item
+                wait_for(f"{path_of(item)} to be taken", partial(_is_applied, api, runnable))
+        for name, labels in ((STEERED, {"topomend.io/steer": "enabled"}), (DENIED, {})):
+            self._create_namespace(name, labels)
+        found = wait_for("the operator's pods", self._operator_pods)
+        self.replicas = [
+            Replica(self.cluster, content, self.folder / f"operator-{number}-{time.monotonic_ns()}.log")
+            for number, content in enumerate(found)
+        ]
+        for replica in self.replicas:
+            replica.operator.wait_until_it_watches()
+        wait_for("the parameters to have both owners", lambda: min(map(len, map(self.owners, PARAMETERS))) == 2)
+
+    def load(self) -> None:
+        """A gated pod of a steered namespace, a refused one that waits, a braked Deployment, a relaunch whose pod is
+        gone and cannot be created, and one with a name of its own whose pod is still there."""
+        for state in list(self.cluster.states.values()):
+            self.cluster.publish(replace(state, pods=(), memory=None))
+        for node in (NODE_A, NODE_B):
+            for number in range(2):
+                self.cluster.occupy(node, f"filler-{node}-{number}", 2)
+        wait_for("steering to be in force", self.is_steered)
+        self.cluster.create(pod("steered", 3), STEERED)
+        waiting = self.cluster.create(pod("waiting", 3, node=NODE_A))
+        own_name = {NAME_POLICY_ANNOTATION: "Suffix"}
+        beside = self.cluster.create(pod("beside", 3, node=NODE_A, annotations=own_name), DENIED)
+        wait_for("both to be refused", lambda: self._is_refused("waiting") and self._is_refused("beside", DENIED))
+        self.refused = {"waiting": waiting["metadata"]["uid"], "beside": beside["metadata"]["uid"]}
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": _web()}
+        self.cluster.client.create(DEPLOYMENTS, deployment, "default")
+        wait_for(
+            "the Deployment to be braked", lambda: [each for each in self.pods() if each.gates and "web-" in each.name]
+        )
+        wait_for("both to be recorded", lambda: len(self.cluster.records()) == 2)
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none"},
+            "spec": {"hard": {"pods": "0"}},
+        }
+        self.cluster.client.create(QUOTAS, quota, DENIED)
+        wait_for(
+            "the quota to count", lambda: self.cluster.client.get(QUOTAS, "none", DENIED).get("status", {}).get("used")
+        )
+        self._commit_lost("lost")
+        self._claim(self.cluster.get("beside", DENIED))
+        wait_for("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
+        assert RELAUNCH_FINALIZER in self.cluster.get("beside", DENIED)["metadata"]["finalizers"]
+
+    def allow(self) -> None:
+        """Lift the quota."""
+        uid = self.cluster.client.get(QUOTAS, "none", DENIED)["metadata"]["uid"]
+        self.cluster.client.delete(QUOTAS, "none", DENIED, uid=uid)
+
+    def steps(self, namespace: str) -> list[str]:
+        records = self.cluster.client.list(RELAUNCHES, namespace=namespace).items
+        return [str(record.get("status", {}).get("step", "Recorded")) for record in records]
+
+    def owners(self, parameter: tuple[Resource, str]) -> list[str]:
+        resource, name = parameter
+        content = self.cluster.client.get(resource, name, SYSTEM)
+        return [owner["uid"] for owner in content["metadata"].get("ownerReferences", ())]
+
+    def pods(self) -> list[Any]:
+        return [leftovers(content) for content in self.cluster.pods()]
+
+    def exists(self, parameter: tuple[Resource, str]) -> bool:
+        try:
+            return bool(self.uid(parameter))
+        except NotFound:
+            return False
+
+    def uid(self, parameter: tuple[Resource, str]) -> str:
+        resource, name = parameter
+        return str(self.cluster.client.get(resource, name, SYSTEM)["metadata"]["uid"])
+
+    def start_stranger(self) -> Operator:
+        """An operator that runs by hand, and stands for election."""
+        log = self.folder / "operator-stranger.log"
+        return Operator(self.cluster.sandbox.kubeconfig, log, "--leader-elect", "--identity=elsewhere")
+
+    def follow_the_deployment(self) -> Callable[[], None]:
+        """Have every new pod of the Deployment run an operator, as its container would; until the answer is called."""
+        known = {replica.uid for replica in self.replicas}
+        ended = threading.Event()
+
+        def follow() -> None:
+            while not ended.wait(0.1):
+                for content in self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items:
+                    uid = content["metadata"]["uid"]
+                    if uid not in known and content["status"].get("phase") == "Running":
+                        known.add(uid)
+                        self.replicas.append(Replica(self.cluster, content, self.folder / f"operator-{uid}.log"))
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+
+        def stop() -> None:
+            ended.set()
+            thread.join()
+
+        return stop
+
+    def drain(self, *flags: str, kubeconfig: Path | None = None) -> Drained:
+        process = self.start_drain(*flags, kubeconfig=kubeconfig)
+        out, _ = process.communicate(timeout=240)
+        print(f"drain {' '.join(flags)}: {process.returncode}\n{out}")
+        return Drained(process.returncode, tuple(out.splitlines()))
+
+    def start_drain(self, *flags: str, kubeconfig: Path | None = None) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name("kubectl-numa")), "drain", *flags],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig or self.cluster.sandbox.kubeconfig)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def start_delete(self) -> "subprocess.Popen[str]":
+        """What README calls uninstalling; it waits until everything is gone."""
+        return subprocess.Popen(
+            [
+                str(ensure_binary(print)),
+                "kubectl",
+                f"--kubeconfig={self.cluster.sandbox.kubeconfig}",
+                "delete",
+                "--ignore-not-found",
+                "-k",
+                "deploy",
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def assert_nothing_is_left_or_lost(self, *, beside: str = "beside") -> None:
+        """Nothing of ours on any pod; each is there once, and those that were not refused run once there is room."""
+        assert [each for each in self.pods() if each.any] == []
+        for each in self.cluster.pods():
+            if each["metadata"]["name"].startswith("filler-"):
+                self.cluster.remove(each)
+        wait_for("every pod to run", self._all_run)
+        alive = {(each.namespace, each.name.split("-")[0]) for each in self._alive()}
+        assert alive == {(STEERED, "steered"), ("default", "web"), (DENIED, "lost")}
+        assert len(self._alive()) == len(alive)
+        for name, namespace in (("waiting", "default"), (beside, DENIED)):
+            assert self.cluster.get(name, namespace)["metadata"]["uid"] == self.refused[name]
+        assert [each for each in self.pods() if each.any] == []
+
+    def _alive(self) -> list[Any]:
+        mine = [each for each in self.pods() if each.namespace not in (SYSTEM, "topomend-agent")]
+        return [each for each in mine if each.phase != "Failed"]
+
+    def _all_run(self) -> bool:
+        return all(each.phase == "Running" for each in self._alive())
+
+    def _operator_pods(self) -> list[dict[str, Any]]:
+        found = self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items
+        running = [each for each in found if each["status"].get("phase") == "Running"]
+        return running if len(running) == 2 else []
+
+    def _create_namespace(self, name: str, labels: dict[str, str]) -> None:
+        content = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        self.cluster.client.create(NAMESPACES, content)
+        wait_for("its account", lambda: self.cluster.client.get(Resource("v1", "serviceaccounts"), "default", name))
+
+    def is_steered(self) -> bool:
+        api = administrator(self.cluster.sandbox.kubeconfig)
+        answer = api.apply(f"/api/v1/namespaces/{STEERED}/pods/tried", pod("tried", 3), dry_run=True)
+        return bool(answer.allowed and answer.content["spec"].get("schedulingGates"))
+
+    def _is_refused(self, name: str, namespace: str = "default") -> bool:
+        return bool(self.cluster.get(name, namespace)["status"].get("phase") == "Failed")
+
+    def _commit_lost(self, name: str) -> None:
+        """The record of a pod that is gone already: the only copy of it."""
+        content = pod(name, 3)
+        self._commit(name, f"uid-of-{name}", {"metadata": content["metadata"], "spec": content["spec"]})
+
+    def _claim(self, refused: dict[str, Any]) -> None:
+        """Begin with a relaunch, as where a node had admitted the pod a moment ago."""
+        name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
+        self.cluster.client.merge(PODS, name, manifest.claim(refused, record_name(name, uid)), DENIED)
+
+    def _commit(self, name: str, uid: str, kept: dict[str, Any]) -> None:
+        record = {
+            "apiVersion": API_VERSION,
+            "kind": RELAUNCH,
+            "metadata": {"name": record_name(name, uid), "finalizers": [RELAUNCH_FINALIZER]},
+            "spec": {
+                "pod": {"name": name, "uid": uid},
+                "refusedBy": NODE_A,
+                "reason": "TopologyAffinityError",
+                "attempt": 1,
+                "manifestHash": manifest.digest(kept),
+                "manifest": kept,
+            },
+        }
+        made = self.cluster.client.create(RELAUNCHES, record, DENIED)["metadata"]["name"]
+        status = {"status": {"step": "Committed"}}
+        self.cluster.client.merge(RELAUNCHES, made, status, DENIED, subresource="status")
+
+    def uninstall(self) -> None:
+        """Whatever a test has left."""
+        for replica in self.replicas:
+            replica.end()
+        with suppress(NotFound):
+            web = self.cluster.client.get(DEPLOYMENTS, "web", "default")
+            self.cluster.client.delete(DEPLOYMENTS, "web", "default", uid=web["metadata"]["uid"])
+        api = administrator(self.cluster.sandbox.kubeconfig)
+        for record in self._records():
+            self.cluster.client.merge(
+                RELAUNCHES, record["name"], {"metadata": {"finalizers": None}}, record["namespace"]
+            )
+        for item in reversed(objects()):
+            api.delete(path_of(item))
+        for name in (STEERED, DENIED):
+            api.delete(f"/api/v1/namespaces/{name}")
+        for each in self.cluster.pods():
+            with suppress(NotFound):
+                self.cluster._unfinalize(each["metadata"])
+            self.cluster.remove(each)
+        ours = {STEERED, DENIED, SYSTEM, "topomend-agent"}
+        wait_for("everything to be gone", lambda: not ours & self._names(NAMESPACES), 120)
+        wait_for("the kinds to be gone", lambda: not [each for each in self._names(CRDS) if "topomend" in each], 120)
+        wait_for("the pods to be gone", lambda: not self.cluster.pods())
+
+    def _records(self) -> list[dict[str, Any]]:
+        try:
+            return [each["metadata"] for each in self.cluster.records()]
+        except NotFound:
+            return []
+
+    def _names(self, resource: Resource) -> set[str]:
+        return {each["metadata"]["name"] for each in self.cluster.client.list(resource).items}
+
+
+def _is_applied(api: API, item: dict[str, Any]) -> bool:
+    return api.apply(path_of(item), item).allowed
+
+
+def _runnable(deployment: dict[str, Any]) -> dict[str, Any]:
+    """The Deployment with an image that the sandbox has; ready when its process says so, which nobody can probe."""
+    made = deepcopy(deployment)
+    spec = made["spec"]["template"]["spec"]
+    spec["readinessGates"] = [{"conditionType": READY_GATE}]
+    for container in spec["containers"]:
+        container["image"] = "sandbox/pause"
+        del container["readinessProbe"], container["livenessProbe"], container["resources"]
+    return made
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _web() -> dict[str, Any]:
+    template = pod("", 3)
+    spec = {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]}
+    return {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": spec}
+
+
+@pytest.fixture(scope="module")
+def drained_cluster() -> Iterator[Cluster]:
+    """A sandbox of these tests' own: they take the kinds away."""
+    with two_node_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def installed(drained_cluster: Cluster, tmp_path: Path) -> Iterator[Installed]:
+    """topomend as it is deployed."""
+    made = Installed(drained_cluster, tmp_path)
+    try:
+        made.install()
+        yield made
+    finally:
+        for log in sorted(tmp_path.glob("operator-*.log")):
+            print(f"{log.name}:\n{log.read_text()}")
+        made.uninstall()
+
+
+@pytest.fixture
+def loaded(installed: Installed) -> Installed:
+    """The same at work."""
+    installed.load()
+    return installed

@@ -1,0 +1,167 @@
+"""Uninstalling on a real API server and kubelets: in any order, killed anywhere, nothing is lost and nothing left."""
+
+import random
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+from tests.controller.conftest import CRDS, SYSTEM, pod, wait_for
+from tests.drain.conftest import DENIED, STEERED, Installed
+from tests.faults.proxy import HangUp, Moment, Proxy, Write
+
+from topomend.kube.client import LEASES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
+from topomend.wire.group import FIT_GATE, RECORD_ANNOTATION, RELAUNCH_FINALIZER, RELAUNCH_GATE, REPLACES_ANNOTATION
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def test_drain_says_what_it_would_do_and_does_nothing(loaded: Installed) -> None:
+    before = {(each.uid, each.gates, each.finalizers) for each in loaded.pods()}
+    drained = loaded.drain("--dry-run")
+    assert drained.code == 0
+    assert "would be drained" in drained.lines[-1]
+    for word in (
+        f"pod {STEERED}/steered",
+        "pod default/web-",
+        f"relaunch {DENIED}/lost-",
+        "Deployment topomend-system",
+    ):
+        assert any(line.startswith(word) for line in drained.lines), word
+    assert before == {(each.uid, each.gates, each.finalizers) for each in loaded.pods()}
+    assert all(replica.operator.process.poll() is None for replica in loaded.replicas)
+
+
+def test_drain_then_delete(loaded: Installed) -> None:
+    loaded.allow()
+    drained = loaded.drain()
+    assert drained.code == 0
+    assert drained.lines[-1].startswith("drained: ")
+    loaded.assert_nothing_is_left_or_lost()
+    assert all(replica.operator.process.poll() is not None for replica in loaded.replicas)
+    assert loaded.drain().lines == ("drained: nothing was left to do",)
+    deleting = loaded.start_delete()
+    out, _ = deleting.communicate(timeout=120)
+    assert deleting.returncode == 0, out
+    assert loaded.drain().lines == ("drained: nothing was left to do",)
+    loaded.cluster.create(pod("after", 1))
+    assert [each for each in loaded.pods() if each.any] == []
+
+
+def test_delete_then_drain(loaded: Installed) -> None:
+    deleting = loaded.start_delete()
+    wait_for("the kind to be going", lambda: "deletionTimestamp" in _crd(loaded)["metadata"])
+    wait_for("the operators to end", lambda: all(each.operator.process.poll() is not None for each in loaded.replicas))
+    time.sleep(3)
+    assert loaded.steps(DENIED) == ["Blocked", "Blocked"], "the only copy of a pod is kept"
+    assert deleting.poll() is None
+    loaded.allow()
+    drained = loaded.drain()
+    assert drained.code == 0
+    loaded.assert_nothing_is_left_or_lost()
+    out, _ = deleting.communicate(timeout=120)
+    assert deleting.returncode == 0, out
+    assert loaded.drain().code == 0
+
+
+def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
+    for replica in loaded.replicas:
+        replica.operator.kill()
+    loaded.allow()
+    assert loaded.drain().code == 0
+    loaded.assert_nothing_is_left_or_lost()
+
+
+def test_what_cannot_be_done_is_left_with_its_reason_and_done_by_the_next_drain(loaded: Installed) -> None:
+    drained = loaded.drain("--timeout", "10")
+    assert drained.code == 1
+    (left,) = [line for line in drained.lines if line.startswith("left: ")]
+    assert left.startswith(f"left: relaunch {DENIED}/lost-")
+    assert "exceeded quota" in left
+    loaded.allow()
+    assert loaded.drain().code == 0
+    loaded.assert_nothing_is_left_or_lost()
+
+
+def test_a_drain_that_is_killed_anywhere_is_run_again(loaded: Installed, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    loaded.allow()
+    proxy = Proxy(loaded.cluster.sandbox.kubeconfig, tmp_path, uncounted=("leases",))
+    try:
+        for life in range(12):
+            drain = loaded.start_drain(kubeconfig=proxy.kubeconfig)
+            last, moment = len(proxy.written) + rng.randint(1, 3), rng.choice([*Moment])
+
+            def kill(written: Write, now: Moment, last: int = last, moment: Moment = moment, drain=drain) -> None:  # type: ignore[no-untyped-def]
+                if (written.number, now) == (last, moment):
+                    drain.kill()
+                    raise HangUp("the client is dead")
+
+            proxy.fault = kill
+            code = drain.wait(240)
+            print(f"life {life}: write {last} {moment.value}: {code}")
+            if code == 0:
+                break
+        proxy.fault = lambda *_: None
+        assert loaded.drain().code == 0
+    finally:
+        proxy.close()
+    loaded.assert_nothing_is_left_or_lost()
+
+
+def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None:
+    for replica in installed.replicas:
+        replica.end()
+    deleting = installed.start_delete()
+    assert deleting.wait(120) == 0
+    cluster = installed.cluster
+    gated = pod("gated", 1)
+    gated["spec"]["schedulingGates"] = [{"name": FIT_GATE}, {"name": "example.com/other"}]
+    ours = {RECORD_ANNOTATION: "gone-0123456789", REPLACES_ANNOTATION: "gone", "example.com/mine": "stays"}
+    waiting = pod("waiting", 1, annotations=ours, labels={"topomend.io/x": "y", "app": "stays"})
+    waiting["spec"]["schedulingGates"] = [{"name": RELAUNCH_GATE}]
+    claimed = pod("claimed", 1, finalizers=[RELAUNCH_FINALIZER], annotations={RECORD_ANNOTATION: "claimed-0123456789"})
+    made = [cluster.create(content) for content in (gated, waiting, claimed)]
+    drained = installed.drain()
+    assert drained.code == 0
+    assert [each for each in installed.pods() if each.any] == []
+    assert cluster.get("gated")["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    metadata = cluster.get("waiting")["metadata"]
+    assert (metadata["annotations"], metadata["labels"]) == ({"example.com/mine": "stays"}, {"app": "stays"})
+    wait_for("the others to run", lambda: cluster.running("waiting") and cluster.running("claimed"))
+    assert [cluster.get(each["metadata"]["name"])["metadata"]["uid"] for each in made] == [
+        each["metadata"]["uid"] for each in made
+    ]
+    assert installed.drain().lines == ("drained: nothing was left to do",)
+
+
+def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(installed: Installed) -> None:
+    for replica in installed.replicas:
+        replica.end()
+    stranger = installed.start_stranger()
+    try:
+        wait_for("it to lead", lambda: "this operator leads" in stranger.text(), 60)
+        drained = installed.drain()
+        assert drained.code == 1
+        assert any(line.startswith("left: operator elsewhere: ") for line in drained.lines)
+        assert "no longer leads" in stranger.text()
+        lease = installed.cluster.client.get(LEASES, "topomend-operator", SYSTEM)["spec"]
+        assert lease["holderIdentity"].startswith("kubectl-numa-drain_")
+        assert lease["leaseDurationSeconds"] == 3600
+    finally:
+        stranger.terminate()
+
+
+def _crd(installed: Installed) -> dict[str, dict[str, str]]:
+    return installed.cluster.client.get(CRDS, "relaunches.topomend.io")
+
+
+def test_the_bindings_and_not_the_policies_are_what_a_drain_deletes(installed: Installed) -> None:
+    assert installed.drain().code == 0
+    left = [
+        each["metadata"]["name"] for each in installed.cluster.client.list(MUTATING_ADMISSION_POLICY_BINDINGS).items
+    ]
+    assert [name for name in left if name.startswith("topomend")] == []
+    assert not installed.cluster.client.list(PODS, namespace=SYSTEM).items
