@@ -32,7 +32,7 @@ from tests.controller.conftest import (
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.manifests import objects
 
-from topomend.kube.client import BRAKES, NAMESPACES, PODS, RELAUNCHES, STEERINGS, Resource
+from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.relaunch import manifest
 from topomend.sandbox.build import ensure_binary
@@ -43,6 +43,9 @@ from topomend.wire.relaunch import record_name
 QUOTAS = Resource("v1", "resourcequotas")
 STEERED, DENIED = "steered", "denied"
 PARAMETERS = ((BRAKES, "topomend-brake"), (STEERINGS, "topomend-steer"))
+KUBELET_SECONDS = 3.0
+"""How long a kubelet may take to give a removed pod's CPUs back."""
+
 READY_GATE = "example.com/ready"
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
 
@@ -171,6 +174,7 @@ class Installed:
         self._commit_lost("lost")
         self._claim(self.cluster.get("beside", DENIED))
         wait_for("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
+        self._cordon(unschedulable=True)  # what is let go waits for its scheduler: none is refused by a full node
         assert RELAUNCH_FINALIZER in self.cluster.get("beside", DENIED)["metadata"]["finalizers"]
 
     def allow(self) -> None:
@@ -266,6 +270,8 @@ class Installed:
         for each in self.cluster.pods():
             if each["metadata"]["name"].startswith("filler-"):
                 self.cluster.remove(each)
+        time.sleep(KUBELET_SECONDS)
+        self._cordon(unschedulable=False)
         wait_for("every pod to run", self._all_run)
         alive = {(each.namespace, each.name.split("-")[0]) for each in self._alive()}
         assert alive == {(STEERED, "steered"), ("default", "web"), (DENIED, "lost")}
@@ -304,6 +310,10 @@ class Installed:
         content = pod(name, 3)
         self._commit(name, f"uid-of-{name}", {"metadata": content["metadata"], "spec": content["spec"]})
 
+    def _cordon(self, *, unschedulable: bool) -> None:
+        for name in (NODE_A, NODE_B):
+            self.cluster.client.merge(NODES, name, {"spec": {"unschedulable": unschedulable}})
+
     def _claim(self, refused: dict[str, Any]) -> None:
         """Begin with a relaunch, as where a node had admitted the pod a moment ago."""
         name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
@@ -329,6 +339,7 @@ class Installed:
 
     def uninstall(self) -> None:
         """Whatever a test has left."""
+        self._cordon(unschedulable=False)
         for replica in self.replicas:
             replica.end()
         with suppress(NotFound):
