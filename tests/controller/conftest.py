@@ -234,6 +234,7 @@ def two_node_cluster() -> Iterator[Cluster]:
         cluster = Cluster(sandbox, client, states)
         cluster.install_kind("nodetopologies")
         cluster.install_kind("relaunches")
+        cluster.install_kind("steerings")
         assert {node["metadata"]["name"] for node in client.list(NODES).items} == {NODE_A, NODE_B}
         yield cluster
         client.close()

@@ -13,6 +13,7 @@ from tests.controller.conftest import (
     NODE_A,
     NODE_B,
     ROOT,
+    SYSTEM,
     Cluster,
     Operator,
     events_of,
@@ -24,8 +25,9 @@ from tests.deploy.api import administrator
 from tests.faults.judge import audited
 from tests.patience import stretched
 
-from topomend.kube.client import NAMESPACES, Resource
+from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
+from topomend.wire.group import STEERING, STEERING_NAME
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
 
@@ -43,6 +45,11 @@ def steered(two_nodes: Cluster) -> Iterator[None]:
     metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
     with suppress(AlreadyExists):
         two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    with suppress(AlreadyExists):
+        two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
+    with suppress(AlreadyExists):
+        two_nodes.client.create(STEERINGS, steering, SYSTEM)
     documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
     made = []
     for resource, document in zip((POLICIES, BINDINGS), documents, strict=True):

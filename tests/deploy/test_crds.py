@@ -18,6 +18,7 @@ from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
 
 NODE_TOPOLOGY = crd_schema("nodetopologies")
 BRAKE = crd_schema("brakes")
+STEERING = crd_schema("steerings")
 RELAUNCH = crd_schema("relaunches")
 NOW = "2026-01-02T03:04:05Z"
 
@@ -103,7 +104,9 @@ def test_every_field_of_a_relaunch_record_is_written() -> None:
     assert allowed - set(paths(relaunch(Step.LAUNCHED), RELAUNCH)) == set()
 
 
-@pytest.mark.parametrize("schema", [NODE_TOPOLOGY, RELAUNCH, BRAKE], ids=["NodeTopology", "Relaunch", "Brake"])
+@pytest.mark.parametrize(
+    "schema", [NODE_TOPOLOGY, RELAUNCH, BRAKE, STEERING], ids=["NodeTopology", "Relaunch", "Brake", "Steering"]
+)
 def test_everything_in_a_schema_is_bounded_and_described(schema: dict[str, Any]) -> None:
     """Unbounded lists and strings make objects that etcd refuses and rules that cost too much to estimate."""
     for path, part in fields(schema):

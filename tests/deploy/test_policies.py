@@ -373,6 +373,7 @@ def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology()
         f"/api/v1/namespaces/{NAMESPACE}/configmaps",
         "/api/v1/namespaces/topomend-system/configmaps/other",
         f"/apis/{group.API_VERSION}/namespaces/topomend-system/brakes/other",
+        f"/apis/{group.API_VERSION}/namespaces/topomend-system/steerings/other",
         f"{PODS}/any/log",
         f"{PODS}/any/exec?command=sh",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -453,6 +454,32 @@ def test_only_the_operator_and_administrators_write_relaunch_records(admin: API,
             answer = tenant.patch(path, {"status": {"step": "Created", "newPod": {"uid": "2"}}})
             assert answer.code == 403
         assert tenant.delete(f"{RELAUNCHES}/{name}").allowed
+
+
+@pytest.mark.parametrize(("plural", "kind"), [("brakes", group.BRAKE), ("steerings", group.STEERING)])
+def test_only_the_operator_and_administrators_write_what_the_gating_policies_read(
+    admin: API, operator: API, tenant: API, plural: str, kind: str
+) -> None:
+    path = f"/apis/{group.API_VERSION}/namespaces/{NAMESPACE}/{plural}"
+    content = {"apiVersion": group.API_VERSION, "kind": kind, "metadata": {"name": "forged"}}
+    wait_until(lambda: tenant.create(path, content).code == 403, "the parameters' policy")
+    assert "written by its operator alone" in tenant.create(path, content).message
+    home = f"/apis/{group.API_VERSION}/namespaces/topomend-system/{plural}"
+    name = {"brakes": group.BRAKE_NAME, "steerings": group.STEERING_NAME}[plural]
+    admin.delete(f"{home}/{name}")
+    assert operator.create(home, content | {"metadata": {"name": name}}).allowed
+    assert operator.patch(f"{home}/{name}", {"metadata": {"labels": {"a": "b"}}}).allowed
+    assert admin.create(path, content).allowed
+    assert tenant.patch(f"{path}/forged", {"metadata": {"labels": {"a": "b"}}}).code == 403
+    assert tenant.delete(f"{path}/forged").allowed
+
+
+@pytest.mark.parametrize("policy", ["brake-policy.yaml", "steer-policy.yaml"])
+def test_the_operators_own_namespaces_are_never_gated(policy: str) -> None:
+    gating = next(yaml.safe_load_all((DEPLOY / "base" / policy).read_text()))
+    (expression,) = gating["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    assert set(expression["values"]) == set(group.UNGATED_NAMESPACES)
 
 
 def test_a_record_never_changes_what_is_to_be_created(admin: API) -> None:

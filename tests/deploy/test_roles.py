@@ -18,7 +18,14 @@ RESOURCES = {
         *(f"pods/{each}" for each in PODS.split()),
         *(f"nodes/{each}" for each in NODES.split()),
     ],
-    "topomend.io": ["nodetopologies", "nodetopologies/status", "relaunches", "relaunches/status", "brakes"],
+    "topomend.io": [
+        "nodetopologies",
+        "nodetopologies/status",
+        "relaunches",
+        "relaunches/status",
+        "brakes",
+        "steerings",
+    ],
     "topology.node.k8s.io": ["noderesourcetopologies"],
     "events.k8s.io": ["events"],
     "authorization.k8s.io": ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews"],
@@ -57,12 +64,16 @@ OPERATOR = EVERYBODY | {
     "nodes": "get list watch",
     "namespaces": "get list watch",
     "nodetopologies.topomend.io": "get list watch",
-    "relaunches.topomend.io": "get list watch create delete",
+    "relaunches.topomend.io": "get list watch create patch delete",
     "relaunches/status.topomend.io": "patch",
     "subjectaccessreviews.authorization.k8s.io": "create",
     "events.events.k8s.io": "create",
 }
-OPERATOR_AT_HOME = OPERATOR | {"brakes.topomend.io": "create", "leases.coordination.k8s.io": "get create update patch"}
+OPERATOR_AT_HOME = OPERATOR | {
+    "brakes.topomend.io": "create",
+    "steerings.topomend.io": "create",
+    "leases.coordination.k8s.io": "get create update patch",
+}
 
 
 def every_right() -> Iterator[tuple[str, str, str]]:

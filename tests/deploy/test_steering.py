@@ -8,9 +8,12 @@ import pytest
 from tests.deploy.api import API
 from tests.deploy.conftest import NAMESPACE, wait_until
 
+from topomend.wire import group
+
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 
 STEERED = "deploy-tests-steered"
+STEERING = f"/apis/{group.API_VERSION}/namespaces/topomend-system/steerings/{group.STEERING_NAME}"
 FIT = {"name": "topomend.io/fit"}
 
 _names = (f"pod-{number}" for number in count())
@@ -41,8 +44,11 @@ def steered(admin: API) -> Iterator[API]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STEERED}}
     namespace["metadata"]["labels"] = {"topomend.io/steer": "enabled"}  # type: ignore[index]
     assert admin.apply(f"/api/v1/namespaces/{STEERED}", namespace).allowed
+    steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "metadata": {"name": group.STEERING_NAME}}
+    assert admin.apply(STEERING, steering).allowed
     wait_until(lambda: FIT in gates(admin, pod(GUARANTEED)), "the steering policy")
     yield admin
+    admin.delete(STEERING)
     admin.delete(f"/api/v1/namespaces/{STEERED}")
 
 
@@ -108,6 +114,29 @@ def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[s
 )
 def test_a_pod_that_no_kubelet_aligns_is_not_touched(steered: API, content: dict[str, Any]) -> None:
     assert gates(steered, content) == []
+
+
+def test_no_pod_is_gated_where_no_operator_keeps_the_parameter(steered: API) -> None:
+    steering = steered.get(STEERING).content
+    steered.delete(STEERING)
+    wait_until(lambda: gates(steered, pod(GUARANTEED)) == [], "the parameter's end")
+    metadata = {"name": steering["metadata"]["name"]}
+    assert steered.apply(STEERING, {**steering, "metadata": metadata}).allowed
+    wait_until(lambda: FIT in gates(steered, pod(GUARANTEED)), "the parameter")
+
+
+@pytest.mark.parametrize("namespace", group.UNGATED_NAMESPACES)
+def test_namespaces_that_topomend_needs_are_not_gated_even_if_labelled(steered: API, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    assert steered.patch(path, {"metadata": {"labels": {"topomend.io/steer": "enabled"}}}).allowed
+    try:
+        secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
+        secure["seccompProfile"] = {"type": "RuntimeDefault"}
+        content = pod({**GUARANTEED, "securityContext": secure})
+        wait_until(lambda: FIT in gates(steered, pod(GUARANTEED)), "the policy")
+        assert gates(steered, content, namespace) == []
+    finally:
+        assert steered.patch(path, {"metadata": {"labels": {"topomend.io/steer": None}}}).allowed
 
 
 def test_other_gates_stay_and_ours_is_set_once(steered: API) -> None:
