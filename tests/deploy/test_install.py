@@ -133,7 +133,7 @@ def test_the_policies_expressions_are_well_typed(admin: API) -> None:
         ours = [each for each in items if each["metadata"]["name"].startswith("topomend-")]
         return [each["status"]["typeChecking"] for each in ours if "typeChecking" in each.get("status", {})]
 
-    wait_until(lambda: len(checked()) == 4, "the types of the four policies")
+    wait_until(lambda: len(checked()) == 5, "the types of the five policies")
     assert checked() == [{}, {}, {}, {}]
 
 
