@@ -100,9 +100,9 @@ def test_a_drain_that_is_killed_anywhere_is_run_again(loaded: Installed, tmp_pat
                     raise HangUp("the client is dead")
 
             proxy.fault = kill
-            code = drain.wait(240)
-            print(f"life {life}: write {last} {moment.value}: {code}")
-            if code == 0:
+            drain.communicate(timeout=240)
+            print(f"life {life}: write {last} {moment.value}: {drain.returncode}")
+            if drain.returncode == 0:
                 break
         proxy.fault = lambda *_: None
         assert loaded.drain().code == 0
@@ -115,7 +115,8 @@ def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None
     for replica in installed.replicas:
         replica.end()
     deleting = installed.start_delete()
-    assert deleting.wait(120) == 0
+    out, _ = deleting.communicate(timeout=120)
+    assert deleting.returncode == 0, out
     cluster = installed.cluster
     gated = pod("gated", 1)
     gated["spec"]["schedulingGates"] = [{"name": FIT_GATE}, {"name": "example.com/other"}]
