@@ -1,0 +1,93 @@
+"""The cluster's API server asked as its administrator, through the unix socket of a ``kubectl proxy``.
+
+A socket in a folder is reached from outside the cluster's network namespace, and nobody else reaches it.
+"""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """The API server refused a request; ``code`` is HTTP's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class API:
+    """One API server behind a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, path: str) -> Object:
+        """Read one object, or a list. Raises Refused."""
+        return self._ask("GET", path)
+
+    def find(self, path: str) -> Object | None:
+        """Read one object; None where there is none."""
+        try:
+            return self.get(path)
+        except Refused as refusal:
+            if refusal.code == http.client.NOT_FOUND:
+                return None
+            raise
+
+    def items(self, path: str) -> list[Object]:
+        """The objects of a list."""
+        return list(self.get(path)["items"])
+
+    def create(self, path: str, body: Object) -> Object:
+        """Create an object. Raises Refused."""
+        return self._ask("POST", path, body)
+
+    def delete(self, path: str) -> Object:
+        """Delete an object as its own grace period says. Raises Refused."""
+        return self._ask("DELETE", path)
+
+    def watch(self, path: str, version: str) -> Iterator[tuple[str, Object]]:
+        """What happens to the objects of a list from ``version`` on: ADDED, MODIFIED, DELETED, each with the object.
+
+        Ends when the stream does, and raises OSError where it breaks.
+        """
+        connection = self._connect(None)
+        try:
+            connection.request("GET", f"{path}?watch=1&resourceVersion={version}", headers={"Host": "localhost"})
+            response = connection.getresponse()
+            while line := response.readline():
+                event = json.loads(line)
+                yield event["type"], event["object"]
+        finally:
+            connection.close()
+
+    def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
+        connection = self._connect(30)
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request(method, path, text, {"Host": "localhost", "Content-Type": "application/json"})
+            response = connection.getresponse()
+            content: Object = json.loads(response.read())
+        finally:
+            connection.close()
+        if response.status >= 300:
+            raise Refused(response.status, str(content.get("message", content)))
+        return content
+
+    def _connect(self, timeout: float | None) -> http.client.HTTPConnection:
+        channel = socket.socket(socket.AF_UNIX)
+        channel.settimeout(timeout)
+        try:
+            channel.connect(str(self._path))
+        except OSError:
+            channel.close()
+            raise
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = channel
+        return connection

@@ -1,0 +1,425 @@
+"""A cluster of real containers on one machine: control plane, containerd, runc and kubelets in namespaces of its own.
+
+``Cluster.up`` starts it, its methods are what tests do with it, ``down`` leaves nothing. Every kubelet believes that
+it owns the machine, whose real /sys it sees; each keeps its cgroups below one of the cluster's. What stands where on a
+node is ``node``'s business, the addresses are ``network``'s, the namespaces and what they leave ``keeper``'s.
+"""
+
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tests.e2e import keeper, prerequisites
+from tests.e2e.api import API, Object
+from tests.e2e.certificates import Authority, kubeconfig
+from tests.e2e.cgroups import GroupTree, Memory
+from tests.e2e.logs import LogCollector
+from tests.e2e.network import IPV4, Network
+from tests.e2e.node import (
+    CLIENT_AUTHORITY,
+    CONTAINERD_CONFIG,
+    CONTAINERD_SOCKET,
+    KUBECONFIG,
+    OWN_FOLDERS,
+    Node,
+    kubelet_flags,
+    kubelet_settings,
+    node_files,
+)
+from tests.e2e.programs import Program, Space, wait_for
+
+from topomend.sandbox import control_plane
+from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.kubelet import KERNEL_TUNABLES
+
+T = TypeVar("T")
+
+INSIDE = Path("/mnt")
+"""Where the cluster's folder is seen within its namespaces: at a path that is short and no node's own."""
+
+API_PORT = 443
+
+CARELESS_SCHEDULER = "careless-scheduler"
+"""The name of a scheduler that does not count CPUs. On a machine with one NUMA node Kubernetes' own counts as its
+kubelet does, so that no kubelet refuses what it places; this one errs there as that one does on several NUMA nodes."""
+
+START_SECONDS = 120.0
+
+
+class Cluster:
+    """A cluster that runs; a context manager that ends it."""
+
+    def __init__(self, network: Network, archives: Sequence[Path], pause: str) -> None:
+        self._network, self._archives, self._pause = network, archives, pause
+        self._numbers = itertools.count(1)
+        self._keeper = keeper.Keeper(_new_folder())
+        self.folder = self._keeper.folder
+        self.groups = GroupTree(self.folder.name)
+        self._space = Space(self._keeper.pid, {"PATH": _path(), "HOME": str(INSIDE)})
+        self._nodes: dict[str, _RunningNode] = {}
+        self._programs: list[Program] = []
+        self.api = API(self._space.root / INSIDE.relative_to("/") / "api.sock")
+        self.logs = LogCollector(self.folder)
+
+    @classmethod
+    def up(
+        cls,
+        nodes: Sequence[Node],
+        archives: Sequence[Path],
+        *,
+        pause: str,
+        network: Network = IPV4,
+        on_progress: Callable[[str], None] = print,
+    ) -> Self:
+        """Start a cluster of ``nodes`` whose runtimes know the images of ``archives``; ``pause`` names the sandboxes'.
+
+        Raises prerequisites.Unavailable where this machine cannot run one, Failed where a part does not start.
+        """
+        prerequisites.check()
+        binary = ensure_binary(on_progress)
+        keeper.remove_abandoned()
+        cluster = cls(network, archives, pause)
+        try:
+            cluster._start_control_plane(binary)
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(cluster.add_node, nodes))
+        except BaseException:
+            cluster.down()
+            raise
+        return cluster
+
+    def add_node(self, node: Node) -> None:
+        """Start a node, and wait until it is ready."""
+        number = next(self._numbers)
+        running = self._prepare_node(node, number)
+        self._nodes[node.name] = running
+        argv = ["containerd", "--config", str(CONTAINERD_CONFIG)]
+        running.containerd = self._start_on(running, "containerd", argv)
+        self._wait_for_runtime(running)
+        for archive in self._archives:
+            self._import(running, archive)
+        self.start_kubelet(node.name)
+
+    def import_image(self, archive: Path) -> None:
+        """Have the runtime of every node know the image of another archive."""
+        for node in self._nodes.values():
+            self._import(node, archive)
+
+    def start_kubelet(self, name: str) -> None:
+        """Start the kubelet of a node, and wait until the node is ready."""
+        node = self._nodes[name]
+        argv = [str(INSIDE / "bin"), "kubelet", *node.flags]
+        node.kubelet = self._start_on(node, "kubelet", argv)
+        before = time.time()
+
+        def ready() -> bool:
+            assert node.kubelet is not None
+            node.kubelet.check()
+            found = self.api.find(f"/api/v1/nodes/{name}")
+            return found is not None and not found["spec"].get("taints") and _ready_since(found, before)
+
+        wait_for(f"node {name} to be ready", START_SECONDS, ready)
+
+    def stop_kubelet(self, name: str) -> None:
+        """End the kubelet of a node; its containers go on."""
+        kubelet = self._nodes[name].kubelet
+        assert kubelet is not None
+        kubelet.signal(signal.SIGTERM)
+        kubelet.wait(30)
+        self._programs.remove(kubelet)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
+        """Run kubectl as the administrator; what it printed. The project's folder is where it runs. Raises Failed."""
+        return self._space.run(*self._kubectl(), *arguments, stdin=stdin, seconds=seconds)
+
+    def exec(self, namespace: str, pod: str, *argv: str) -> str:
+        """Run a command in the (first) container of a pod; what it printed. Raises Failed."""
+        return self.kubectl("exec", f"--namespace={namespace}", pod, "--", *argv)
+
+    def on_node(self, name: str, *argv: str) -> str:
+        """Run a command as if on that node: with its network, folders and processes. Raises Failed."""
+        return self._nodes[name].space.run(*argv)
+
+    def node_folder(self, name: str) -> Path:
+        """Where the node's own folders (``etc``, ``home``, ``run``, ``var``) are on this machine."""
+        return self._nodes[name].folder
+
+    def memory(self, pod: Object, container: str) -> Memory:
+        """What a container of ``pod`` takes. Raises FileNotFoundError where it does not run."""
+        return self.groups.memory(container_id(pod, container))
+
+    def processes(self, pod: Object, container: str) -> list[int]:
+        """The processes of a container of ``pod``, as this machine numbers them."""
+        return self.groups.processes(container_id(pod, container))
+
+    def down(self) -> None:
+        """End everything, and wait until no process, cgroup, mount or file is left. What was logged is kept."""
+        try:
+            self.logs.end()
+            self._keep_logs()
+        finally:
+            self._keeper.end()
+            for program in self._programs:
+                program.wait(10)
+            self.logs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.down()
+
+    # The control plane
+
+    def _start_control_plane(self, binary: Path) -> None:
+        self._space.run("mount", "--bind", str(self.folder), str(INSIDE))
+        for command in self._network.setup():
+            self._space.run(*command)
+        (self.folder / "logs").mkdir()
+        (self.folder / "pki").mkdir(mode=0o700)
+        shutil.copy2(binary, self.folder / "bin")
+        self._authority = Authority(self.folder / "pki")
+        inside, files = control_plane.Files(INSIDE), control_plane.Files(self.folder)
+        accounts = control_plane.accounts([])
+        files.tokens.write_text(control_plane.token_file(accounts.values()))
+        self._space.run(str(INSIDE / "bin"), "key", str(inside.service_account_key))
+        self._start("etcd", control_plane.etcd_flags())
+        self._start("kube-apiserver", self._api_server_flags(inside))
+        wait_for("the API server's certificate", START_SECONDS, self._while_running(files.certificate.exists))
+        for name, account in accounts.items():
+            content = control_plane.kubeconfig(self._server, files.certificate.read_bytes(), account)
+            files.kubeconfig(name).write_text(content)
+        self._start(
+            "kubectl", ["proxy", f"--kubeconfig={inside.kubeconfig('admin')}", f"--unix-socket={INSIDE}/api.sock"]
+        )
+        wait_for("the API server", START_SECONDS, self._while_running(self._api_answers))
+        self._give_nodes_their_role()
+        self._start("kube-controller-manager", control_plane.controller_manager_flags(inside))
+        (self.folder / "scheduler.json").write_text(json.dumps(scheduler_configuration(inside)))
+        self._start("kube-scheduler", [f"--config={INSIDE / 'scheduler.json'}", "--secure-port=0"])
+        default = "/api/v1/namespaces/default/serviceaccounts/default"
+        wait_for("service accounts", START_SECONDS, self._while_running(lambda: self.api.find(default)))
+
+    @property
+    def _server(self) -> str:
+        return f"https://{self._network.bracketed(self._network.gateway)}:{API_PORT}"
+
+    def _api_server_flags(self, inside: control_plane.Files) -> list[str]:
+        """Those of the sandbox's API server, and after them what differs here, where the last one of a name counts."""
+        certificate, key = self._authority.sign("kube-apiserver", "system:masters")
+        return [
+            *control_plane.api_server_flags(inside, API_PORT, audit=False),
+            f"--bind-address={self._network.any_address}",
+            f"--advertise-address={self._network.gateway}",
+            f"--service-cluster-ip-range={self._network.services}",
+            f"--client-ca-file={INSIDE / 'pki' / self._authority.certificate.name}",
+            f"--kubelet-client-certificate={INSIDE / 'pki' / certificate.name}",
+            f"--kubelet-client-key={INSIDE / 'pki' / key.name}",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
+
+    def _give_nodes_their_role(self) -> None:
+        """The Node authorizer learns of pods later than kubelets where CPUs are few (see the sandbox's cluster)."""
+        group = "rbac.authorization.k8s.io"
+        binding = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "topomend-e2e:nodes"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "system:node"},
+            "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
+        }
+        path = f"/apis/{group}/v1/clusterrolebindings"
+        self.kubectl("wait", "--for=create", "clusterrole/system:node", "--timeout=60s")
+        self.api.create(path, binding)
+
+    def _api_answers(self) -> bool:
+        try:
+            return self.api.find("/api/v1/namespaces/default") is not None
+        except OSError:
+            return False
+
+    def _start(self, name: str, flags: Sequence[str]) -> None:
+        # etcd makes its socket in the folder that it runs in.
+        argv = ["env", f"--chdir={INSIDE}", str(INSIDE / "bin"), name, *flags]
+        self._programs.append(self._space.start(name, argv, self._log(name)))
+
+    def _while_running(self, condition: Callable[[], T]) -> Callable[[], T]:
+        def checked() -> T:
+            for program in self._programs:
+                program.check()
+            return condition()
+
+        return checked
+
+    def _kubectl(self) -> list[str]:
+        own = control_plane.Files(INSIDE).kubeconfig("admin")
+        return ["env", f"--chdir={Path.cwd()}", str(INSIDE / "bin"), "kubectl", f"--kubeconfig={own}"]
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def _keep_logs(self) -> None:
+        kept = Path("build", "e2e-logs")
+        shutil.rmtree(kept, ignore_errors=True)
+        if (self.folder / "logs").is_dir():
+            shutil.copytree(self.folder / "logs", kept)
+            self.logs.write(kept)
+
+    # Nodes
+
+    def _prepare_node(self, node: Node, number: int) -> "_RunningNode":
+        folder = self.folder / "nodes" / node.name
+        address = self._network.node(number)
+        settings = kubelet_settings(node, address, f"{self.groups.name}/{node.name}")
+        self.groups.create(node.name)
+        for command in self._network.setup_node(number):
+            self._space.run(*command)
+        certificate, key = self._authority.sign(f"system:node:{node.name}", "system:nodes")
+        own = node_files(
+            number,
+            self._network,
+            cni_folder=prerequisites.cni_folder(),
+            pause=self._pause,
+            snapshotter=self._snapshotter(),
+        )
+        start = node.layout(settings)
+        server_authority = control_plane.Files(self.folder).certificate
+        contents = {
+            **own,
+            **start.files,
+            KUBECONFIG: kubeconfig(self._server, server_authority, certificate, key),
+            CLIENT_AUTHORITY: self._authority.certificate.read_text(),
+        }
+        for path, content in contents.items():
+            _write(folder, path, content)
+        for name in (
+            "etc",
+            "home",
+            "run",
+            "var/lib/kubelet",
+            "var/log",
+            "var/tmp",
+            "var/cache",
+            str(node.root).lstrip("/"),
+        ):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "var" / "run").symlink_to("/run")
+        return _RunningNode(node, folder, self._node_space(node, folder), [*kubelet_flags(node, address), *start.flags])
+
+    def _node_space(self, node: Node, folder: Path) -> Space:
+        """A mount namespace for the node, in which it sees its own folders and changes no setting of the kernel."""
+        argv = ["unshare", "--mount", "--propagation", "private", "--", "sleep", "infinity"]
+        holder = self._space.start(f"holder-{node.name}", argv, self._log(f"holder-{node.name}"))
+        self._programs.append(holder)
+        wait_for("the node's namespace", 10, lambda: Path(f"/proc/{holder.pid}/exe").readlink().name != "unshare")
+        space = Space(holder.pid, {"PATH": _path(), "HOME": "/root"})
+        seen = INSIDE / "nodes" / node.name
+        for name in OWN_FOLDERS:
+            space.run("mount", "--bind", str(seen / name), f"/{name}")
+        for name, setting in KERNEL_TUNABLES.items():
+            if Path("/proc/sys", name).exists():
+                _write(folder, Path("/tunables") / name, f"{setting}\n")
+                space.run("mount", "--bind", str(seen / "tunables" / name), f"/proc/sys/{name}")
+        space.run("mount", "--make-rshared", "/")
+        return space
+
+    def _start_on(self, node: "_RunningNode", name: str, argv: Sequence[str]) -> Program:
+        program = node.space.start(f"{name} of {node.node.name}", argv, self._log(f"{name}-{node.node.name}"))
+        self._programs.append(program)
+        return program
+
+    def _wait_for_runtime(self, node: "_RunningNode") -> None:
+        def answers() -> bool:
+            assert node.containerd is not None
+            node.containerd.check()
+            return node.space.attempt("ctr", "--address", str(CONTAINERD_SOCKET), "version").returncode == 0
+
+        wait_for(f"containerd of {node.node.name}", START_SECONDS, answers)
+
+    def _import(self, node: "_RunningNode", archive: Path) -> None:
+        # Through its standard input: the folder that the archive is in may be one that the node does not see.
+        argv = ["ctr", "--address", str(CONTAINERD_SOCKET), "--namespace", "k8s.io", "images", "import"]
+        node.space.feed(archive, *argv, "--snapshotter", self._snapshotter(), "-")
+
+    def _snapshotter(self) -> str:
+        """overlayfs, but where its files lie on one themselves."""
+        for name in ("lower", "upper", "work", "merged"):
+            (self.folder / "overlay" / name).mkdir(parents=True, exist_ok=True)
+        at = INSIDE / "overlay"
+        options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
+        trial = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, str(at / "merged")]
+        return "native" if self._space.attempt(*trial).returncode else "overlayfs"
+
+
+@dataclass
+class _RunningNode:
+    """A node that runs: its folders on this machine, its mounts, its kubelet's flags, its two programs."""
+
+    node: Node
+    folder: Path
+    space: Space
+    flags: Sequence[str]
+    containerd: Program | None = None
+    kubelet: Program | None = None
+
+
+def scheduler_configuration(files: control_plane.Files) -> Mapping[str, Any]:
+    """Kubernetes' own scheduler, and beside it the one that does not count CPUs."""
+    fit = [{"name": "NodeResourcesFit"}]
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(files.kubeconfig(control_plane.SCHEDULER)), "qps": 300, "burst": 600},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [
+            {"schedulerName": "default-scheduler"},
+            {
+                "schedulerName": CARELESS_SCHEDULER,
+                "plugins": {point: {"disabled": fit} for point in ("multiPoint", "preFilter", "filter")},
+            },
+        ],
+    }
+
+
+def container_id(pod: Object, container: str) -> str:
+    """The id of a container that a pod's status names, without its runtime."""
+    for status in pod["status"].get("containerStatuses", ()):
+        if status["name"] == container and status.get("containerID"):
+            return str(re.sub(r"^\w+://", "", status["containerID"]))
+    raise FileNotFoundError(f"container {container} of pod {pod['metadata']['name']} does not run")
+
+
+def _ready_since(node: Object, moment: float) -> bool:
+    """Whether the kubelet that was started at ``moment`` said that the node is ready (in whole seconds)."""
+    for condition in node["status"].get("conditions", ()):
+        if condition["type"] == "Ready":
+            seen = time.mktime(time.strptime(condition["lastHeartbeatTime"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+            return condition["status"] == "True" and seen >= int(moment)
+    return False
+
+
+def _new_folder() -> Path:
+    return keeper.runs_folder() / f"topomend-e2e-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _path() -> str:
+    return os.pathsep.join(dict.fromkeys([*os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/sbin", "/sbin"]))
+
+
+def _write(folder: Path, path: Path, content: str) -> None:
+    target = folder / path.relative_to("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content)

@@ -1,0 +1,3 @@
+module idle
+
+go 1.21
