@@ -10,7 +10,7 @@ KILLS ?= 200
 MINUTES ?= 10
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice bench operator-cost agent-cost agent-life oracle contended live soak vm-test mutants generate lock clean help
+.PHONY: demo test check format image image-twice bench operator-cost agent-cost agent-life oracle contended live soak vm-test e2e mutants generate lock clean help
 
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -62,6 +62,10 @@ live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 
 vm-test: .venv/ready ## Run agent and kubelet in a machine that QEMU emulates, and change its devices
 	@$(BIN)/pytest -s --timeout 3600 tests/vm/on_qemu.py
+
+e2e: .venv/ready ## Build the image and run it as deploy/ says, on real kubelets with containerd and runc (as root)
+	@$(BIN)/python -m tests.e2e
+	@$(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' tests/e2e
 
 soak: .venv/ready ## Kill the operator KILLS times while pods are refused and relaunched: none lost, none doubled
 	@$(BIN)/python -m tests.soak --kills $(KILLS)

@@ -73,11 +73,12 @@ class API:
             text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {"Host": "localhost", "Content-Type": "application/json"})
             response = connection.getresponse()
-            content: Object = json.loads(response.read())
+            answer = response.read().decode()
         finally:
             connection.close()
-        if response.status >= 300:
-            raise Refused(response.status, str(content.get("message", content)))
+        if response.status >= 300:  # of a path that it does not know at all, it tells in plain text
+            raise Refused(response.status, answer.strip())
+        content: Object = json.loads(answer)
         return content
 
     def _connect(self, timeout: float | None) -> http.client.HTTPConnection:

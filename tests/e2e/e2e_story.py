@@ -1,6 +1,6 @@
 """topomend as a user installs it: the image, ``deploy/`` as it is, real containers. One story, told in order.
 
-Each test goes on where the one before ended: first a cluster without topomend, in the end one without it again.
+topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
 """
 
 import json
@@ -22,6 +22,7 @@ from tests.e2e.conftest import NEXT_TAG, TAG
 from tests.e2e.node import Node
 from tests.e2e.pods import (
     NAMESPACE,
+    NODE_TOPOLOGIES,
     PODS,
     allowed_cpus,
     deployment,
@@ -34,6 +35,7 @@ from tests.e2e.pods import (
 )
 from tests.e2e.programs import wait_for
 from tests.e2e.timeline import Timeline
+from tests.patience import stretched
 
 from topomend.model.quantity import parse_quantity, value
 
@@ -98,9 +100,22 @@ class Story:
         """The node and CPUs of a pod, as soon as its agent tells."""
         return wait_for(f"the CPUs of {name} to be published", 30, lambda: published_cpus(self.cluster.api, name))
 
-    def wait_until_gone(self, name: str) -> None:
-        """Wait until no node publishes pod ``name`` any more."""
-        wait_for(f"{name} to be published no more", 30, lambda: published_cpus(self.cluster.api, name) is None)
+    def fill(self, node: str, name: str) -> Object:
+        """Have pod ``name`` run on ``node``, with the one CPU that it has to give away, and wait until all know."""
+        self.cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod(name, node)))
+        _, item = self.running(name, 0)
+        assert self.wait_until_published(name)[0] == item["spec"]["nodeName"] == node
+        return item
+
+    def clear(self) -> None:
+        """Remove all pods but topomend's, and wait until all agents know that."""
+        for kind in ("deployments", "pods"):
+            self.cluster.kubectl("delete", kind, "--all", f"--namespace={NAMESPACE}")
+        wait_for("no pod to be published", 30, lambda: not any(map(_holders, self._topologies())))
+
+    def _topologies(self) -> list[Object]:
+        found = self.cluster.api.find(NODE_TOPOLOGIES)
+        return found["items"] if found else []
 
     def read_memory(self) -> None:
         """Note what our containers take now, and the most that each kind ever took."""
@@ -121,10 +136,17 @@ def story(archives: Mapping[str, Path]) -> Iterator[Story]:
     with Cluster.up([Node(HERE), Node(THERE)], list(archives.values()), pause=images.IDLE) as cluster:
         print(f"\nthe cluster is up after {time.monotonic() - began:.1f} s")
         events = "/apis/events.k8s.io/v1/events"
-        yield (told := Story(cluster, Timeline(cluster.api, "/api/v1/pods"), Timeline(cluster.api, events)))
+        running = Story(cluster, Timeline(cluster.api, "/api/v1/pods"), Timeline(cluster.api, events))
+        yield running
         print("\n\nMeasured on containers, as installed:")
-        for what, figure in told.figures.items():
+        for what, figure in running.figures.items():
             print(f"  {what:42} {figure}")
+
+
+@pytest.fixture(autouse=True)
+def no_pod_is_left(story: Story) -> Iterator[None]:
+    yield
+    story.clear()
 
 
 def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Story) -> None:
@@ -148,11 +170,9 @@ def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Story) -
 
 
 def test_a_pod_with_a_cpu_of_its_own_has_it_and_nobody_else_uses_it(story: Story) -> None:
-    story.cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod("first", HERE)))
-    _, item = story.running("first", 0)
-    assert item["spec"]["nodeName"] == HERE
-    node, cpus = story.wait_until_published("first")
-    assert (node, cpus) == (HERE, allowed_cpus(story.cluster, "first"))
+    story.fill(HERE, "alone")
+    _, cpus = story.wait_until_published("alone")
+    assert cpus == allowed_cpus(story.cluster, "alone")
     assert cpus.isdigit()
     for other in story.ours():
         if other["spec"]["nodeName"] == HERE:
@@ -163,6 +183,7 @@ def test_a_pod_with_a_cpu_of_its_own_has_it_and_nobody_else_uses_it(story: Story
 
 
 def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_cpus(story: Story) -> None:
+    story.fill(HERE, "first")
     story.cluster.kubectl("create", "--filename=-", stdin=json.dumps(pod("second", HERE)))
     refused = story.refusal("second")
     explained = story.explained("second")
@@ -182,6 +203,9 @@ def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_
 
 def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is_room(story: Story) -> None:
     replicas = 2
+    fillers = {HERE: "here", THERE: "there"}
+    for node, name in fillers.items():
+        story.fill(node, name)
     story.cluster.api.create(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment("storm", HERE, replicas))
 
     def waiting() -> bool:
@@ -195,15 +219,13 @@ def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is
     }
     story.figures["refused pods of a Deployment of 2"] = str(len(refused))
     assert waiting()
-    assert 1 <= len(refused) <= 3 * replicas
+    assert 1 <= len(refused) <= stretched(3 * replicas)  # the operator races the controller that makes them
     assert not any(is_running(item) for item in _storm(story))
     before = time.monotonic()
-    story.cluster.kubectl("delete", "pod", "first", "second", f"--namespace={NAMESPACE}")
+    story.cluster.kubectl("delete", "pod", *fillers.values(), f"--namespace={NAMESPACE}")
     wait_for("both to run", 60, lambda: sum(map(is_running, _storm(story))) == replicas)
     story.figures["room made to a braked Deployment running"] = f"{time.monotonic() - before:.1f} s"
     assert {item["spec"]["nodeName"] for item in _storm(story) if is_running(item)} == {HERE, THERE}
-    story.cluster.kubectl("delete", "deployment", "storm", f"--namespace={NAMESPACE}")
-    wait_for("none to be left", 60, lambda: not _storm(story))
 
 
 def test_where_the_leader_is_deleted_the_next_one_leads(story: Story) -> None:
@@ -220,13 +242,13 @@ def test_where_the_leader_is_killed_it_or_the_next_one_leads(story: Story) -> No
         "rollout", "status", "deployment/topomend-operator", f"--namespace={OPERATOR}", "--timeout=90s"
     )
     before = story.leader()
-    lease = _lease(story)
     began = time.monotonic()
     for process in story.cluster.processes(before, "operator"):
         os.kill(process, signal.SIGKILL)
     story.killed.add(_name(before))
     # One that is started again in the same pod takes its Lease up at once; else the other one does when it is over.
-    wait_for("a leader that renews the Lease", 60, lambda: _lease(story)["acquireTime"] != lease["acquireTime"])
+    last = _lease(story)["renewTime"]
+    wait_for("a leader that renews the Lease", 60, lambda: _lease(story)["renewTime"] != last)
     story.figures["leader killed to next leader"] = f"{time.monotonic() - began:.1f} s"
     _relaunches_go_on(story, "after-kill")
 
@@ -258,7 +280,7 @@ def test_an_upgrade_while_pods_are_refused_loses_none_and_doubles_none(story: St
         dict.fromkeys(names, 1)
     )
     assert {item["spec"]["containers"][0]["image"] for item in story.ours()} == {f"topomend:{NEXT_TAG}"}
-    story.cluster.kubectl("delete", "pod", *names, f"--namespace={NAMESPACE}")
+    story.clear()
     _relaunches_go_on(story, "after-upgrade")
 
 
@@ -318,17 +340,12 @@ def test_kubectl_delete_leaves_no_object_of_ours(story: Story) -> None:
 def _relaunches_go_on(story: Story, name: str) -> None:
     """A pod that takes the one free CPU of a node, and a second one that is refused there, both run in the end."""
     names = (f"{name}-1", f"{name}-2")
-    story.cluster.api.create(PODS, pod(names[0], HERE))
-    story.running(names[0], 0)
-    story.wait_until_published(names[0])
+    story.fill(HERE, names[0])
     story.cluster.api.create(PODS, pod(names[1], HERE))
     refused = story.refusal(names[1])
     story.explained(names[1])
     _, item = story.running(names[1], refused)
     assert item["spec"]["nodeName"] == THERE
-    story.cluster.kubectl("delete", "pod", *names, f"--namespace={NAMESPACE}")
-    for each in names:
-        story.wait_until_gone(each)
 
 
 def _other_leader(story: Story, before: Object) -> float | None:
@@ -353,6 +370,11 @@ def _is_storm(item: Object) -> bool:
 def _leave(processes: list[int], cpu: int) -> bool:
     """Whether none of the processes may use the CPU."""
     return not any(cpu in os.sched_getaffinity(process) for process in processes)
+
+
+def _holders(topology: Object) -> Object:
+    holders: Object = topology.get("status", {}).get("pods", ())
+    return holders
 
 
 def _name(item: Object) -> str:

@@ -58,7 +58,7 @@ def topomend_image(tag: str, on_progress: Progress) -> Path:
     with locked(_folder() / "lock", lambda: on_progress("another image is being built: waiting for it")):
         if not archive.exists():
             on_progress(f"building topomend:{tag} with {builder.name}: about 2 minutes the first time")
-            _remove_older(f"topomend-{tag}-*.tar", keep=4)
+            _remove_older(f"topomend-{tag}-*.tar", keep=2)
             builder.build(tag, archive, on_progress)
     return archive
 

@@ -11,6 +11,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 BRIDGE = "topomend0"
+BRIDGE_ADDRESS = "02:00:00:00:00:01"
+"""Its hardware address. A bridge that was given none takes the lowest one of its ports, which changes as pods come and
+go: the others then speak to the one before, for as long as a minute."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Network:
     def setup(self) -> Iterator[Sequence[str]]:
         """The commands that make the interfaces, once for the cluster."""
         yield ["ip", "link", "set", "lo", "up"]
-        yield ["ip", "link", "add", BRIDGE, "type", "bridge"]
+        yield ["ip", "link", "add", BRIDGE, "address", BRIDGE_ADDRESS, "type", "bridge"]
         yield self._add(f"{self.gateway}/{self.pods.prefixlen}", BRIDGE)
         yield ["ip", "link", "set", BRIDGE, "up"]
         yield self._add(f"{self.api_service}/{self.services.max_prefixlen}", "lo")

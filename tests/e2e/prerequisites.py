@@ -36,6 +36,10 @@ class Unavailable(Exception):
     """This machine cannot run the containers; the text says why, and what to do."""
 
 
+class MissingPrograms(Unavailable):
+    """Programs are missing; the text names the Debian packages to install."""
+
+
 def check() -> None:
     """Raise Unavailable with everything that is missing at once, so that one installation is enough."""
     if sys.platform != "linux":
@@ -43,7 +47,7 @@ def check() -> None:
     if os.geteuid() != 0:
         raise Unavailable("this needs root, for containers, cgroups and namespaces: sudo make e2e")
     if packages := sorted(set(_missing_packages())):
-        raise Unavailable(f"programs are missing: apt-get install --no-install-recommends {' '.join(packages)}")
+        raise MissingPrograms(f"programs are missing: apt-get install --no-install-recommends {' '.join(packages)}")
     _check_namespaces()
     try:
         GroupTree.trial()
@@ -56,7 +60,7 @@ def cni_folder() -> str:
     for folder in CNI_FOLDERS:
         if all(shutil.which(plugin, path=folder) for plugin in CNI_PLUGINS):
             return folder
-    raise Unavailable(f"network plugins are missing: apt-get install --no-install-recommends {CNI_PACKAGE}")
+    raise MissingPrograms(f"network plugins are missing: apt-get install --no-install-recommends {CNI_PACKAGE}")
 
 
 def _missing_packages() -> Iterator[str]:
