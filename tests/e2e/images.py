@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,12 @@ None of it gets into the image."""
 
 BUILD_SECONDS = 900.0
 
+KEPT_SECONDS = 3600.0
+"""How long an archive is kept that nobody asks for, and at least as long as a cluster may take to import it."""
+
+KEPT_IMAGES = 60
+"""How many images buildah's storage may hold, steps of builds included, before it begins anew."""
+
 
 def topomend_image(tag: str, on_progress: Progress) -> Path:
     """The archive of the image ``topomend:TAG``, built from the working tree where nobody built the same before.
@@ -58,8 +65,9 @@ def topomend_image(tag: str, on_progress: Progress) -> Path:
     with locked(_folder() / "lock", lambda: on_progress("another image is being built: waiting for it")):
         if not archive.exists():
             on_progress(f"building topomend:{tag} with {builder.name}: about 2 minutes the first time")
-            _remove_older(f"topomend-{tag}-*.tar", keep=2)
+            _remove_unused()
             builder.build(tag, archive, on_progress)
+        archive.touch()
     return archive
 
 
@@ -137,6 +145,8 @@ class Buildah:
 
     def build(self, tag: str, archive: Path, on_progress: Progress) -> None:
         """Build from the working tree on the base that can be had, and write the archive."""
+        if len(self._buildah("images", "--all", "--quiet").split()) > KEPT_IMAGES:
+            self._buildah("rmi", "--all", "--force")
         base = self._base(on_progress)
         views = [f"--volume={path}:{path}:ro" for path in OF_THIS_MACHINE if Path(path).exists()]
         reference = f"localhost/topomend:{tag}"
@@ -240,10 +250,11 @@ def _digest_of(words: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
-def _remove_older(pattern: str, keep: int) -> None:
-    by_age = sorted(_folder().glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in by_age[keep - 1 :]:
-        path.unlink()
+def _remove_unused() -> None:
+    """Remove the archives that no cluster was started with lately: each has half a gigabyte."""
+    for path in _folder().glob("topomend-*.tar"):
+        if path.stat().st_mtime < time.time() - KEPT_SECONDS:
+            path.unlink()
 
 
 def _tar(files: dict[str, bytes]) -> bytes:
