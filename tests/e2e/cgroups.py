@@ -100,7 +100,7 @@ class GroupTree:
 
     def memory(self, container_id: str) -> Memory:
         """What the container takes. Raises FileNotFoundError where it has no cgroup (any more)."""
-        (hierarchy,) = [each for each in self._hierarchies if "memory" in each.controllers]
+        hierarchy = self._hierarchy_of("memory")
         group = _group_of(hierarchy.place / self.name, container_id)
         statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         usage, peak, inactive = (
@@ -113,14 +113,17 @@ class GroupTree:
 
     def cpuset(self, container_id: str) -> str:
         """The CPUs that the container's cgroup allows, as Linux writes a list of them."""
-        (hierarchy,) = [each for each in self._hierarchies if "cpuset" in each.controllers]
+        hierarchy = self._hierarchy_of("cpuset")
         return (_group_of(hierarchy.place / self.name, container_id) / "cpuset.cpus").read_text().strip()
 
     def processes(self, container_id: str) -> list[int]:
         """The container's processes, as this machine numbers them."""
-        (hierarchy,) = [each for each in self._hierarchies if "memory" in each.controllers]
+        hierarchy = self._hierarchy_of("memory")
         lines = (_group_of(hierarchy.place / self.name, container_id) / "cgroup.procs").read_text().split()
         return [int(line) for line in lines]
+
+    def _hierarchy_of(self, controller: str) -> Hierarchy:
+        return next(hierarchy for hierarchy in self._hierarchies if controller in hierarchy.controllers)
 
     @staticmethod
     def _create(hierarchy: Hierarchy, path: Path) -> None:

@@ -126,8 +126,8 @@ class Cluster:
         def ready() -> bool:
             assert node.kubelet is not None
             node.kubelet.check()
-            found = self.api.find(f"/api/v1/nodes/{name}")
-            return found is not None and not found["spec"].get("taints") and _ready_since(found, before)
+            published = self.api.find(f"/api/v1/nodes/{name}")
+            return published is not None and not published["spec"].get("taints") and _ready_since(published, before)
 
         wait_for(f"node {name} to be ready", START_SECONDS, ready)
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.deploy.manifests import ROOT
-from tests.e2e.prerequisites import BASE_PACKAGE, BUILDER_PACKAGE, Unavailable
+from tests.e2e import prerequisites
+from tests.e2e.prerequisites import BASE_PACKAGE, BUILDER, BUILDER_PACKAGE, Unavailable
 
 from topomend.sandbox.build import locked
 from topomend.sandbox.layout import cache_folder
@@ -50,8 +51,8 @@ BUILD_SECONDS = 900.0
 KEPT_SECONDS = 3600.0
 """How long an archive is kept that nobody asks for, and at least as long as a cluster may take to import it."""
 
-KEPT_IMAGES = 60
-"""How many images buildah's storage may hold, steps of builds included, before it begins anew."""
+KEPT_IMAGES = 400
+"""How many images buildah's storage may hold before it begins anew. Steps count: twenty a build, half a gigabyte."""
 
 
 def topomend_image(tag: str, on_progress: Progress) -> Path:
@@ -112,10 +113,9 @@ def archive_of(reference: str, name: str, program: bytes) -> bytes:
 
 def find_builder() -> "Builder":
     """The first of docker and podman that answers, else buildah. Raises Unavailable where there is none."""
-    for engine in ("docker", "podman"):
-        if shutil.which(engine) and _succeeds([engine, "info"]):
-            return Engine(engine)
-    if shutil.which("buildah"):
+    if (engine := prerequisites.engine()) is not None:
+        return Engine(engine)
+    if shutil.which(BUILDER):
         return Buildah(_folder() / "storage")
     raise Unavailable(f"nothing can build the image: apt-get install --no-install-recommends {BUILDER_PACKAGE}")
 

@@ -131,8 +131,8 @@ class Installed:
         wait_for("no pod to be published", 30, lambda: not any(map(holders, self._topologies())))
 
     def _topologies(self) -> list[Object]:
-        found = self.cluster.api.find(NODE_TOPOLOGIES)
-        return found["items"] if found else []
+        topologies = self.cluster.api.find(NODE_TOPOLOGIES)
+        return topologies["items"] if topologies else []
 
     def read_memory(self) -> None:
         """Note what our containers take now, and the most that each kind ever took."""

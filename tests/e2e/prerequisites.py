@@ -27,8 +27,8 @@ CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
 CNI_PACKAGE = "containernetworking-plugins"
 CNI_PLUGINS = ("bridge", "host-local", "loopback")
 
-ENGINES = ("docker", "podman", "buildah")
-BUILDER_PACKAGE = "buildah"
+ENGINES = ("docker", "podman")
+BUILDER = BUILDER_PACKAGE = "buildah"
 BASE_PACKAGE = "mmdebstrap"
 
 
@@ -55,6 +55,17 @@ def check() -> None:
         raise Unavailable(str(error)) from error
 
 
+def engine() -> str | None:
+    """The first of docker and podman that answers; a command alone may have no daemon."""
+    for name in ENGINES:
+        if shutil.which(name) is None:
+            continue
+        done = subprocess.run([name, "info"], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+        if done.returncode == 0:
+            return name
+    return None
+
+
 def cni_folder() -> str:
     """The folder that holds the network plugins. Raises Unavailable."""
     for folder in CNI_FOLDERS:
@@ -67,7 +78,7 @@ def _missing_packages() -> Iterator[str]:
     for program, package in PACKAGES.items():
         if shutil.which(program) is None:
             yield package
-    if not any(shutil.which(engine) for engine in ENGINES):
+    if engine() is None and shutil.which(BUILDER) is None:
         yield BUILDER_PACKAGE
     try:
         cni_folder()
