@@ -128,7 +128,7 @@ class Engine:
 
     def build(self, tag: str, archive: Path, _: Progress) -> None:
         """Build from the working tree, and write the archive."""
-        reference = f"topomend:{tag}"
+        reference = _whole_name(tag)
         _run([self.name, "build", "--label", _version_label(tag), "--tag", reference, "."], cwd=ROOT)
         partial = archive.with_suffix(".partial")
         partial.unlink(missing_ok=True)
@@ -156,8 +156,7 @@ class Buildah:
         )
         partial = archive.with_suffix(".partial")
         partial.unlink(missing_ok=True)
-        # The whole name that a runtime makes of the manifests' short one.
-        self._buildah("push", *self._policy(), reference, f"docker-archive:{partial}:docker.io/library/topomend:{tag}")
+        self._buildah("push", *self._policy(), reference, f"docker-archive:{partial}:{_whole_name(tag)}")
         partial.replace(archive)
 
     def _base(self, on_progress: Progress) -> str:
@@ -226,6 +225,11 @@ def _driver(folder: Path) -> str:
 def _apt_files() -> list[Path]:
     """How this machine's apt reaches its mirrors, where it was told."""
     return [path for path in sorted(Path("/etc/apt/apt.conf.d").glob("*")) if "Acquire::" in path.read_text()]
+
+
+def _whole_name(tag: str) -> str:
+    """What a runtime makes of the short name in the manifests."""
+    return f"docker.io/library/topomend:{tag}"
 
 
 def _version_label(tag: str) -> str:
