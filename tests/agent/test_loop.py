@@ -51,7 +51,7 @@ def test_an_address_that_cannot_be_listened_on_ends_the_agent_with_2(
     assert f"--metrics-address {address} cannot be listened on" in caplog.text
 
 
-@pytest.mark.parametrize("address", ["here", "127.0.0.1:http", ":10250"])
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "127.0.0.1:http", ":10250"])
 def test_what_is_no_kubelets_address_ends_the_agent_with_2(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
 ) -> None:

@@ -24,8 +24,9 @@ from topomend.discover import podresources_pb2 as messages
 from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
-from topomend.discover.kubelet_settings import SettingsReader
+from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
+from topomend.kube.kubelet import Configz
 from topomend.model.shape import parse_shape
 from topomend.wire.bounded import MAX_BYTES, size_of
 from topomend.wire.node_topology import node_topology, read_node_topology
@@ -177,7 +178,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         made = Node(
             folder,
             lister,
-            SettingsReader(folder / "config.yaml", monotonic=lambda: 0.0),
+            SettingsReader(WrittenConfig(folder / "config.yaml"), monotonic=lambda: 0.0),
             AllocationReader(folder / "kubelet.sock", folder),
         )
         made.put_right()
@@ -223,7 +224,7 @@ def test_whatever_the_configuration_holds_the_answer_is_whole(node: Node, conten
 @example(answer={"kubeletconfig": {**CONFIG, "cpuManagerPolicy": "none", "cpuManagerPolicyOptions": {"a": "\n"}}})
 def test_whatever_configz_holds_the_answer_is_whole(node: Node, answer: object) -> None:
     node.put_right()
-    config: KubeletConfig = SettingsReader(None, configz=lambda: answer).read()
+    config: KubeletConfig = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
     check(assemble("node", HOST, config, node.allocations.read()))
 
 

@@ -235,10 +235,10 @@ def test_an_unknown_version_is_assumed_and_said_so() -> None:
 def test_the_fingerprint_follows_every_file(tmp_path: Path) -> None:
     path, drop_ins = config(tmp_path), tmp_path / "d"
     drop_ins.mkdir()
-    first = config_fingerprint(path, drop_ins)
-    assert config_fingerprint(path, drop_ins) == first
+    first = config_fingerprint(path, drop_ins=drop_ins)
+    assert config_fingerprint(path, drop_ins=drop_ins) == first
     (drop_ins / "10.conf").write_text("")
-    second = config_fingerprint(path, drop_ins)
+    second = config_fingerprint(path, drop_ins=drop_ins)
     assert second != first
     path.write_text("changed")
-    assert config_fingerprint(path, drop_ins) not in (first, second)
+    assert config_fingerprint(path, drop_ins=drop_ins) not in (first, second)

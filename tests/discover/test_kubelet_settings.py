@@ -8,8 +8,9 @@ from tests.discover.test_kubelet_process import process
 
 from topomend.discover import kubelet_settings
 from topomend.discover.kubelet_config import KubeletConfig
-from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader
-from topomend.kube.errors import APIError, Forbidden, Unanswered
+from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader, WrittenConfig
+from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
+from topomend.kube.kubelet import Configz
 from topomend.model.kubelet import MemoryReservation
 
 
@@ -19,12 +20,13 @@ class Kubelet:
     def __init__(self, **fields: Any) -> None:
         self.fields, self.asked, self.now = fields, 0, 0.0
         self.error: APIError | None = None
+        self.unverified = ""
 
-    def __call__(self) -> object:
+    def __call__(self) -> Configz:
         self.asked += 1
         if self.error:
             raise self.error
-        return {"kubeletconfig": {**HEAD, **self.fields}}
+        return Configz({"kubeletconfig": {**HEAD, **self.fields}}, self.unverified)
 
     def monotonic(self) -> float:
         return self.now
@@ -35,14 +37,14 @@ def with_flags(folder: Path, file: Path, *flags: str) -> KubeletConfig:
     process(folder / "proc", 7, "kubelet", f"--config={file}", *flags)
     (folder / "proc" / "7" / "root").unlink()
     (folder / "proc" / "7" / "root").symlink_to("/")
-    return SettingsReader(file, proc=folder / "proc").read()
+    return SettingsReader(WrittenConfig(file), proc=folder / "proc").read()
 
 
 # The file and the flags
 
 
 def test_where_no_process_is_seen_the_condition_says_that_flags_are_not_known(tmp_path: Path) -> None:
-    found = SettingsReader(config(tmp_path, cpuManagerPolicy="static"), proc=tmp_path / "proc").read()
+    found = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), proc=tmp_path / "proc").read()
     assert (found.reason, found.source, found.remarks) == ("", "Read", (FLAGS_UNSEEN,))
     assert found.settings.cpu_manager_policy == "static"
 
@@ -135,12 +137,84 @@ def test_a_flag_with_which_no_kubelet_starts_is_named(tmp_path: Path, flag: str,
     assert words in found.problems[0]
 
 
+# Drop-ins and flags without a file
+
+
+def test_drop_ins_alone_are_merged_over_the_defaults(tmp_path: Path) -> None:
+    """K3s and RKE2 start their kubelets so."""
+    (tmp_path / "00-defaults.conf").write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
+    (tmp_path / "50-mine.conf").write_text(yaml.safe_dump({**HEAD, "topologyManagerPolicy": "restricted"}))
+    found = SettingsReader(WrittenConfig(drop_ins=tmp_path)).read()
+    assert (found.reason, found.source, found.remarks) == ("", "Read", (FLAGS_UNSEEN,))
+    assert found.settings.cpu_manager_policy == "static"
+    assert found.settings.topology_manager_policy == "restricted"
+
+
+def flags_file(folder: Path, text: str) -> Path:
+    path = folder / "kubelet"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_of_flags_alone_is_read_as_a_shell_does(tmp_path: Path) -> None:
+    """MicroK8s' own, with the flags of an administrator below."""
+    path = flags_file(
+        tmp_path,
+        """--root-dir=${SNAP_COMMON}/var/lib/kubelet
+--fail-swap-on=false
+--eviction-hard="memory.available<100Mi,nodefs.available<1Gi,imagefs.available<1Gi"
+--node-labels="microk8s.io/cluster=true,node.kubernetes.io/microk8s-controlplane=microk8s-controlplane"
+# --cpu-manager-policy=none
+--cpu-manager-policy=static  # as the vendor asks
+--topology-manager-policy single-numa-node
+--system-reserved='cpu=1,memory=412Mi'
+--memory-manager-policy=Static
+--reserved-memory=0:memory=512Mi
+""",
+    )
+    found = SettingsReader(WrittenConfig(flags=path)).read()
+    assert (found.reason, found.problems, found.remarks) == ("", (), ())
+    assert found.settings.cpu_manager_policy == "static"
+    assert found.settings.topology_manager_policy == "single-numa-node"
+    assert found.settings.reserved_cpu_millis == 1000
+
+
+def test_a_file_without_flags_says_that_all_is_as_by_default(tmp_path: Path) -> None:
+    found = SettingsReader(WrittenConfig(flags=flags_file(tmp_path, "# none\n"))).read()
+    assert (found.reason, found.settings.cpu_manager_policy) == ("", "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "kubelet is not there"),
+        ("--a='b", "kubelet holds no flags: No closing quotation"),
+        ("--config=/etc/kubelet.yaml", "name /etc/kubelet.yaml: give it with --kubelet-config"),
+        ("--config-dir /etc/d", "name /etc/d: give it with --kubelet-config-dir"),
+    ],
+)
+def test_flags_that_cannot_be_read_or_name_what_is_not_given_are_a_problem(
+    tmp_path: Path, text: str | None, words: str
+) -> None:
+    path = tmp_path / "kubelet" if text is None else flags_file(tmp_path, text)
+    found = SettingsReader(WrittenConfig(flags=path)).read()
+    assert found.reason == "Unreadable"
+    assert words in found.problems[0]
+
+
+def test_flags_in_a_file_override_the_configuration_that_is_given_beside(tmp_path: Path) -> None:
+    path = flags_file(tmp_path, f"--config={tmp_path}/config.yaml --cpu-manager-policy=static")
+    files = WrittenConfig(config(tmp_path, topologyManagerScope="pod"), flags=path)
+    settings = SettingsReader(files).read().settings
+    assert (settings.topology_manager_scope, settings.cpu_manager_policy) == ("pod", "static")
+
+
 # What the kubelet itself tells
 
 
 def test_what_the_kubelet_runs_with_is_believed() -> None:
     kubelet = Kubelet(cpuManagerPolicy="static", reservedSystemCPUs="0", evictionHard={"memory.available": "5%"})
-    found = SettingsReader(None, configz=kubelet).read()
+    found = SettingsReader(WrittenConfig(), configz=kubelet).read()
     assert (found.reason, found.source, found.remarks) == ("", "ReadFromConfigz", ())
     assert found.settings.cpu_manager_policy == "static"
 
@@ -149,7 +223,7 @@ def test_a_file_that_says_the_same_in_another_order_contradicts_nothing(tmp_path
     limits = {"memory": "1Gi", "hugepages-1Gi": "2Gi"}
     file = config(tmp_path, reservedMemory=[{"numaNode": 0, "limits": limits}])
     kubelet = Kubelet(reservedMemory=[{"numaNode": 0, "limits": dict(reversed(limits.items()))}])
-    assert SettingsReader(file, configz=kubelet).read().source == "ReadFromConfigz"
+    assert SettingsReader(WrittenConfig(file), configz=kubelet).read().source == "ReadFromConfigz"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +239,7 @@ def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_told_and_not_beli
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
-    found = SettingsReader(file, configz=Kubelet(cpuManagerPolicy="static")).read()
+    found = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read()
     assert (found.reason, found.source) == ("", "FileContradicted")
     assert words in found.remarks[0]
     assert found.settings.cpu_manager_policy == "static"
@@ -174,7 +248,7 @@ def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_told_and_not_beli
 def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
     kubelet = Kubelet()
     kubelet.error = Unanswered("nobody is there")
-    found = SettingsReader(config(tmp_path, cpuManagerPolicy="static"), configz=kubelet).read()
+    found = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), configz=kubelet).read()
     assert (found.reason, found.source) == ("", "ConfigzUnavailable")
     assert found.remarks == (
         "the kubelet's configz cannot be read: nobody is there; its file is read instead",
@@ -183,17 +257,40 @@ def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
     assert found.settings.cpu_manager_policy == "static"
 
 
-def test_a_kubelet_that_refuses_is_told_with_what_it_takes() -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Forbidden(403, "", "no"), "403: no: a kubelet before 1.33 wants nodes/proxy for it, which no agent gets"),
+        (Forbidden(401, "", "who"), "401: who: it takes no tokens (authentication.webhook.enabled)"),
+        (Refused(405, "", "off"), "405: off: its configuration turns it off (enableDebuggingHandlers)"),
+        (Refused(500, "", "oh"), "the kubelet's configz cannot be read: 500: oh"),
+    ],
+)
+def test_a_kubelet_that_refuses_is_told_with_what_it_takes(error: APIError, words: str) -> None:
     kubelet = Kubelet()
-    kubelet.error = Forbidden(403, "", "no")
-    found = SettingsReader(None, configz=kubelet).read()
+    kubelet.error = error
+    found = SettingsReader(WrittenConfig(), configz=kubelet).read()
     assert found.reason == "NotGiven"
-    assert "needs the right nodes/configz" in found.problems[1]
+    assert words in found.problems[0]
+    assert "docs/layouts.md" in found.problems[1]
+
+
+def test_a_kubelet_whose_certificate_proves_nothing_is_believed_and_that_is_said(tmp_path: Path) -> None:
+    kubelet = Kubelet(cpuManagerPolicy="static")
+    kubelet.unverified = "self-signed certificate"
+    alone = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    assert (alone.reason, alone.source) == ("", "ReadFromConfigz")
+    assert "was not verified (self-signed certificate)" in alone.remarks[0]
+    assert "serverTLSBootstrap" in alone.remarks[0]
+    assert "--kubelet-ca" in alone.remarks[0]
+    beside = SettingsReader(WrittenConfig(config(tmp_path)), configz=kubelet).read()
+    assert beside.source == "FileContradicted"
+    assert len(beside.remarks) == 2
 
 
 @pytest.mark.parametrize("answer", [None, [], "x", {"kubeletconfig": []}, {"kubeletconfig": {"kind": "Pod"}}])
 def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None:
-    found = SettingsReader(None, configz=lambda: answer).read()
+    found = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
     assert found.reason == "Unreadable"
     assert found.problems[0].startswith("the kubelet's configz is no KubeletConfiguration")
 
@@ -204,7 +301,7 @@ def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None
 def test_the_kubelet_is_asked_again_when_its_socket_is_new_or_time_has_passed(tmp_path: Path) -> None:
     kubelet, socket = Kubelet(cpuManagerPolicy="none"), tmp_path / "kubelet.sock"
     socket.touch()
-    reader = SettingsReader(None, configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
     first = reader.read()
     assert reader.read() is first
     assert kubelet.asked == 1
@@ -221,24 +318,69 @@ def test_the_kubelet_is_asked_again_when_its_socket_is_new_or_time_has_passed(tm
 
 def test_an_equal_answer_is_the_very_same_object(tmp_path: Path) -> None:
     kubelet = Kubelet()
-    reader = SettingsReader(config(tmp_path), configz=kubelet, monotonic=kubelet.monotonic)
+    reader = SettingsReader(WrittenConfig(config(tmp_path)), configz=kubelet, monotonic=kubelet.monotonic)
     first = reader.read()
     kubelet.now = 1000.0
     assert reader.read() is first
     assert kubelet.asked == 2
 
 
-def test_a_kubelet_that_did_not_answer_is_asked_again_soon() -> None:
+def test_a_kubelet_that_did_not_answer_is_asked_again_after_a_second_and_then_less_and_less() -> None:
     kubelet = Kubelet()
     kubelet.error = Unanswered("not yet")
-    reader = SettingsReader(None, configz=kubelet, monotonic=kubelet.monotonic)
-    assert reader.read().reason == "NotGiven"
-    kubelet.error, kubelet.now = None, kubelet_settings.RETRY_SECONDS
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, monotonic=kubelet.monotonic)
+    asked_at = []
+    while kubelet.now < 60:
+        before = kubelet.asked
+        assert reader.read().reason == "NotGiven"
+        if kubelet.asked > before:
+            asked_at.append(kubelet.now)
+        kubelet.now += 0.5
+    assert asked_at == [0, 1, 3, 7, 15, 30, 45]
+    kubelet.error, kubelet.now = None, 75.0
     assert reader.read().source == "ReadFromConfigz"
 
 
+def test_what_a_kubelet_answered_holds_until_it_starts_anew_even_if_it_does_not_answer(tmp_path: Path) -> None:
+    """It takes settings only as it starts: an API server that is away for a moment makes nothing of that unknown."""
+    kubelet, socket = Kubelet(cpuManagerPolicy="static"), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
+    first = reader.read()
+    kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
+    assert reader.read() is first
+    assert kubelet.asked == 2
+    (tmp_path / "new").touch()
+    (tmp_path / "new").rename(socket)
+    assert reader.read().reason == "NotGiven"
+
+
+def test_without_a_socket_nobody_knows_whether_it_is_the_same_kubelet() -> None:
+    kubelet = Kubelet()
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, monotonic=kubelet.monotonic)
+    reader.read()
+    kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
+    assert reader.read().reason == "NotGiven"
+
+
 def test_a_changed_file_is_read_at_once(tmp_path: Path) -> None:
-    reader = SettingsReader(config(tmp_path), monotonic=lambda: 0.0)
+    reader = SettingsReader(WrittenConfig(config(tmp_path)), monotonic=lambda: 0.0)
     assert reader.read().settings.cpu_manager_policy == "none"
     config(tmp_path, cpuManagerPolicy="static")
+    assert reader.read().settings.cpu_manager_policy == "static"
+
+
+@pytest.mark.parametrize("how", ["renamed", "dropped in", "flagged"])
+def test_a_configuration_that_another_takes_the_place_of_is_seen(tmp_path: Path, how: str) -> None:
+    drop_ins = tmp_path / "d"
+    drop_ins.mkdir()
+    flags = flags_file(tmp_path, "")
+    reader = SettingsReader(WrittenConfig(config(tmp_path), drop_ins, flags), monotonic=lambda: 0.0)
+    assert reader.read().settings.cpu_manager_policy == "none"
+    if how == "flagged":
+        flags_file(tmp_path, "--cpu-manager-policy=static")
+    else:
+        new = tmp_path / "new"
+        new.write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
+        new.rename(tmp_path / "config.yaml" if how == "renamed" else drop_ins / "1.conf")
     assert reader.read().settings.cpu_manager_policy == "static"

@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -20,13 +20,14 @@ from topomend.discover.allocations import AllocationReader, Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig, with_version
 from topomend.discover.kubelet_process import PROC
-from topomend.discover.kubelet_settings import SettingsReader
+from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.udev import MachineChanges, UdevUnavailable
 from topomend.kube.access import find_access
 from topomend.kube.errors import APIError, Refused
-from topomend.kube.kubelet import KubeletClient
+from topomend.kube.kubelet import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.light import LightClient, NotConfigured
-from topomend.publish.publisher import Publisher
+from topomend.kube.reader_token import PodReference, ReaderToken
+from topomend.publish.publisher import NodeFacts, Publisher
 
 if TYPE_CHECKING:
     from topomend.agent.metrics import Metrics
@@ -54,17 +55,24 @@ _log = logging.getLogger(__name__)
 class AgentSettings:
     """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds.
 
-    ``kubelet_address`` (host:port) is where the kubelet is asked for what it runs with; None where it is not to be.
+    ``kubelet_address`` (host, or host:port) is where the kubelet is asked for what it runs with; None where it is not
+    to be. It is asked as the service account ``kubelet_reader`` (namespace/name), by a token that is bound to the
+    agent's own pod where ``pod_name`` and ``pod_uid`` name that.
     """
 
     node_name: str
     kubelet_config: Path | None = None
     kubelet_config_dir: Path | None = None
+    kubelet_flags: Path | None = None
     pod_resources: Path | None = None
     kubelet_state: Path | None = None
     kubelet_version: str | None = None
     kubelet_address: str | None = None
     kubelet_ca: Path | None = None
+    kubelet_tls_verify: str = "preferred"
+    kubelet_reader: str = "topomend-agent/topomend-kubelet-reader"
+    pod_name: str | None = None
+    pod_uid: str | None = None
     root: Path = Path("/")
     interval: float = 0.75
     once: bool = False
@@ -83,9 +91,9 @@ def run(settings: AgentSettings) -> int:
         _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
         return CANNOT_ASK
     try:
-        watcher = _Watcher(settings)
+        watcher = _Watcher(settings, _kubelet(settings, client))
     except ValueError as error:
-        _log.error("--kubelet-address: %s", error)
+        _log.error("--kubelet-address and --kubelet-reader: %s", error)
         client.close()
         return USAGE
     try:
@@ -179,7 +187,7 @@ class _Agent:
     def _publish(self) -> None:
         node = self.publisher.node()
         began = time.monotonic()
-        discovery = self.watcher.look(node.kubelet_version)
+        discovery = self.watcher.look(node)
         took = time.monotonic() - began
         status: Mapping[str, Any] = discovery.published
         if self.second is not None:
@@ -195,14 +203,14 @@ class _Agent:
 class _Watcher:
     """Each source with what it last said; a discovery is put together anew only where one of them changed."""
 
-    def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: AgentSettings, kubelet: KubeletClient | None) -> None:
+        self._settings, self._kubelet = settings, kubelet
+        self._kubelet_port = DEFAULT_PORT
         self._reader = AllocationReader(settings.pod_resources, settings.kubelet_state)
         live = settings.root == Path("/")
         self._config = SettingsReader(
-            settings.kubelet_config,
-            settings.kubelet_config_dir,
-            configz=_configz(settings),
+            WrittenConfig(settings.kubelet_config, settings.kubelet_config_dir, settings.kubelet_flags),
+            configz=self._configz if kubelet else None,
             proc=PROC if live else None,
             socket=settings.pod_resources,
         )
@@ -214,8 +222,10 @@ class _Watcher:
         self._answered = True
         self._came_back = False
 
-    def look(self, version: str) -> Discovery:
+    def look(self, node: NodeFacts) -> Discovery:
         """The node as it is now."""
+        version = node.kubelet_version
+        self._kubelet_port = node.kubelet_port or DEFAULT_PORT
         host, config, held = self._read_host(), self._config.read(), self._reader.read()
         self._note_kubelet(held)
         if self._discovery is None or self._seen != (host, config, held, version):
@@ -233,6 +243,10 @@ class _Watcher:
         """Whether the kubelet answers again after it had not: it may be another version now. Told once."""
         came, self._came_back = self._came_back, False
         return came
+
+    def _configz(self) -> Configz:
+        assert self._kubelet is not None  # noqa: S101 - else it is not asked for
+        return self._kubelet.configz(self._kubelet_port)
 
     def _note_kubelet(self, held: Allocations) -> None:
         answers = held.reason != "PodResourcesUnavailable"
@@ -255,10 +269,20 @@ class _Watcher:
         return self._host
 
 
-def _configz(settings: AgentSettings) -> Callable[[], object] | None:
+def _kubelet(settings: AgentSettings, client: LightClient) -> KubeletClient | None:
+    """What asks the kubelet, where it is to be asked. Raises ValueError for an address or account that is none."""
     if settings.kubelet_address is None:
         return None
-    return KubeletClient(find_access(), settings.kubelet_address, settings.node_name, settings.kubelet_ca).configz
+    named = settings.pod_name and settings.pod_uid
+    pod = PodReference(settings.pod_name or "", settings.pod_uid or "") if named else None
+    return KubeletClient(
+        settings.kubelet_address,
+        settings.node_name,
+        ReaderToken(client, settings.kubelet_reader, pod),
+        tls=find_access().tls,
+        authority=settings.kubelet_ca,
+        must_verify=settings.kubelet_tls_verify == "required",
+    )
 
 
 def _listen() -> MachineChanges | None:

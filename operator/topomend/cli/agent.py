@@ -19,15 +19,34 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
 @click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="Its drop-in folder, as --config-dir names it.")
+@click.option(
+    "--kubelet-flags", type=_FILE, metavar="FILE", help="A file that holds the kubelet's flags, as MicroK8s has."
+)
 @click.option("--pod-resources", type=_FILE, metavar="SOCKET", help="The kubelet's pod-resources socket.")
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
 @click.option("--kubelet-version", metavar="VERSION", help="In place of the version that the Node object tells.")
 @click.option(
     "--kubelet-address",
-    metavar="HOST:PORT",
-    help="Ask the kubelet there for the configuration it runs with (configz); the account needs nodes/configz.",
+    metavar="HOST[:PORT]",
+    help="Ask the kubelet there for the configuration it runs with (configz), at the port that the Node tells.",
 )
 @click.option("--kubelet-ca", type=_FILE, metavar="FILE", help="Its certificate's authority, if not the cluster's.")
+@click.option(
+    "--kubelet-tls-verify",
+    type=click.Choice(["preferred", "required"]),
+    default="preferred",
+    show_default=True,
+    help="What to do where its certificate cannot be verified: read the answer and say so, or ask nothing.",
+)
+@click.option(
+    "--kubelet-reader",
+    default=AgentSettings.kubelet_reader,
+    show_default=True,
+    metavar="NAMESPACE/NAME",
+    help="The service account whose token it is shown; it needs the right nodes/configz and no other.",
+)
+@click.option("--pod-name", envvar="POD_NAME", metavar="NAME", help="The pod that token is bound to. [env: POD_NAME]")
+@click.option("--pod-uid", envvar="POD_UID", metavar="UID", help="Its uid. [env: POD_UID]")
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

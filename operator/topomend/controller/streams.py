@@ -27,6 +27,7 @@ import kopf
 
 from topomend.controller.observer import Sighting
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
+from topomend.kube.tls import as_clusters_are
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 
@@ -165,7 +166,7 @@ class Streams:
         trace.on_request_start.append(self._asked)
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            connector=aiohttp.TCPConnector(limit=0, ssl=as_clusters_are(info.as_ssl_context())),
             headers=info.as_http_headers(),
             trace_configs=[trace],
             middlewares=[_list_nothing],

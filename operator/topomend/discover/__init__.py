@@ -12,7 +12,7 @@ from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import with_version
 from topomend.discover.kubelet_process import PROC
-from topomend.discover.kubelet_settings import SettingsReader
+from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.pci import read_pci_devices
 from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
@@ -33,7 +33,7 @@ def discover(  # noqa: PLR0913 - one argument for each source
     """Look once at everything that is given. What is not given, or wrong, is said in the conditions; never raises."""
     held = AllocationReader(pod_resources, kubelet_state).read()
     proc = PROC if root.absolute() == Path("/") else None
-    settings = SettingsReader(kubelet_config, kubelet_config_dir, proc=proc).read()
+    settings = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
     return assemble(node_name, read_host(root, whole=True), with_version(settings, kubelet_version), held)
 
 

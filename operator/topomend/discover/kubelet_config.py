@@ -7,7 +7,6 @@ never read as something near. Which of the sources is believed is decided next d
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -64,7 +63,7 @@ _GATES: Mapping[str, str] = {
 _DEFAULT_EVICTION = "100Mi"
 """evictionHard memory.available where evictionHard is not given at all (apis/config/v1beta1/defaults_linux.go)."""
 
-NO_FLAGS: Flags = MappingProxyType({})
+NOT_GIVEN = "no kubelet configuration is given to read: name its file"
 
 _TEXT_FLAGS: Mapping[str, str] = {
     "topology-manager-policy": "topologyManagerPolicy",
@@ -102,18 +101,19 @@ class KubeletConfig:
     source: str = "Read"
 
 
-def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: Flags = NO_FLAGS) -> KubeletConfig:
+def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: Flags | None = None) -> KubeletConfig:
     """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order.
 
-    ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence).
+    ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence). A kubelet may have any of the three
+    without the others; what none of them names has its default.
     """
-    if file is None:
-        return KubeletConfig(KubeletSettings(), "NotGiven", ("no kubelet configuration is given: name its file",))
+    if file is None and drop_ins is None and flags is None:
+        return KubeletConfig(KubeletSettings(), "NotGiven", (NOT_GIVEN,))
     try:
-        content = _with_default_eviction(_load(file))
+        content = _with_default_eviction(_load(file) if file else {})
         for drop_in in _drop_ins(drop_ins):
             content = _merged(content, _load(drop_in))
-        content = _overridden(content, flags)
+        content = _overridden(content, flags or {})
     except Unreadable as error:
         return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configuration {error}",))
     return _read(Document(content))
@@ -129,12 +129,10 @@ def read_configz(answer: object) -> KubeletConfig:
     return _read(document["kubeletconfig"])
 
 
-def config_fingerprint(file: Path | None, drop_ins: Path | None = None) -> object:
-    """Changes whenever one of the files does."""
-    if file is None:
-        return None
+def config_fingerprint(*files: Path | None, drop_ins: Path | None = None) -> object:
+    """Changes whenever one of the files does, or one comes into the folder or goes."""
     try:
-        return tuple((path, *mark_of(path)) for path in (file, *_drop_ins(drop_ins)))
+        return tuple((path, *mark_of(path)) for path in (*filter(None, files), *_drop_ins(drop_ins)))
     except Unreadable as error:
         return str(error)
 

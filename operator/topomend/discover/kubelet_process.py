@@ -1,10 +1,12 @@
-"""The command line of the kubelet that runs here, as far as /proc shows it: its flags override its configuration file.
+"""The kubelet's flags, which override its configuration file: on the command line of the process that runs here, or in
+the file that a distribution starts it with.
 
-Owns which process it is and how its flags are written. A container sees the processes of the host only where it shares
+Owns which process it is and how flags are written. A container sees the processes of the host only where it shares
 their namespace, which the agent's does not; a kubelet that is part of a larger program (k3s) has no process of its own.
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +67,21 @@ def read_flags(arguments: Sequence[str]) -> Flags:
             given = value if equals else "".join(arguments[place + 1 : place + 2])
             flags.setdefault(name.replace("_", "-"), []).append(given)
     return flags
+
+
+def read_flags_file(path: Path) -> Flags:
+    """The flags in a file that holds them as a shell takes them, comments left out: MicroK8s keeps its kubelet's so.
+
+    Variables stay as they are written: none stands in a flag that is asked for here. Raises Unreadable.
+    """
+    try:
+        text = read_bytes(path, MAX_COMMAND_LINE).decode(errors="replace")
+    except Unreadable as error:
+        raise type(error)(f"{path} {error}") from error
+    try:
+        return read_flags(shlex.split(text, comments=True))
+    except ValueError as error:
+        raise Unreadable(f"{path} holds no flags: {error}") from error
 
 
 def _command_line(process: Path) -> list[str]:

@@ -15,6 +15,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
+from topomend.kube.tls import as_clusters_are
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _UNSUPPORTED = {
@@ -164,8 +166,8 @@ def _pem(part: Mapping[str, Any], name: str, folder: Path) -> Callable[[], bytes
 def _context(authority: str | None, *, is_text: bool = False) -> ssl.SSLContext:
     """A context that trusts this authority, given as a file or as PEM text; without one, those that the system does."""
     if is_text:
-        return ssl.create_default_context(cadata=authority)
-    return ssl.create_default_context(cafile=authority)
+        return as_clusters_are(ssl.create_default_context(cadata=authority))
+    return as_clusters_are(ssl.create_default_context(cafile=authority))
 
 
 def _load_identity(context: ssl.SSLContext, pem: bytes) -> None:

@@ -18,6 +18,7 @@ from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
 from topomend.kube.errors import NotFound, NotPermitted, Unanswered, answered, refused
+from topomend.kube.tls import as_clusters_are
 from topomend.wire.group import API_VERSION
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
@@ -86,13 +87,32 @@ MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
 )
 
 
+class _Connection(urllib3.connection.HTTPSConnection):
+    """The official client has no setting for how strictly a certificate is read."""
+
+    def connect(self) -> None:
+        context = as_clusters_are(urllib3.util.create_urllib3_context())
+        # urllib3 does this only where the context is its own.
+        if not self.ca_certs and not self.ca_cert_data:
+            context.load_default_certs()
+        self.ssl_context = context
+        super().connect()
+
+
+class _Pool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Connection
+
+
 class Client:
     """Requests to one API server. May be used by several threads at once."""
 
     def __init__(self, configuration: Configuration) -> None:
         # A client that repeats a request by itself hides that the first one may have taken effect.
         configuration.retries = False
-        self._api: Any = ApiClient(configuration)
+        api: Any = ApiClient(configuration)
+        self._api = api
+        manager = api.rest_client.pool_manager
+        manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _Pool}
         self._may_write: Callable[[], bool] | None = None
 
     def writing_while(self, permitted: Callable[[], bool]) -> "Client":

@@ -2,56 +2,93 @@
 
 Asked directly, for this takes the right ``nodes/configz`` alone (KEP-2862, since Kubernetes 1.33;
 pkg/kubelet/server/auth.go:GetRequestAttributes). The way through the API server takes ``nodes/proxy``, with which one
-runs commands in every pod. The token is sent only to a server whose certificate has been verified.
+runs commands in every pod.
+
+Many kubelets sign their serving certificate themselves, and nobody can tell one of those from somebody else's. The
+token that is shown here must therefore be worth next to nothing: never the agent's own.
 """
 
+import ipaddress
 import json
 import socket
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from topomend.kube.access import Access
-from topomend.kube.errors import Unanswered, refused
+from topomend.kube.errors import Forbidden, Unanswered, refused
+from topomend.kube.tls import as_clusters_are
 
+DEFAULT_PORT = 10250
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 1 << 20
 _PATH = "/configz"
 
 
-class KubeletClient:
-    """Asks the kubelet at ``address`` (host:port) as the account that ``access`` has.
+class Token(Protocol):
+    """The bearer token that is shown; see kube.reader_token."""
 
-    Its certificate must be signed by the cluster's authority, or by one in the file ``authority``, and be made out to
-    the node's name or to the address. Raises ValueError where that is no address.
+    def read(self) -> str:
+        """The token of the moment. Raises APIError."""
+
+    def forget(self) -> None:
+        """It was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configz:
+    """A kubelet's answer as JSON reads it. ``unverified`` says why its certificate proves nothing; empty if it does."""
+
+    content: Any
+    unverified: str = ""
+
+
+class KubeletClient:
+    """Asks the kubelet at ``address``: a host, or ``HOST:PORT`` where the Node does not tell the right port.
+
+    Its certificate is verified by those that ``tls`` trusts, and by the one in the file ``authority``; it must be made
+    out to the node's name or to the address. Where it cannot be verified nothing is asked if ``must_verify``. Raises
+    ValueError where ``address`` is none.
     """
 
-    def __init__(self, access: Access, address: str, node_name: str, authority: Path | None = None) -> None:
-        self._access, self._node_name, self._authority = access, node_name, authority
+    def __init__(  # noqa: PLR0913 - what to ask, whom to trust, as whom to ask
+        self,
+        address: str,
+        node_name: str,
+        token: Token,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        authority: Path | None = None,
+        must_verify: bool = False,
+    ) -> None:
         self._host, self._port = _host_and_port(address)
+        self._node_name, self._token, self._tls = node_name, token, tls
+        self._authority, self._must_verify = authority, must_verify
 
-    def configz(self) -> Any:
-        """The answer, as JSON reads it. Raises APIError."""
+    def configz(self, port: int = DEFAULT_PORT) -> Configz:
+        """What it runs with. ``port`` is the one the Node tells. Raises APIError."""
+        port = self._port or port
         try:
-            status, text = self._answer()
+            status, text, unverified = self._answer(port)
         except (HTTPException, OSError, ValueError) as error:
-            raise Unanswered(f"the kubelet at {self._host}:{self._port} does not answer: {_words(error)}") from error
+            where = f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
+            raise Unanswered(f"the kubelet at {where} does not answer: {_words(error)}") from error
         if status != 200:
-            raise refused(status, text)
+            refusal = refused(status, text)
+            if isinstance(refusal, Forbidden):
+                self._token.forget()
+            raise refusal
         try:
-            return json.loads(text)
+            return Configz(json.loads(text), unverified)
         except (ValueError, RecursionError) as error:
-            raise Unanswered(
-                f"the kubelet at {self._host}:{self._port} answers {_PATH} with what is no JSON"
-            ) from error
+            raise Unanswered(f"the kubelet answers {_PATH} with what is no JSON") from error
 
-    def _answer(self) -> tuple[int, bytes]:
-        headers = {"Accept": "application/json"}
-        connection = self._connection()
+    def _answer(self, port: int) -> tuple[int, bytes, str]:
+        connection, unverified = self._connection(port)
         try:
-            if token := self._access.token():
-                headers["Authorization"] = f"Bearer {token}"
+            headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read()}"}
             connection.request("GET", _PATH, headers=headers)
             answer = connection.getresponse()
             text = answer.read(MAX_ANSWER_BYTES + 1)
@@ -59,25 +96,38 @@ class KubeletClient:
             connection.close()
         if len(text) > MAX_ANSWER_BYTES:
             raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        return answer.status, text
+        return answer.status, text, unverified
 
-    def _connection(self) -> HTTPSConnection:
-        """A connection to a server that has shown a certificate of one of the two names."""
-        trusted = self._access.tls() if self._access.tls else ssl.create_default_context()
+    def _connection(self, port: int) -> tuple[HTTPSConnection, str]:
+        """A connection, and why the other side may be anybody: empty where its certificate was verified."""
+        trusted = self._trusted()
+        try:
+            return self._connected(trusted, self._node_name, port), ""
+        except ssl.SSLCertVerificationError as error:
+            failure = error
+        if failure.verify_code in _OTHER_NAME:
+            try:
+                return self._connected(trusted, self._host, port), ""
+            except ssl.SSLCertVerificationError as error:
+                failure = error
+        if self._must_verify:
+            raise failure
+        anybody = ssl.create_default_context()
+        anybody.check_hostname = False
+        anybody.verify_mode = ssl.CERT_NONE
+        return self._connected(anybody, self._node_name, port), failure.verify_message
+
+    def _trusted(self) -> ssl.SSLContext:
+        trusted = self._tls() if self._tls else as_clusters_are(ssl.create_default_context())
         if self._authority:
             trusted.load_verify_locations(cafile=self._authority)
-        try:
-            return self._connected(trusted, self._node_name)
-        except ssl.SSLCertVerificationError as error:
-            if error.verify_code not in _OTHER_NAME:
-                raise
-            return self._connected(trusted, self._host)
+        return trusted
 
-    def _connected(self, trusted: ssl.SSLContext, name: str) -> HTTPSConnection:
-        connection = HTTPSConnection(self._host, self._port, timeout=TIMEOUT_SECONDS, context=trusted)
-        plain = socket.create_connection((self._host, self._port), TIMEOUT_SECONDS)
+    def _connected(self, context: ssl.SSLContext, name: str, port: int) -> HTTPSConnection:
+        connection = HTTPSConnection(self._host, port, timeout=TIMEOUT_SECONDS, context=context)
+        plain = socket.create_connection((self._host, port), TIMEOUT_SECONDS)
         try:
-            connection.sock = trusted.wrap_socket(plain, server_hostname=name)
+            connection.sock = context.wrap_socket(plain, server_hostname=name)
         except BaseException:
             plain.close()
             raise
@@ -89,11 +139,24 @@ _OTHER_NAME = (62, 64)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """An IPv6 address may do without its brackets: a pod's field ``status.hostIP`` has none."""
-    host, _, port = address.rpartition(":")
+    """The host without brackets, and the port or 0. An IPv6 address alone needs no brackets, as ``status.hostIP``."""
+    if _is_address(address):
+        return address.strip("[]"), 0
+    host, colon, port = address.rpartition(":")
+    if not colon and port:
+        return port, 0
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 1 << 16:
-        raise ValueError(f"{address!r} is not HOST:PORT")
+        raise ValueError(f"{address!r} is neither HOST nor HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def _is_address(text: str) -> bool:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        ipaddress.ip_address(bare)
+    except ValueError:
+        return False
+    return True
 
 
 def _words(error: Exception) -> str:

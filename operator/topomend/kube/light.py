@@ -68,6 +68,12 @@ class LightClient:
         """Create the object or change it, but raise Conflict where another manager has one of these fields."""
         return self._apply(f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}", content, manager, force=False)
 
+    def request_token(self, namespace: str, account: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A token of a service account, as a TokenRequest of ``spec`` is answered."""
+        path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(account)}/token"
+        content = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return self._ask("POST", path, content=content, content_type="application/json")
+
     def close(self) -> None:
         """End the connection."""
         if self._connection is not None:

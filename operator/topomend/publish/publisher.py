@@ -43,10 +43,14 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the Node object tells about itself: the object owns its NodeTopology by this uid."""
+    """What the Node object tells about itself: the object owns its NodeTopology by this uid.
+
+    ``kubelet_port`` is 0 where it does not tell on which port its kubelet serves.
+    """
 
     uid: str
     kubelet_version: str
+    kubelet_port: int = 0
 
 
 class Publisher:
@@ -76,9 +80,11 @@ class Publisher:
             self.forget()
         if self._node is None:
             node = self._client.node(self._name)
+            status = node.get("status", {})
             self._node = NodeFacts(
                 uid=str(node.get("metadata", {}).get("uid", "")),
-                kubelet_version=str(node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")),
+                kubelet_version=str(status.get("nodeInfo", {}).get("kubeletVersion", "")),
+                kubelet_port=int(status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)),
             )
         return self._node
 
