@@ -57,7 +57,15 @@ def test_what_is_no_kubelets_address_ends_the_agent_with_2(
 ) -> None:
     configure(tmp_path, monkeypatch)
     assert run(AgentSettings("n1", kubelet_address=address)) == 2
-    assert f"--kubelet-address: '{address}' is not HOST:PORT" in caplog.text
+    assert f"the kubelet cannot be asked: '{address}' is neither HOST nor HOST:PORT" in caplog.text
+
+
+def test_what_is_no_account_to_ask_as_ends_the_agent_with_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    configure(tmp_path, monkeypatch)
+    assert run(AgentSettings("n1", kubelet_address="127.0.0.1", kubelet_reader="reader")) == 2
+    assert "'reader' is not NAMESPACE/NAME" in caplog.text
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def run(settings: AgentSettings) -> int:
     try:
         watcher = _Watcher(settings, _kubelet(settings, client))
     except ValueError as error:
-        _log.error("--kubelet-address and --kubelet-reader: %s", error)
+        _log.error("the kubelet cannot be asked: %s", error)
         client.close()
         return USAGE
     try:
