@@ -117,7 +117,7 @@ def operator(admin: API) -> API:
 @pytest.fixture(scope="module")
 def zones_kind(admin: API) -> Iterator[None]:
     """The kind NodeResourceTopology and the role of the overlay that has agents write it; gone afterwards."""
-    role = DEPLOY / "overlays" / "node-resource-topology" / "role.yaml"
+    role = DEPLOY / "components" / "node-resource-topology" / "role.yaml"
     items = [DEFINITION, *yaml.safe_load_all(role.read_text())]
     served = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
 

@@ -1,8 +1,9 @@
-"""What the agent's DaemonSet may do on a node: as it is installed, and with each overlay, those to come included.
+"""What the agent's DaemonSet may do on a node: as it is installed, and with each component, those to come included.
 
 And the agent itself as such a container is: uid 0 without any capability, and nothing that it could write to.
 """
 
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tests.agent.test_agent_on_cluster import SECRET_FOLDERS
 from tests.deploy.api import API
-from tests.deploy.manifests import DEPLOY
-from tests.deploy.test_install import kubectl
+from tests.deploy.test_components import COMPONENTS, built
 from tests.deploy.test_programs import environment
 
 from topomend.sandbox import Sandbox
@@ -23,37 +22,47 @@ from topomend.wire.node_topology import read_conditions, read_node_topology
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl for its kustomize, and its API server
 
 BASE = "base"
-VARIANTS = [BASE, *sorted(path.name for path in (DEPLOY / "overlays").iterdir() if path.is_dir())]
+VARIANTS = [BASE, *COMPONENTS]
 
 MOUNTED = {
     "/sys": "/sys",
     "/run/udev/data": "/run/udev/data",
-    "/var/lib/kubelet/config.yaml": "/var/lib/kubelet/config.yaml",
     "/var/lib/kubelet/pod-resources": "/var/lib/kubelet/pod-resources",
 }
 """The node's folders by where the agent finds them. No other of the kubelet's: they hold every pod's secrets."""
 
-MOUNTED_BESIDES = {"kubelet-state": {"/kubelet-state": "/var/lib/kubelet"}}
-COVERED = {"kubelet-state": SECRET_FOLDERS}
+MOUNTED_BESIDES = {
+    "kubelet-state": {"/kubelet-state": "/var/lib/kubelet"},
+    "kubeadm": {"/kubelet-state": "/var/lib/kubelet"},
+    "kubelet-root": {"/var/lib/kubelet/pod-resources": "/data/kubelet/pod-resources"},
+    "aks": {"/host/etc/default": "/etc/default"},
+    "eks-al2": {"/host/etc/kubernetes/kubelet": "/etc/kubernetes/kubelet"},
+    "eks-al2023": {"/host/etc/kubernetes/kubelet": "/etc/kubernetes/kubelet"},
+    "bottlerocket": {"/host/etc/kubernetes/kubelet": "/etc/kubernetes/kubelet"},
+    "k3s": {"/host/kubelet.conf.d": "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"},
+    "rke2": {"/host/kubelet.conf.d": "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d"},
+    "microk8s": {
+        "/host/args": "/var/snap/microk8s/current/args",
+        "/var/lib/kubelet/pod-resources": "/var/snap/microk8s/common/var/lib/kubelet/pod-resources",
+    },
+}
+COVERED = {"kubelet-state": SECRET_FOLDERS, "kubeadm": SECRET_FOLDERS}
 """The folders with secrets within it, over each of which an empty one is mounted."""
 
+SELINUX = {"openshift": {"seLinuxOptions": {"type": "container_device_plugin_t", "level": "s0"}}}
 
-def daemon_set(variant: str) -> dict[str, Any]:
-    folder = DEPLOY if variant == BASE else DEPLOY / "overlays" / variant
-    made = [each for each in yaml.safe_load_all(kubectl("kustomize", str(folder))) if each["kind"] == "DaemonSet"]
-    (found,) = made
-    return dict(found)
+
+def daemon_set(variant: str, folder: Path) -> dict[str, Any]:
+    (made,) = (item for item in built(folder, *{variant} - {BASE}) if item["kind"] == "DaemonSet")
+    return made
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_agent_is_root_without_roots_powers(variant: str) -> None:
-    pod = daemon_set(variant)["spec"]["template"]["spec"]
+def test_the_agent_is_root_without_roots_powers(variant: str, tmp_path: Path) -> None:
+    pod = daemon_set(variant, tmp_path)["spec"]["template"]["spec"]
     assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "initContainers"} & pod.keys()
-    assert pod["securityContext"] == {
-        "runAsUser": 0,
-        "runAsGroup": 0,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    as_root = {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["securityContext"] == as_root | SELINUX.get(variant, {})
     (container,) = pod["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -65,8 +74,8 @@ def test_the_agent_is_root_without_roots_powers(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_agent_sees_of_the_node_only_what_it_reads_and_nothing_can_be_written(variant: str) -> None:
-    pod = daemon_set(variant)["spec"]["template"]["spec"]
+def test_the_agent_sees_of_the_node_only_what_it_reads_and_nothing_can_be_written(variant: str, tmp_path: Path) -> None:
+    pod = daemon_set(variant, tmp_path)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
     assert not [mount for mount in container["volumeMounts"] if "mountPropagation" in mount]
@@ -81,15 +90,15 @@ def test_the_agent_sees_of_the_node_only_what_it_reads_and_nothing_can_be_writte
     assert covers == {f"/kubelet-state/{folder}" for folder in COVERED.get(variant, ())}
 
 
-def test_the_overlay_for_the_kubelets_state_adds_nothing_but_that() -> None:
-    (base,), (overlay,) = (
-        daemon_set(variant)["spec"]["template"]["spec"]["containers"] for variant in (BASE, "kubelet-state")
+def test_the_component_for_the_kubelets_state_adds_nothing_but_that(tmp_path: Path) -> None:
+    (base,), (component,) = (
+        daemon_set(variant, tmp_path)["spec"]["template"]["spec"]["containers"] for variant in (BASE, "kubelet-state")
     )
     added = ("args", "volumeMounts")
-    assert {key: value for key, value in overlay.items() if key not in added} == {
+    assert {key: value for key, value in component.items() if key not in added} == {
         key: value for key, value in base.items() if key not in added
     }
-    assert overlay["args"] == [*base["args"], "--kubelet-state=/kubelet-state"]
+    assert component["args"] == [*base["args"], "--kubelet-state=/kubelet-state"]
 
 
 POWERLESS = "mount -o remount,bind,ro / && exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs -- " + '"$@"'
@@ -118,12 +127,16 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
     node = cluster.node("split")
     path = "/apis/topomend.io/v1alpha1/nodetopologies/split"
     admin.delete(path)
-    arguments = [each.replace("$(NODE_NAME)", "split") for each in _arguments()]
+    arguments = _arguments(tmp_path)
     assert arguments == [
         "agent",
-        "--node-name=split",
-        f"--kubelet-config={node.kubelet_config}",
+        "--node-name=$(NODE_NAME)",
+        "--kubelet-address=$(NODE_IP)",
         f"--pod-resources={node.pod_resources}",
+    ]
+    meant = {"$(NODE_NAME)": "split", "$(NODE_IP)": "127.0.0.1"}
+    arguments = [
+        functools.reduce(lambda text, name: text.replace(name, meant[name]), meant, each) for each in arguments
     ]
     agent = [sys.executable, "-m", "topomend.cli", *arguments, f"--kubelet-state={node.kubelet_state}", "--once"]
     run = subprocess.run(
@@ -144,6 +157,6 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
     assert "denied" not in run.stderr.lower()
 
 
-def _arguments() -> list[str]:
-    (container,) = daemon_set(BASE)["spec"]["template"]["spec"]["containers"]
+def _arguments(folder: Path) -> list[str]:
+    (container,) = daemon_set(BASE, folder)["spec"]["template"]["spec"]["containers"]
     return list(container["args"])

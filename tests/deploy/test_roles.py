@@ -59,6 +59,9 @@ AGENT = EVERYBODY | {
     "nodetopologies.topomend.io": "get create patch",
     "nodetopologies/status.topomend.io": "patch",
 }
+READER = EVERYBODY | {"nodes/configz": "get"}
+"""What a thief of the token that kubelets are shown could do."""
+
 OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "nodes": "get list watch",
@@ -83,10 +86,11 @@ def every_right() -> Iterator[tuple[str, str, str]]:
     yield from SPECIAL
 
 
-def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], where: str) -> bool:
+def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], where: str, *, name: str = "") -> bool:
     verb, group, resource = right
     resource, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
+    attributes["name"] = name
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -106,15 +110,33 @@ def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], w
     [
         ("topomend-agent", "topomend-agent", "default", AGENT),
         ("topomend-agent", "topomend-agent", "topomend-agent", AGENT),
+        ("topomend-agent", "topomend-kubelet-reader", "default", READER),
+        ("topomend-agent", "topomend-kubelet-reader", "topomend-agent", READER),
         ("topomend-system", "topomend-operator", "default", OPERATOR),
         ("topomend-system", "topomend-operator", "topomend-system", OPERATOR_AT_HOME),
     ],
-    ids=["agent elsewhere", "agent at home", "operator elsewhere", "operator at home"],
+    ids=[
+        "agent elsewhere",
+        "agent at home",
+        "reader elsewhere",
+        "reader at home",
+        "operator elsewhere",
+        "operator at home",
+    ],
 )
 def test_an_account_may_do_what_it_needs_and_nothing_else(
     admin: API, namespace: str, account: str, where: str, meant: dict[str, str]
 ) -> None:
     assert granted(admin, namespace, account, where) == meant
+
+
+@pytest.mark.parametrize("account", ["topomend-kubelet-reader", "topomend-agent", "default"])
+def test_an_agent_may_ask_for_tokens_of_the_reader_alone(admin: API, account: str) -> None:
+    """A right on one object by its name, which the table does not show."""
+    right = ("create", "", "serviceaccounts/token")
+    allowed = may(admin, "topomend-agent", "topomend-agent", right, "topomend-agent", name=account)
+    assert allowed == (account == "topomend-kubelet-reader")
+    assert not may(admin, "topomend-agent", "topomend-agent", right, "topomend-system", name=account)
 
 
 def granted(admin: API, namespace: str, account: str, where: str) -> dict[str, str]:

@@ -112,6 +112,14 @@ def test_a_policy_other_than_the_configured_one_is_a_contradiction() -> None:
     assert "cpu_manager_state is of policy none, the configuration says static" in condition(found(held), "Ready")[2]
 
 
+def test_cpus_given_out_exclusively_contradict_a_configuration_without_a_policy() -> None:
+    """Without the state files this alone shows that a configuration is not the running kubelet's own."""
+    status, reason, message = condition(found(settings=KubeletSettings()), "KubeletConfigRead")
+    assert (status, reason) == ("False", "Contradicted")
+    assert "the kubelet gives out CPUs exclusively, cpuManagerPolicy is none" in message
+    assert condition(found(Allocations(), KubeletSettings()), "KubeletConfigRead")[0] == "True"
+
+
 def test_cpus_that_the_machine_does_not_have_are_a_contradiction() -> None:
     held = Allocations(allocatable_cpus=mask_of(range(1, 10)))
     assert "can give CPUs 8-9, which this machine does not have" in condition(found(held), "Ready")[2]

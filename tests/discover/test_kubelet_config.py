@@ -221,7 +221,19 @@ def test_a_missing_file_and_a_missing_argument_are_two_things(tmp_path: Path) ->
     assert read_kubelet_config(None).reason == "NotGiven"
     assert read_kubelet_config(tmp_path / "no.yaml").reason == "Unreadable"
     assert "no.yaml is not there" in read_kubelet_config(tmp_path / "no.yaml").problems[0]
-    assert "kubelet.d is not there" in read_kubelet_config(config(tmp_path), tmp_path / "kubelet.d").problems[0]
+    assert "kubelet.d holds none" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+    (tmp_path / "kubelet.d").mkdir()
+    assert "kubelet.d holds none" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+
+
+def test_a_drop_in_folder_that_is_not_there_is_remarked_and_the_file_followed(tmp_path: Path) -> None:
+    path, drop_ins = config(tmp_path, cpuManagerPolicy="static"), tmp_path / "kubelet.d"
+    found = read_kubelet_config(path, drop_ins)
+    assert (found.reason, found.settings.cpu_manager_policy) == ("", "static")
+    assert found.remarks == (f"folder {drop_ins} is not there: nothing is dropped in",)
+    before = config_fingerprint(path, drop_ins=drop_ins)
+    config(tmp_path, cpuManagerPolicy="none", maxPods=7)
+    assert config_fingerprint(path, drop_ins=drop_ins) != before
 
 
 def test_an_unknown_version_is_assumed_and_said_so() -> None:

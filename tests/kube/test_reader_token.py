@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from topomend.kube.errors import APIError, Forbidden, Unanswered
-from topomend.kube.reader_token import LIFE_SECONDS, RENEW_SECONDS, PodReference, ReaderToken
+from topomend.kube.reader_token import LIFE_SECONDS, RENEW_SECONDS, ReaderToken
 
 
 class APIServer:
@@ -27,38 +27,37 @@ class APIServer:
     def monotonic(self) -> float:
         return self.now
 
-    def token(self, pod: PodReference | None = None) -> ReaderToken:
-        return ReaderToken(self, "ns/reader", pod, self.monotonic)
+    def token(self) -> ReaderToken:
+        return ReaderToken(self, "ns/reader", "n1", self.monotonic)
 
 
-def test_a_token_is_bound_to_the_pod_and_lives_ten_minutes() -> None:
+def test_a_token_is_bound_to_the_node_and_lives_ten_minutes() -> None:
     api = APIServer()
-    assert api.token(PodReference("agent-x", "uid-x")).read() == "t1"
-    bound = {"apiVersion": "v1", "kind": "Pod", "name": "agent-x", "uid": "uid-x"}
+    assert api.token().read("uid") == "t1"
+    bound = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid"}
     assert api.asked == [("ns", "reader", {"expirationSeconds": 600, "boundObjectRef": bound})]
 
 
-def test_outside_a_pod_it_is_bound_to_nothing() -> None:
-    api = APIServer()
-    api.token().read()
-    assert api.asked[0][2] == {"expirationSeconds": 600}
+def test_a_node_that_was_made_anew_has_another() -> None:
+    token = APIServer().token()
+    assert [token.read("uid"), token.read("uid"), token.read("new")] == ["t1", "t1", "t2"]
 
 
 def test_a_token_is_used_until_shortly_before_its_end_and_then_renewed() -> None:
     api = APIServer()
     token = api.token()
-    assert (token.read(), token.read()) == ("t1", "t1")
+    assert (token.read("uid"), token.read("uid")) == ("t1", "t1")
     api.now = LIFE_SECONDS - RENEW_SECONDS - 1
-    assert token.read() == "t1"
+    assert token.read("uid") == "t1"
     api.now += 1
-    assert token.read() == "t2"
+    assert token.read("uid") == "t2"
 
 
 def test_one_that_was_not_accepted_is_replaced_at_once() -> None:
     token = APIServer().token()
-    token.read()
+    token.read("uid")
     token.forget()
-    assert token.read() == "t2"
+    assert token.read("uid") == "t2"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_a_token_that_is_not_granted_is_told_with_what_to_do(error: APIError, wo
     api = APIServer()
     api.error = error
     with pytest.raises(APIError, match=words) as failure:
-        api.token().read()
+        api.token().read("uid")
     assert type(failure.value) is APIError  # it is the API server that refuses, not the kubelet
 
 
@@ -81,10 +80,10 @@ def test_an_answer_without_a_token_is_none(status: object) -> None:
     api = APIServer()
     api.status = status
     with pytest.raises(APIError, match="holds none"):
-        api.token().read()
+        api.token().read("uid")
 
 
 @pytest.mark.parametrize("account", ["", "reader", "/reader", "ns/", "ns/a/b"])
 def test_what_names_no_account_is_refused(account: str) -> None:
     with pytest.raises(ValueError, match="is not NAMESPACE/NAME"):
-        ReaderToken(APIServer(), account)
+        ReaderToken(APIServer(), account, "n1")

@@ -26,7 +26,7 @@ from topomend.kube.access import find_access
 from topomend.kube.errors import APIError, Refused
 from topomend.kube.kubelet import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.light import LightClient, NotConfigured
-from topomend.kube.reader_token import PodReference, ReaderToken
+from topomend.kube.reader_token import ReaderToken
 from topomend.publish.publisher import NodeFacts, Publisher
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class AgentSettings:
     """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds.
 
     ``kubelet_address`` (host, or host:port) is where the kubelet is asked for what it runs with; None where it is not
-    to be. It is asked as the service account ``kubelet_reader`` (namespace/name), by a token that is bound to the
-    agent's own pod where ``pod_name`` and ``pod_uid`` name that.
+    to be. It is asked as the service account ``kubelet_reader`` (namespace/name).
     """
 
     node_name: str
@@ -71,8 +70,6 @@ class AgentSettings:
     kubelet_ca: Path | None = None
     kubelet_tls_verify: str = "preferred"
     kubelet_reader: str = "topomend-agent/topomend-kubelet-reader"
-    pod_name: str | None = None
-    pod_uid: str | None = None
     root: Path = Path("/")
     interval: float = 0.75
     once: bool = False
@@ -205,7 +202,7 @@ class _Watcher:
 
     def __init__(self, settings: AgentSettings, kubelet: KubeletClient | None) -> None:
         self._settings, self._kubelet = settings, kubelet
-        self._kubelet_port = DEFAULT_PORT
+        self._node = NodeFacts("", "")
         self._reader = AllocationReader(settings.pod_resources, settings.kubelet_state)
         live = settings.root == Path("/")
         self._config = SettingsReader(
@@ -224,8 +221,7 @@ class _Watcher:
 
     def look(self, node: NodeFacts) -> Discovery:
         """The node as it is now."""
-        version = node.kubelet_version
-        self._kubelet_port = node.kubelet_port or DEFAULT_PORT
+        version, self._node = node.kubelet_version, node
         host, config, held = self._read_host(), self._config.read(), self._reader.read()
         self._note_kubelet(held)
         if self._discovery is None or self._seen != (host, config, held, version):
@@ -246,7 +242,7 @@ class _Watcher:
 
     def _configz(self) -> Configz:
         assert self._kubelet is not None  # noqa: S101 - else it is not asked for
-        return self._kubelet.configz(self._kubelet_port)
+        return self._kubelet.configz(self._node.uid, self._node.kubelet_port or DEFAULT_PORT)
 
     def _note_kubelet(self, held: Allocations) -> None:
         answers = held.reason != "PodResourcesUnavailable"
@@ -273,12 +269,10 @@ def _kubelet(settings: AgentSettings, client: LightClient) -> KubeletClient | No
     """What asks the kubelet, where it is to be asked. Raises ValueError for an address or account that is none."""
     if settings.kubelet_address is None:
         return None
-    named = settings.pod_name and settings.pod_uid
-    pod = PodReference(settings.pod_name or "", settings.pod_uid or "") if named else None
     return KubeletClient(
         settings.kubelet_address,
         settings.node_name,
-        ReaderToken(client, settings.kubelet_reader, pod),
+        ReaderToken(client, settings.kubelet_reader, settings.node_name),
         tls=find_access().tls,
         authority=settings.kubelet_ca,
         must_verify=settings.kubelet_tls_verify == "required",

@@ -45,8 +45,6 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     metavar="NAMESPACE/NAME",
     help="The service account whose token it is shown; it needs the right nodes/configz and no other.",
 )
-@click.option("--pod-name", envvar="POD_NAME", metavar="NAME", help="The pod that token is bound to. [env: POD_NAME]")
-@click.option("--pod-uid", envvar="POD_UID", metavar="UID", help="Its uid. [env: POD_UID]")
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

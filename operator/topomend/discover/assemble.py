@@ -121,6 +121,11 @@ def _settings(config: KubeletConfig, machine: Machine, held: Allocations) -> tup
     """The settings in force, and where the running kubelet shows others than the configuration says."""
     settings = config.settings
     contradictions = [] if config.reason else list(_other_policies(settings, held))
+    if not config.reason and settings.cpu_manager_policy == "none" and held.allocatable_cpus:
+        # Under that policy it would name none (cpumanager/policy_none.go:GetAllocatableCPUs).
+        contradictions.append(
+            "the kubelet gives out CPUs exclusively, cpuManagerPolicy is none: is it the kubelet's own?"
+        )
     if settings.cpu_manager_policy != "static" or not held.allocatable_cpus:
         return settings, tuple(contradictions)
     unknown = held.allocatable_cpus & ~machine.cpus

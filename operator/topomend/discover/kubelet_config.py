@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from topomend.discover.kubelet_process import Flags
-from topomend.discover.root import Absent, Unreadable, read_bytes
+from topomend.discover.root import Unreadable, read_bytes
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.quantity import format_bytes, value
@@ -105,18 +105,26 @@ def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: 
     """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order.
 
     ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence). A kubelet may have any of the three
-    without the others; what none of them names has its default.
+    without the others; what none of them names has its default. A folder that is not there is one without drop-ins,
+    which is remarked: distributions make theirs only where there is something to drop in.
     """
     if file is None and drop_ins is None and flags is None:
         return KubeletConfig(KubeletSettings(), "NotGiven", (NOT_GIVEN,))
     try:
         content = _with_default_eviction(_load(file) if file else {})
-        for drop_in in _drop_ins(drop_ins):
+        dropped_in = [*_drop_ins(drop_ins)]
+        for drop_in in dropped_in:
             content = _merged(content, _load(drop_in))
         content = _overridden(content, flags or {})
     except Unreadable as error:
         return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configuration {error}",))
-    return _read(Document(content))
+    if file is None and flags is None and not dropped_in:
+        why = f"no kubelet configuration: folder {drop_ins} holds none whose name ends in .conf"
+        return KubeletConfig(KubeletSettings(), "Unreadable", (why,))
+    config = _read(Document(content))
+    if drop_ins is None or drop_ins.is_dir():
+        return config
+    return replace(config, remarks=(*config.remarks, f"folder {drop_ins} is not there: nothing is dropped in"))
 
 
 def read_configz(answer: object) -> KubeletConfig:
@@ -148,10 +156,8 @@ def mark_of(path: Path) -> tuple[int, int, int]:
 
 def _drop_ins(folder: Path | None) -> Iterator[Path]:
     """Files in the order of a walk by name (cmd/kubelet/app/server.go:mergeKubeletConfigurations)."""
-    if folder is None:
+    if folder is None or not folder.is_dir():
         return
-    if not folder.is_dir():
-        raise Absent(f"folder {folder} is not there")
     found = sorted(folder.rglob("*.conf"))
     if len(found) > MAX_DROP_INS:
         raise Unreadable(f"folder {folder} holds more than {MAX_DROP_INS} files")

@@ -115,13 +115,14 @@ class SettingsReader:
         kubelet = kubelet_of(files.file, self._proc) if files.file and self._proc else None
         if kubelet is None:
             config = read_kubelet_config(files.file, files.drop_ins)
-            return config if config.reason else replace(config, remarks=(FLAGS_UNSEEN,))
+            return config if config.reason else replace(config, remarks=(*config.remarks, FLAGS_UNSEEN))
         without = read_kubelet_config(files.file, kubelet.config_dir)
         config = read_kubelet_config(files.file, kubelet.config_dir, kubelet.flags)
         overridden = list(_differences(config.settings, without.settings))
         if config.reason or not overridden:
             return config
-        return replace(config, remarks=(f"flags on the kubelet's command line override {', '.join(overridden)}",))
+        named = f"flags on the kubelet's command line override {', '.join(overridden)}"
+        return replace(config, remarks=(*config.remarks, named))
 
     def _believed(self, written: KubeletConfig, started: object) -> KubeletConfig:
         if self._configz is None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from topomend.kube.errors import Forbidden, Unanswered, refused
 from topomend.kube.tls import as_clusters_are
+from topomend.model.address import host_and_port
 
 DEFAULT_PORT = 10250
 TIMEOUT_SECONDS = 5.0
@@ -30,8 +31,8 @@ _PATH = "/configz"
 class Token(Protocol):
     """The bearer token that is shown; see kube.reader_token."""
 
-    def read(self) -> str:
-        """The token of the moment. Raises APIError."""
+    def read(self, node_uid: str) -> str:
+        """The token of the moment, bound to the Node of this uid. Raises APIError."""
 
     def forget(self) -> None:
         """It was not accepted."""
@@ -67,11 +68,11 @@ class KubeletClient:
         self._node_name, self._token, self._tls = node_name, token, tls
         self._authority, self._must_verify = authority, must_verify
 
-    def configz(self, port: int = DEFAULT_PORT) -> Configz:
-        """What it runs with. ``port`` is the one the Node tells. Raises APIError."""
+    def configz(self, node_uid: str, port: int = DEFAULT_PORT) -> Configz:
+        """What it runs with. ``node_uid`` and ``port`` are those that the Node tells. Raises APIError."""
         port = self._port or port
         try:
-            status, text, unverified = self._answer(port)
+            status, text, unverified = self._answer(node_uid, port)
         except (HTTPException, OSError, ValueError) as error:
             where = f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
             raise Unanswered(f"the kubelet at {where} does not answer: {_words(error)}") from error
@@ -85,10 +86,10 @@ class KubeletClient:
         except (ValueError, RecursionError) as error:
             raise Unanswered(f"the kubelet answers {_PATH} with what is no JSON") from error
 
-    def _answer(self, port: int) -> tuple[int, bytes, str]:
+    def _answer(self, node_uid: str, port: int) -> tuple[int, bytes, str]:
         connection, unverified = self._connection(port)
         try:
-            headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read()}"}
+            headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read(node_uid)}"}
             connection.request("GET", _PATH, headers=headers)
             answer = connection.getresponse()
             text = answer.read(MAX_ANSWER_BYTES + 1)
@@ -140,14 +141,15 @@ _OTHER_NAME = (62, 64)
 
 def _host_and_port(address: str) -> tuple[str, int]:
     """The host without brackets, and the port or 0. An IPv6 address alone needs no brackets, as ``status.hostIP``."""
-    if _is_address(address):
+    if _is_address(address) or (address and ":" not in address):
         return address.strip("[]"), 0
-    host, colon, port = address.rpartition(":")
-    if not colon and port:
-        return port, 0
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 1 << 16:
+    try:
+        host, port = host_and_port(address)
+    except ValueError:
+        host, port = "", 0
+    if not host or not port:
         raise ValueError(f"{address!r} is neither HOST nor HOST:PORT")
-    return host.strip("[]"), int(port)
+    return host, port
 
 
 def _is_address(text: str) -> bool:

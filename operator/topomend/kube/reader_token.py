@@ -6,7 +6,6 @@ whoever answers there.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from topomend.kube.errors import APIError, Forbidden
@@ -25,62 +24,50 @@ class Client(Protocol):
         """The TokenRequest as the API server answers it. Raises APIError."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodReference:
-    """The pod that a token is bound to: the token ends with it."""
-
-    name: str
-    uid: str
-
-
 class ReaderToken:
-    """The token of the service account ``account``, ``NAMESPACE/NAME``, bound to ``pod`` where one is given.
+    """The token of the service account ``account``, ``NAMESPACE/NAME``, bound to the Node ``node_name``.
 
-    Raises ValueError where ``account`` is not of that form.
+    To the Node, for the API server binds no token to a pod of another account; it can since Kubernetes 1.31
+    (registry/core/serviceaccount/storage/token.go). Raises ValueError where ``account`` is not of that form.
     """
 
     def __init__(
         self,
         client: Client,
         account: str,
-        pod: PodReference | None = None,
+        node_name: str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         namespace, slash, name = account.partition("/")
         if not (namespace and slash and name) or "/" in name:
             raise ValueError(f"{account!r} is not NAMESPACE/NAME")
-        self._client, self._namespace, self._name, self._pod = client, namespace, name, pod
+        self._client, self._namespace, self._name, self._node_name = client, namespace, name, node_name
         self._monotonic = monotonic
         self._token = ""
+        self._node_uid = ""
         self._ends = 0.0
 
-    def read(self) -> str:
-        """The token, asked for anew where it is about to end. Raises APIError."""
-        if not self._token or self._monotonic() >= self._ends:
+    def read(self, node_uid: str) -> str:
+        """The token for the Node of this uid, asked for anew where it is about to end. Raises APIError."""
+        if not self._token or self._node_uid != node_uid or self._monotonic() >= self._ends:
             began = self._monotonic()
-            self._token = self._request()
-            self._ends = began + LIFE_SECONDS - RENEW_SECONDS
+            self._token = self._request(node_uid)
+            self._node_uid, self._ends = node_uid, began + LIFE_SECONDS - RENEW_SECONDS
         return self._token
 
     def forget(self) -> None:
         """Have the next one be asked for: this one was not accepted."""
         self._token = ""
 
-    def _request(self) -> str:
-        spec: dict[str, Any] = {"expirationSeconds": LIFE_SECONDS}
-        if self._pod is not None:
-            spec["boundObjectRef"] = {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": self._pod.name,
-                "uid": self._pod.uid,
-            }
+    def _request(self, node_uid: str) -> str:
+        bound = {"apiVersion": "v1", "kind": "Node", "name": self._node_name, "uid": node_uid}
+        spec = {"expirationSeconds": LIFE_SECONDS, "boundObjectRef": bound}
         try:
             answer = self._client.request_token(self._namespace, self._name, spec)
         except Forbidden as error:
             raise APIError(
                 f"the agent may not ask for a token of {self._namespace}/{self._name} ({error}): apply the manifests "
-                "of this version, and give the agent POD_NAME and POD_UID as they do"
+                "of this version, kubelet-reader.yaml among them"
             ) from error
         except APIError as error:
             raise APIError(f"no token of {self._namespace}/{self._name}: {error}") from error

@@ -1,0 +1,134 @@
+"""The parts that users add to the base, alone and together, as kustomize builds and an API server takes them."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.api import API, path_of
+from tests.deploy.manifests import DEPLOY, objects
+from tests.deploy.test_install import kubectl
+
+pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl
+
+COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir())
+LAYOUTS = ("aks", "bottlerocket", "eks-al2", "eks-al2023", "k3s", "microk8s", "rke2")
+"""Those that mount one folder, which holds no secret."""
+
+OF_OPENSHIFT = "security.openshift.io/v1"
+
+
+def built(folder: Path, *components: str) -> list[dict[str, Any]]:
+    """The base with these components, in their order."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(DEPLOY, folder)],
+        "components": [os.path.relpath(DEPLOY / "components" / name, folder) for name in components],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return list(yaml.safe_load_all(kubectl("kustomize", str(folder))))
+
+
+def pod_of(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """The spec of the agent's pods."""
+    spec: dict[str, Any] = next(item for item in items if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    return spec
+
+
+def host_paths(pod: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Path and type of each volume of the host's."""
+    volumes = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    return {volume["name"]: (volume["hostPath"]["path"], volume["hostPath"].get("type", "")) for volume in volumes}
+
+
+BASE = {
+    "sys": ("/sys", "Directory"),
+    "udev-data": ("/run/udev/data", "DirectoryOrCreate"),
+    "pod-resources": ("/var/lib/kubelet/pod-resources", "DirectoryOrCreate"),
+}
+
+
+def test_the_base_needs_nothing_of_a_host_that_some_host_lacks() -> None:
+    """A folder of type "" is made by the container runtime, one of type File keeps the pod in ContainerCreating."""
+    assert host_paths(pod_of(objects())) == BASE
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_component_keeps_what_the_base_asks_and_mounts_folders_alone(tmp_path: Path, name: str) -> None:
+    pod, base = pod_of(built(tmp_path, name)), pod_of(objects())
+    assert set(base["containers"][0]["args"]) <= set(pod["containers"][0]["args"])
+    assert {kind for _, kind in host_paths(pod).values()} <= {"Directory", "DirectoryOrCreate"}
+
+
+@pytest.mark.parametrize("overlay", sorted(path.name for path in (DEPLOY / "overlays").iterdir()))
+def test_an_overlay_is_the_base_and_the_component_of_its_name(tmp_path: Path, overlay: str) -> None:
+    made = list(yaml.safe_load_all(kubectl("kustomize", str(DEPLOY / "overlays" / overlay))))
+    assert made == built(tmp_path, overlay)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_adds_one_folder_and_flags_that_lead_into_it(tmp_path: Path, name: str) -> None:
+    pod = pod_of(built(tmp_path, name))
+    (added,) = host_paths(pod).keys() - BASE.keys()
+    path, kind = host_paths(pod)[added]
+    assert kind == "DirectoryOrCreate"
+    assert path not in ("/etc/kubernetes", "/etc", "/var/lib/kubelet", "/home/kubernetes")
+    mount = next(mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == added)
+    flags = set(pod["containers"][0]["args"]) - set(pod_of(objects())["containers"][0]["args"])
+    assert flags
+    assert all(flag.partition("=")[2].startswith(mount["mountPath"]) for flag in flags)
+
+
+@pytest.mark.parametrize(
+    ("components", "root"),
+    [
+        (("kubelet-root",), "/data/kubelet"),
+        (("kubelet-root", "kubelet-state"), "/data/kubelet"),
+        (("kubelet-root", "kubeadm", "node-resource-topology"), "/data/kubelet"),
+        (("microk8s", "kubelet-state"), "/var/snap/microk8s/common/var/lib/kubelet"),
+        (("eks-al2023", "kubelet-state", "before-1.36"), "/var/lib/kubelet"),
+    ],
+    ids=str,
+)
+def test_another_root_folder_is_one_setting(tmp_path: Path, components: tuple[str, ...], root: str) -> None:
+    paths = host_paths(pod_of(built(tmp_path, *components)))
+    assert paths["pod-resources"][0] == f"{root}/pod-resources"
+    assert paths.get("kubelet-state", (root, ""))[0] == root
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_an_api_server_takes_what_a_component_makes(tmp_path: Path, admin: API, name: str) -> None:
+    for item in built(tmp_path, name):
+        if item["apiVersion"] != OF_OPENSHIFT and item["kind"] != "CustomResourceDefinition":
+            answer = admin.apply(path_of(item), item, dry_run=True)
+            assert answer.allowed, answer.message
+
+
+# OpenShift
+
+
+def test_openshift_lets_the_agent_be_exactly_what_it_is(tmp_path: Path) -> None:
+    items = built(tmp_path, "openshift")
+    (constraints,) = (item for item in items if item["apiVersion"] == OF_OPENSHIFT)
+    pod = pod_of(items)
+    assert constraints["runAsUser"] == {"type": "MustRunAs", "uid": pod["securityContext"]["runAsUser"]}
+    assert constraints["seLinuxContext"]["seLinuxOptions"] == pod["securityContext"]["seLinuxOptions"]
+    kinds = {next(kind for kind in volume if kind != "name") for volume in pod["volumes"]}
+    assert kinds <= set(constraints["volumes"])
+    assert constraints["requiredDropCapabilities"] == pod["containers"][0]["securityContext"]["capabilities"]["drop"]
+    powers = {key: value for key, value in constraints.items() if key.startswith("allow") and value}
+    assert powers == {"allowHostDirVolumePlugin": True}
+    (role,) = (item for item in items if item["kind"] == "Role" and item["metadata"]["name"] == "topomend-agent-scc")
+    assert role["rules"][0]["resourceNames"] == [constraints["metadata"]["name"]]
+    assert role["rules"][0]["verbs"] == ["use"]
+
+
+def test_openshift_leaves_the_labels_of_pod_security_alone(tmp_path: Path) -> None:
+    namespaces = [item for item in built(tmp_path, "openshift") if item["kind"] == "Namespace"]
+    assert len(namespaces) == 2
+    for namespace in namespaces:
+        labels = namespace["metadata"]["labels"]
+        assert labels["security.openshift.io/scc.podSecurityLabelSync"] == "false"
+        assert labels["pod-security.kubernetes.io/enforce"] in ("privileged", "restricted")
