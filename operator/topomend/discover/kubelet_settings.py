@@ -27,8 +27,9 @@ from topomend.model.kubelet import KubeletSettings
 RECHECK_SECONDS = 300.0
 """A kubelet takes settings only as it starts, and its socket is new then; this is in case that was not seen."""
 
-LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 1.0, 15.0
-"""After a kubelet did not answer, twice as long each time: its socket is there a moment before it does."""
+LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 1.0, 60.0
+"""After a kubelet did not answer, twice as long each time: its socket is there a moment before it does. One behind a
+firewall never does, and costs a time-out each time."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 

@@ -53,7 +53,11 @@ class PodResourcesClient:
     def read(self) -> PodResources:
         """Ask for everything. Raises PodResourcesUnavailable."""
         if not self._socket.exists():
-            raise self._failed(LIST, "is not there: is the kubelet running, and is this its socket?")
+            raise self._failed(
+                LIST,
+                "is not there: is the kubelet running, and is this its socket? With another --root-dir it is there "
+                "(docs/layouts.md)",
+            )
         try:
             listed, allocatable = call_all(
                 self._socket.absolute(), SERVICE, (LIST, ALLOCATABLE), self._timeout, MAX_ANSWER_BYTES
