@@ -1,13 +1,14 @@
 """The parts that users add to the base, alone and together, as kustomize builds and an API server takes them."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from tests.deploy.api import API, path_of
-from tests.deploy.manifests import DEPLOY, objects
+from tests.deploy.manifests import DEPLOY, ROOT, objects
 from tests.deploy.test_install import kubectl
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl
@@ -19,13 +20,14 @@ LAYOUTS = ("aks", "bottlerocket", "eks-al2", "eks-al2023", "k3s", "microk8s", "r
 OF_OPENSHIFT = "security.openshift.io/v1"
 
 
-def built(folder: Path, *components: str) -> list[dict[str, Any]]:
-    """The base with these components, in their order."""
-    kustomization = {
+def built(folder: Path, *components: str, **more: Any) -> list[dict[str, Any]]:
+    """The base with these components, in their order, and ``more`` in the kustomization."""
+    kustomization: dict[str, Any] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(DEPLOY, folder)],
         "components": [os.path.relpath(DEPLOY / "components" / name, folder) for name in components],
+        **more,
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return list(yaml.safe_load_all(kubectl("kustomize", str(folder))))
@@ -96,6 +98,13 @@ def test_another_root_folder_is_one_setting(tmp_path: Path, components: tuple[st
     paths = host_paths(pod_of(built(tmp_path, *components)))
     assert paths["pod-resources"][0] == f"{root}/pod-resources"
     assert paths.get("kubelet-state", (root, ""))[0] == root
+
+
+def test_the_patch_that_the_documentation_has_takes_one_cover_out(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```\n(patches:\n.*?)```", (ROOT / "docs" / "layouts.md").read_text(), re.DOTALL)
+    mounts = pod_of(built(tmp_path, "kubelet-state", **yaml.safe_load(example)))["containers"][0]["volumeMounts"]
+    covered = {mount["mountPath"] for mount in mounts if mount["name"] == "nothing"}
+    assert covered == {f"/kubelet-state/{name}" for name in ("pods", "plugins", "plugins_registry", "checkpoints")}
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
