@@ -139,6 +139,11 @@ class Cluster:
         kubelet.wait(30)
         self._programs.remove(kubelet)
 
+    def change_flag(self, name: str, flag: str, value: str) -> None:
+        """Have the kubelet of a node be started with another value of ``flag`` the next time."""
+        node = self._nodes[name]
+        node.flags = [f"{flag}={value}" if given.startswith(f"{flag}=") else given for given in node.flags]
+
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
         """Run kubectl as the administrator; what it printed. The project's folder is where it runs. Raises Failed."""
         return self._space.run(*self._kubectl(), *arguments, stdin=stdin, seconds=seconds)
@@ -305,17 +310,10 @@ class Cluster:
         }
         for path, content in contents.items():
             _write(folder, path, content)
-        for name in (
-            "etc",
-            "home",
-            "run",
-            "var/lib/kubelet",
-            "var/log",
-            "var/tmp",
-            "var/cache",
-            str(node.root).lstrip("/"),
-        ):
+        for name in ("etc", "home", "run", "var/lib", "var/log", "var/tmp", "var/cache", str(node.root).lstrip("/")):
             (folder / name).mkdir(parents=True, exist_ok=True)
+        for link, target in node.links.items():
+            (folder / link.relative_to("/")).symlink_to(target)
         (folder / "var" / "run").symlink_to("/run")
         return _RunningNode(node, folder, self._node_space(node, folder), [*kubelet_flags(node, address), *start.flags])
 

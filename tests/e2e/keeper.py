@@ -23,6 +23,9 @@ from topomend.sandbox.layout import cache_folder, remove_tree
 
 NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc")
 
+REMOVAL_SECONDS = 300.0
+"""Each node leaves an image's files, some thousands."""
+
 
 def runs_folder() -> Path:
     """Where clusters keep their files, each in a folder named as its cgroup."""
@@ -54,7 +57,7 @@ class Keeper:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
-        if self._process.wait(timeout=60):
+        if self._process.wait(timeout=REMOVAL_SECONDS):
             raise RuntimeError("what the cluster left could not be removed: see above")
 
 

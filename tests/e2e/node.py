@@ -47,6 +47,7 @@ class Node:
     """A node to be: its name, its kubelet's root folder, where its settings go, and what differs in them.
 
     ``layout`` is given all the settings that the kubelet must run with, those of ``settings`` laid over the usual ones.
+    ``links`` are symbolic links on the node by their paths.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Node:
     layout: Callable[[Settings], Start] = kubeadm
     settings: Settings = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[Path, Path] = field(default_factory=dict)
 
 
 def kubelet_settings(node: Node, address: str, cgroup_root: str) -> Settings:
