@@ -60,8 +60,8 @@ contended: .venv/ready ## Random arrivals under the plain scheduler, under topom
 live: .venv/ready ## Put PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
 
-vm-test: .venv/ready ## Run agent and kubelet in a machine that QEMU emulates, and change its devices
-	@$(BIN)/pytest -s --timeout 3600 tests/vm/on_qemu.py
+vm-test: .venv/ready ## Run the image in a NUMA machine that QEMU emulates: what containers get, and devices that change
+	@$(BIN)/pytest -s --timeout 3600 tests/vm/containers_on_qemu.py tests/vm/on_qemu.py
 
 e2e: .venv/ready ## Build the image and run it as deploy/ says, on real kubelets with containerd and runc (as root)
 	@$(BIN)/python -m tests.e2e

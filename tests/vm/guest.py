@@ -4,12 +4,14 @@ Owns nothing that the tests decide: a request is one line of JSON that names a c
 the command wrote. Runs on the standard library alone.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import termios
 import tty
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,16 @@ MOUNTS = (
     ("tmpfs", "tmpfs", "/run"),
     ("cgroup2", "cgroup2", "/sys/fs/cgroup"),
 )
-MODULES = Path("/modules")
 LINE = "/dev/ttyS1"
 
 
 def main() -> None:
     """Set the machine up, say so, and answer until it is ended from outside."""
-    os.environ.update(PATH="/bin:/sbin", HOME="/root", LC_ALL="C.UTF-8")
+    os.environ.update(PATH="/bin:/sbin:/usr/bin:/usr/sbin", HOME="/root", LC_ALL="C.UTF-8")
     for kind, source, place in MOUNTS:
         Path(place).mkdir(parents=True, exist_ok=True)
         _command("mount", "-t", kind, source, place)
-    for module in (MODULES / "order").read_text().split():
-        _command("insmod", str(MODULES / module))
+    _command("mount", "--make-rshared", "/")  # as systemd leaves it: pods get the mounts of the host
     for script in json.loads(Path("/setup.json").read_text()):
         _command("sh", "-e", "-c", script)
     with open(LINE, "r+b", buffering=0) as line:  # noqa: PTH123 - no buffer, which Path.open cannot say for text
@@ -56,8 +56,18 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     if "start" in request:
         with Path(request["log"]).open("wb") as log:
             return {"pid": subprocess.Popen(request["start"], stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid}
+    if "read" in request:
+        return {"files": dict(_files(request["read"]))}
     done = subprocess.run(request["run"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return {"status": done.returncode, "output": done.stdout, "errors": done.stderr}
+
+
+def _files(pattern: str) -> Iterator[tuple[str, str]]:
+    """Paths and contents; those of processes and cgroups may end meanwhile."""
+    with contextlib.suppress(OSError):
+        for path in Path("/").glob(pattern.lstrip("/")):
+            with contextlib.suppress(OSError):
+                yield str(path), path.read_text()
 
 
 def _say(line: Any, answer: dict[str, Any]) -> None:

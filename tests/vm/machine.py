@@ -4,6 +4,7 @@ The numbers stand here once, for QEMU's flags and for what the agent must read.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 SOCKETS = {0: (0, 1, 2, 3), 1: (4, 5, 6, 7)}
 CORES = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -44,18 +45,20 @@ class Device:
 
 
 ON_ROOT_BUS = "0000:00:05.0"
+SYSTEM_DISK = "0000:00:06.0"
 NETWORK_CARD, LEFT_DISK, RIGHT_DISK, FAR = "0000:41:00.0", "0000:83:00.0", "0000:84:00.0", "0000:c1:00.0"
 _SWITCH = ("0000:80:00.0", "0000:81:00.0")
 DEVICES = (
     Device(ON_ROOT_BUS, None, (), "virtio-pci"),
+    Device(SYSTEM_DISK, None, (), "virtio-pci"),
     Device("0000:00:1f.2", None, (), ""),
     Device(NETWORK_CARD, 1, ("0000:40:00.0",), "virtio-pci"),
     Device(LEFT_DISK, 2, (*_SWITCH, "0000:82:00.0"), "nvme"),
     Device(RIGHT_DISK, 2, (*_SWITCH, "0000:82:01.0"), "nvme"),
     Device(FAR, 3, ("0000:c0:00.0",), "virtio-pci"),
 )
-"""Of which the first two, one of them q35's own SATA controller, are on the chipset's bus, for which firmware names no
-NUMA node."""
+"""Of which the first three, one of them q35's own SATA controller, are on the chipset's bus, for which firmware names
+no NUMA node."""
 
 PCI_DISTANCES = {
     (LEFT_DISK, RIGHT_DISK): "same switch",
@@ -70,8 +73,8 @@ HOT_ADDRESS = "0000:85:00.0"
 """Where a device can be plugged in while the machine runs."""
 
 
-def flags() -> list[str]:
-    """QEMU's flags for the processors, the memory and the buses."""
+def flags(disk: Path) -> list[str]:
+    """QEMU's flags for processors, memory, buses, ``disk`` and a network in which 10.0.2.2 is this machine."""
     size = sum(node.mebibytes for node in NODES)
     argv = ["-machine", "q35", "-cpu", "max,vendor=GenuineIntel,la57=off", "-m", f"{size}M,slots=2,maxmem=8G"]
     cores, threads = len(CORES) // len(SOCKETS), len(CORES[0])
@@ -83,6 +86,8 @@ def flags() -> list[str]:
         argv += ["-numa", f"cpu,node-id={node.id},{node.place}"] if node.place else []
         for other, distance in enumerate(node.distances):
             argv += ["-numa", f"dist,src={node.id},dst={other},val={distance}"]
+    argv += ["-drive", f"if=none,id=system,file={disk},format=raw,cache=unsafe"]
+    argv += ["-netdev", "user,id=net,ipv6=off"]
     return argv + _buses()
 
 
@@ -105,5 +110,6 @@ def _buses() -> list[str]:
         "pcie-root-port,id=port-far,bus=host3,chassis=1,slot=4",
         "virtio-rng-pci,bus=port-far",
         "virtio-rng-pci,bus=pcie.0,addr=5",
+        "virtio-blk-pci,drive=system,bus=pcie.0,addr=6",
     ]
     return [part for device in devices for part in ("-device", device)]

@@ -1,6 +1,7 @@
 """One QEMU process: started, spoken to from outside (QMP) and inside (its second serial line), and ended by its id."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -10,18 +11,50 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from tests.vm.image import Unavailable
+from tests.vm.parts import Unavailable
 
 PROGRAM = "qemu-system-x86_64"
+
+_QUIET = ("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
 
 BOOT_SECONDS = 600.0
 """Software emulation on a machine that has other work takes minutes."""
 
-ANSWER_SECONDS = 300.0
+ANSWER_SECONDS = 600.0
+
+
+PROBE_SECONDS = 15.0
+"""How long a kernel may take from its start to its end where hardware runs it: some ten times what it takes."""
 
 
 class GuestFailed(AssertionError):
     """The machine did not do what it was asked; the text ends with what its kernel wrote last."""
+
+
+def accelerator(folder: Path, kernel: Path, flags: Sequence[str]) -> list[str]:
+    """QEMU's flags for running the machine by the processors' own means (KVM) where these truly work, else in software.
+
+    That /dev/kvm can be opened proves nothing: a cloud's virtual machine may have one that runs no ordinary kernel. So
+    ``kernel`` is started, with nothing to run: it panics, and the process ends.
+    """
+    log, software = folder / "probe.log", ["-accel", "tcg,thread=multi"]
+    kvm = ["-accel", "kvm"]
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        print("KVM: there is no /dev/kvm that this user may use; QEMU emulates the processors")
+        return software
+    argv = [VirtualMachine.program(), *_QUIET, *kvm, *flags]
+    argv += ["-serial", f"file:{log}", "-kernel", str(kernel), "-append", "console=ttyS0 panic=-1"]
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        print(f"KVM: a kernel does not run within {PROBE_SECONDS:.0f} s; QEMU emulates the processors")
+        return software
+    if "Kernel panic" not in log.read_text(errors="replace"):
+        print(f"KVM: a kernel does not run ({done.stderr.strip()[-200:]}); QEMU emulates the processors")
+        return software
+    return kvm
 
 
 class VirtualMachine:
@@ -31,7 +64,7 @@ class VirtualMachine:
         self.console = folder / "console.log"
         self._errors = folder / "qemu.log"
         line, monitor = folder / "line", folder / "monitor"
-        argv = [self.program(), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", *flags]
+        argv = [self.program(), *_QUIET, *flags]
         argv += ["-serial", f"file:{self.console}", "-serial", f"unix:{line},server=on,wait=off"]
         argv += ["-qmp", f"unix:{monitor},server=on,wait=off"]
         with self._errors.open("wb") as log:
@@ -64,6 +97,10 @@ class VirtualMachine:
         if answer["status"]:
             raise GuestFailed(f"{' '.join(argv)} ended with {answer['status']}: {answer['errors']}{answer['output']}")
         return str(answer["output"])
+
+    def read(self, pattern: str) -> dict[str, str]:
+        """The contents of the machine's files whose path matches ``pattern`` (pathlib's glob)."""
+        return dict(self._ask(self._line, {"read": pattern})["files"])
 
     def write(self, path: str, text: str) -> None:
         """Write to a file of the machine, such as one of sysfs."""

@@ -1,0 +1,268 @@
+"""The virtual machine as a node of a cluster: its disk, its kubelet with containerd, and topomend as it is installed.
+
+Owns how the node is set up and what a test asks of it. What is tested stands in the modules that end in ``_on_qemu``.
+"""
+
+import functools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+from tests.deploy.api import API, administrator, path_of
+from tests.deploy.manifests import objects
+from tests.e2e.images import IDLE, idle_image, topomend_image
+from tests.patience import stretched
+from tests.vm import machine
+from tests.vm.disk import FIRST_PROCESS, write_disk
+from tests.vm.initramfs import write_initramfs
+from tests.vm.parts import fetch_parts
+from tests.vm.qemu import GuestFailed, VirtualMachine, accelerator
+
+from topomend.model.machine import Machine
+from topomend.model.node_state import NodeState
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.kubelet import kubelet_config, kubelet_flags
+from topomend.sandbox.layout import KUBELET_CONFIG, KUBELET_ROOT
+from topomend.wire.node_topology import read_conditions, read_node_topology
+
+NODE = "vm"
+SPEC = NodeSpec.of_shape(
+    NODE, "sockets:1 numa:4 cores:2 threads:1 memory:1Gi", topology_manager_policy="single-numa-node"
+)
+"""How the node begins, before the machine takes its place, and how its kubelet is set: CPU 0 is reserved."""
+
+AGENT = "topomend-agent"
+"""The agent's DaemonSet, and the namespace of it."""
+
+PODS_PATH = "/api/v1/namespaces/default/pods"
+
+API_ADDRESS, API_PORT = "10.96.0.1", 443
+"""The Service ``kubernetes``, which the API server's certificate names."""
+
+ADDRESS, OUTSIDE = "10.0.2.15", "10.0.2.2"
+"""The node's own address, and where QEMU leads it to this machine's loopback."""
+
+POD_NETWORK = "10.244.0.0/24"
+
+KUBELET = "/bin/topomend-sandbox"
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+KUBELET_LOG, RUNTIME_LOG, RELAY_LOG = "/run/kubelet.log", "/run/containerd.log", "/run/relay.log"
+AGENT_LOGS = f"/var/log/pods/{AGENT}_*/agent/*.log"
+
+CONTAINERD_CONFIG = f"""version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{IDLE}"
+disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "/etc/cni/net.d"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "overlayfs"
+default_runtime_name = "runc"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"""
+
+NOTICED_SECONDS = 60.0
+"""How long any change may take to be published. The seconds that it took are printed."""
+
+STARTED_SECONDS = 300.0
+"""How long kubelet and agent may take to start."""
+
+
+@dataclass(frozen=True)
+class Guest:
+    """The machine, and what is published of it."""
+
+    vm: VirtualMachine
+    admin: API
+
+    def published(self) -> dict[str, Any]:
+        """The NodeTopology; empty where there is none."""
+        answer = self.admin.get(f"/apis/topomend.io/v1alpha1/nodetopologies/{NODE}")
+        return dict(answer.content) if answer.allowed else {}
+
+    def state(self) -> NodeState:
+        """The node as it is published."""
+        return read_node_topology(self.published())
+
+    def machine(self) -> Machine:
+        """The machine as it is published."""
+        return self.state().machine
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Every pod on the node, as the API server has it."""
+        pods: list[dict[str, Any]] = self.admin.get("/api/v1/pods").content["items"]
+        return [pod for pod in pods if pod["spec"].get("nodeName") == NODE]
+
+    def status(self, pod: str) -> dict[str, Any]:
+        """The status of a pod in the default namespace."""
+        return dict(self.admin.get(f"{PODS_PATH}/{pod}").content["status"])
+
+    def create_pod(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a pod; the object as the API server completed it."""
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        answer = self.admin.create(PODS_PATH, pod)
+        assert answer.allowed, answer.message
+        return dict(answer.content)
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        """Status and message of a condition; empty where there is none."""
+        conditions = read_conditions(self.published()) if self.published() else []
+        return next(((one.status, one.message) for one in conditions if one.type == kind), ("", ""))
+
+    def discover(self) -> Machine:
+        """What ``topomend discover`` finds within the agent's own container."""
+        (agent,) = [pod for pod in self.pods() if pod["metadata"]["namespace"] == AGENT]
+        container = agent["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
+        inside = ["ctr", "--namespace", "k8s.io", "tasks", "exec", "--exec-id", "discover", container]
+        return read_node_topology(json.loads(self.vm.run(*inside, "topomend", "discover", "-o", "json"))).machine
+
+    def within_seconds(self, what: str, true: Callable[[], bool], seconds: float = NOTICED_SECONDS) -> None:
+        """Wait until that is so, and print how long it took."""
+        began = time.monotonic()
+        while not true():
+            if time.monotonic() - began > stretched(seconds):
+                pytest.fail(f"{what}: not within {stretched(seconds):.0f} s. {self.published()}\n{self._logs()}")
+            time.sleep(0.1)
+        print(f"{what}: after {time.monotonic() - began:.1f} s")
+
+    def _logs(self) -> str:
+        files = f"{RELAY_LOG} {RUNTIME_LOG} {KUBELET_LOG} {AGENT_LOGS}"
+        pods = {pod["metadata"]["name"]: pod["status"] for pod in self.pods()}
+        return f"{json.dumps(pods)}\n{self.vm.run('sh', '-c', f'tail -n 30 {files}; true')}"
+
+
+@contextmanager
+def booted() -> Iterator[Guest]:
+    """The machine, with topomend installed in its cluster; neither kubelet nor containerd runs yet.
+
+    Raises Unavailable. The kubelet of this node starts outside first: that makes its account and its Node. Then the
+    machine takes its place.
+    """
+    VirtualMachine.program()
+    parts = fetch_parts()
+    images = {"idle.tar": idle_image(print), "topomend.tar": topomend_image(_tag(), print)}
+    with TemporaryDirectory(prefix="topomend-vm-") as name, Sandbox.up([SPEC], on_progress=print) as sandbox:
+        folder, admin = Path(name), administrator(sandbox.kubeconfig)
+        _install(admin)
+        sandbox.stop_kubelet(NODE)
+        disk, initramfs = folder / "disk", folder / "initramfs"
+        began = time.monotonic()
+        with TemporaryDirectory(dir=folder) as staging:
+            write_disk(disk, Path(staging), parts, _files(sandbox, admin, images))
+        with TemporaryDirectory(dir=folder) as staging:
+            write_initramfs(initramfs, Path(staging), parts, FIRST_PROCESS)
+        print(f"wrote the machine's disk in {time.monotonic() - began:.0f} s")
+        accel = accelerator(folder, parts.kernel, machine.flags(disk))
+        began = time.monotonic()
+        with VirtualMachine(folder, [*accel, *machine.flags(disk), *_boot(parts.kernel, initramfs)]) as vm:
+            vm.wait_for_boot()
+            print(f"booted {parts.kernel.name} in {time.monotonic() - began:.0f} s ({' '.join(accel)})")
+            yield Guest(vm, admin)
+
+
+def start_node(guest: Guest) -> None:
+    """Have containerd and the kubelet run, with the images that pods need, and wait for the agent to be ready."""
+    python = FIRST_PROCESS.split()[0]
+    port = guest.admin.server.rpartition(":")[2]
+    guest.vm.start([python, "-I", "/relay.py", API_ADDRESS, str(API_PORT), OUTSIDE, port], RELAY_LOG)
+    guest.vm.start(["containerd", "--config", "/etc/containerd/config.toml"], RUNTIME_LOG)
+    guest.within_seconds("containerd", functools.partial(_answers, guest, "ctr", "version"), STARTED_SECONDS)
+    began = time.monotonic()
+    for archive in sorted(guest.vm.run("sh", "-c", "echo /images/*").split()):
+        guest.vm.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
+    print(f"images imported in {time.monotonic() - began:.0f} s")
+    guest.vm.start([KUBELET, "kubelet", *kubelet_flags(SPEC), f"--node-ip={ADDRESS}"], KUBELET_LOG)
+    guest.within_seconds("Ready", lambda: guest.condition("Ready")[0] == "True", STARTED_SECONDS)
+
+
+def _answers(guest: Guest, *argv: str) -> bool:
+    try:
+        guest.vm.run(*argv)
+    except GuestFailed:
+        return False
+    return True
+
+
+def _tag() -> str:
+    """The tag of the image that the manifests name."""
+    (daemon_set,) = [item for item in objects() if item["kind"] == "DaemonSet"]
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+    return str(container["image"].partition(":")[2])
+
+
+def _install(admin: API) -> None:
+    """What a user installs, but for the operator: it would wait in a pod for what tests/e2e has already seen."""
+    for item in objects():
+        if item["kind"] != "Deployment":
+            answer = admin.apply(path_of(item), item)
+            assert answer.allowed, answer.message
+
+
+def _files(sandbox: Sandbox, admin: API, images: Mapping[str, Path]) -> dict[str, str | Path]:
+    """What the disk holds beside programs."""
+    kubeconfig = sandbox.folder / "nodes" / NODE / "kubelet" / "kubeconfig"
+    return {
+        "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+        "/etc/group": "root:x:0:\n",
+        "/etc/hosts": "127.0.0.1 localhost\n",
+        "/etc/containerd/config.toml": CONTAINERD_CONFIG,
+        "/etc/cni/net.d/10-pods.conflist": json.dumps(_pod_network()),
+        "/setup.json": json.dumps(_setup()),
+        KUBELET: ensure_binary(print),
+        str(KUBELET_CONFIG): yaml.safe_dump(_kubelet_config()),
+        str(KUBELET_ROOT / "kubeconfig"): kubeconfig.read_text().replace(admin.server, f"https://{API_ADDRESS}"),
+        **{f"/images/{name}": archive for name, archive in images.items()},
+    }
+
+
+def _kubelet_config() -> dict[str, Any]:
+    """The sandbox's settings of that node, with containers and cgroups as on any machine."""
+    return {
+        **kubelet_config(SPEC, port=10250, user_namespace=False),
+        "address": "0.0.0.0",  # noqa: S104 - of the machine that QEMU emulates, which nobody reaches
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": True,
+        "enforceNodeAllocatable": ["pods"],
+        "podLogsDir": "/var/log/pods",
+    }
+
+
+def _pod_network() -> dict[str, Any]:
+    """Pods speak with their own node alone: the Service ``kubernetes`` is an address of it."""
+    ipam = {"type": "host-local", "ranges": [[{"subnet": POD_NETWORK}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "ipam": ipam}
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}
+
+
+def _setup() -> list[str]:
+    """Shell scripts that the machine begins with."""
+    nodes = "/sys/devices/system/node"
+    return [
+        "ldconfig",
+        f"ip link set lo up; ip link set eth0 up; ip address add {ADDRESS}/24 dev eth0",
+        f"ip address add {API_ADDRESS}/32 dev lo; ip route add default via {OUTSIDE}",
+        *(
+            f"echo {node.hugepages} > {nodes}/node{node.id}/hugepages/hugepages-2048kB/nr_hugepages"
+            for node in machine.NODES
+        ),
+    ]
+
+
+def _boot(kernel: Path, initramfs: Path) -> list[str]:
+    words = f"console=ttyS0 panic=-1 mitigations=off intel_iommu=on isolcpus={machine.ISOLATED}"
+    return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", words]
