@@ -9,6 +9,7 @@ from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.machine import HugePages
 from topomend.model.node_state import (
     ContainerAllocation,
     Device,
@@ -178,6 +179,22 @@ def test_memory_is_what_the_kubelet_counted_when_it_started() -> None:
     status, _, message = condition(discovery, "HostDiscovered")
     assert status == "True"
     assert "NUMA node 0 has 8Gi of memory, the kubelet counted 7Gi when it started" in message
+
+
+def test_without_state_files_memory_is_what_the_kubelet_can_give_and_what_it_reserves_or_gives_as_huge_pages() -> None:
+    machine = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi hugepages-2Mi:16").machine()
+    pages = 16 * (2 << 20)
+    given = {(0, "memory"): 7 * GIB - pages, (1, "memory"): 8 * GIB - pages}
+    given |= {(node, "hugepages-2Mi"): pages for node in (0, 1)}
+    held = Allocations(allocatable_cpus=ALLOCATABLE, allocatable_memory=given)
+    assert found(held, host=Host(machine)).state.machine == machine
+    first, second = machine.numa_nodes
+    more = replace(first, memory=first.memory + GIB), replace(second, hugepages=(HugePages(2 << 20, 20),))
+    discovery = found(held, host=Host(replace(machine, numa_nodes=more)))
+    assert discovery.state.machine == machine
+    message = condition(discovery, "HostDiscovered")[2]
+    assert "NUMA node 0 has 9Gi of memory, the kubelet counted 8Gi when it started" in message
+    assert "NUMA node 1 has 40Mi of hugepages-2Mi, the kubelet counted 32Mi when it started" in message
 
 
 def test_what_ended_pods_still_hold_is_given_back_before_it_is_shown() -> None:

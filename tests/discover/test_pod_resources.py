@@ -46,6 +46,17 @@ def test_what_each_container_holds_is_read(tmp_path: Path) -> None:
         )
 
 
+def test_what_memory_the_kubelet_can_give_is_read(tmp_path: Path) -> None:
+    lister = Lister()
+    sizes = {(0, "memory"): 7 << 30, (1, "memory"): 8 << 30, (1, "hugepages-2Mi"): 32 << 20}
+    lister.allocatable.memory.extend(
+        messages.ContainerMemory(memory_type=resource, size=size, topology=on(node))
+        for (node, resource), size in sizes.items()
+    )
+    with serving(tmp_path / "sock", lister):
+        assert read(tmp_path / "sock").allocatable_memory == sizes
+
+
 def test_a_device_on_two_nodes_is_one_device_and_one_without_topology_has_none(tmp_path: Path) -> None:
     lister = Lister()
     lister.allocatable.devices.extend([devices("a", node=1), devices("a", node=0), devices("b"), devices("c", node=-1)])

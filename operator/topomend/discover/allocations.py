@@ -32,8 +32,8 @@ class Allocations:
 
     ``listed`` names every active pod, whether it holds anything or not.
     ``reason`` is empty where both sources were read and agree; else ``problem`` says what is wrong.
-    ``remark`` says what the sources in use cannot tell. ``allocatable_cpus`` is None where pod-resources did not
-    answer.
+    ``remark`` says what the sources in use cannot tell. ``allocatable_cpus`` and ``allocatable_memory`` are
+    None where pod-resources did not answer.
     """
 
     pods: tuple[PodAllocation, ...] = ()
@@ -41,6 +41,7 @@ class Allocations:
     listed: tuple[PodName, ...] = ()
     devices: tuple[Device, ...] = ()
     allocatable_cpus: CPUSet | None = None
+    allocatable_memory: Mapping[tuple[int, str], int] | None = None
     memory: tuple[NUMANodeMemory, ...] | None = None
     cpu_pool: CPUSet | None = None
     memory_totals: Mapping[tuple[int, str], int] | None = None
@@ -214,6 +215,7 @@ def _known(
         listed=tuple(map(_name, listed.pods)),
         devices=listed.devices,
         allocatable_cpus=listed.allocatable_cpus,
+        allocatable_memory=listed.allocatable_memory,
         memory=state.memory,
         cpu_pool=state.cpu_pool,
         memory_totals=state.memory_totals,

@@ -4,6 +4,7 @@ Owns what fits together and what does not. A contradiction is named in a conditi
 node is Ready only when host, configuration and allocations are all known and agree.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -64,7 +65,7 @@ class Discovery:
 
 def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) -> Discovery:
     """One NodeState out of what each source says, and conditions that say how far it can be trusted."""
-    machine, restarted = _as_the_kubelet_started(host.machine, held)
+    machine, restarted = _as_the_kubelet_started(host.machine, config.settings, held)
     settings, contradictions = _settings(config, machine, held)
     state = NodeState(
         name, machine, settings, held.devices, (*held.pods, *held.stale), held.memory, _pool(settings, held)
@@ -89,9 +90,11 @@ def _pool(settings: KubeletSettings, held: Allocations) -> CPUSet | None:
 # What contradicts what
 
 
-def _as_the_kubelet_started(machine: Machine, held: Allocations) -> tuple[Machine, tuple[str, ...]]:
+def _as_the_kubelet_started(
+    machine: Machine, settings: KubeletSettings, held: Allocations
+) -> tuple[Machine, tuple[str, ...]]:
     """The machine with the memory that the kubelet counted when it started and goes on deciding with."""
-    totals = held.memory_totals or {}
+    totals = held.memory_totals or _counted_memory(machine, settings, held)
     remarks = []
 
     def counted(node: NUMANode, resource: str, now: int) -> int:
@@ -115,6 +118,28 @@ def _as_the_kubelet_started(machine: Machine, held: Allocations) -> tuple[Machin
         for node in machine.numa_nodes
     )
     return (replace(machine, numa_nodes=nodes), tuple(remarks)) if remarks else (machine, ())
+
+
+def _counted_memory(machine: Machine, settings: KubeletSettings, held: Allocations) -> Mapping[tuple[int, str], int]:
+    """What the kubelet counted, as far as it follows from what it can give; by NUMA node and resource, in bytes.
+
+    Memory that can be given is what was there without huge pages and without what is reserved; what cannot be given at
+    all is not listed (memorymanager/policy_static.go:getDefaultMachineState, GetAllocatableMemory).
+    """
+    allocatable = held.allocatable_memory or {}
+    totals: dict[tuple[int, str], int] = {}
+    if settings.memory_manager_policy != "Static" or not allocatable:
+        return totals
+    reserved = Counter[tuple[int, str]]()
+    for one in settings.reserved_memory:
+        reserved[one.numa_node, one.resource] += one.size
+    for node in machine.numa_nodes:
+        pages = {(node.id, pool.resource): allocatable.get((node.id, pool.resource), 0) for pool in node.hugepages}
+        totals |= pages
+        memory = (node.id, "memory")
+        if memory in allocatable:
+            totals[memory] = allocatable[memory] + reserved[memory] + sum(pages.values())
+    return totals
 
 
 def _settings(config: KubeletConfig, machine: Machine, held: Allocations) -> tuple[KubeletSettings, tuple[str, ...]]:

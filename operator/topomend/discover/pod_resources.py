@@ -34,12 +34,14 @@ class PodResources:
     """One look: ``pods`` with their exclusive CPUs, memory and devices, all active pods included.
 
     ``allocatable_cpus`` are all CPUs but the reserved ones under the static policy, empty under any other.
+    ``allocatable_memory`` is in bytes by NUMA node and resource, what is 0 left out; empty without a static policy.
     ``devices`` are those that are healthy now, and those that containers hold although they are not.
     """
 
     pods: tuple[PodAllocation, ...]
     allocatable_cpus: CPUSet
     devices: tuple[Device, ...]
+    allocatable_memory: Mapping[tuple[int, str], int]
 
 
 class PodResourcesClient:
@@ -114,6 +116,7 @@ def _joined(pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourc
             Device(resource, device, every[resource, device], healthy=(resource, device) in healthy)
             for resource, device in sorted(every, key=lambda key: (key[0], natural_key(key[1])))
         ),
+        {(node.ID, each.memory_type): each.size for each in allocatable.memory for node in each.topology.nodes},
     )
 
 
