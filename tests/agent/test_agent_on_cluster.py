@@ -151,8 +151,8 @@ def running(
         assert process.wait(timeout=10) == 0
 
 
-def publish_once(sandbox: Sandbox, node: str, *flags: str) -> int:
-    return agent(sandbox, node, "--once", *flags).wait(timeout=30)
+def publish_once(sandbox: Sandbox, node: str, *flags: str, state: bool = True) -> int:
+    return agent(sandbox, node, "--once", *flags, state=state).wait(timeout=30)
 
 
 def container(name: str, **limits: str) -> dict[str, Any]:
@@ -164,6 +164,7 @@ def kubernetes(cluster: Sandbox) -> Kubernetes:
     return Kubernetes(cluster)
 
 
+@pytest.mark.parametrize("with_state", [True, False], ids=["with state files", "without"])
 @pytest.mark.parametrize(
     ("node", "shape"),
     [
@@ -173,9 +174,10 @@ def kubernetes(cluster: Sandbox) -> Kubernetes:
     ],
 )
 def test_what_is_published_is_the_machine_and_the_devices_that_the_kubelet_sees(
-    cluster: Sandbox, kubernetes: Kubernetes, node: str, shape: str
+    cluster: Sandbox, kubernetes: Kubernetes, node: str, shape: str, with_state: bool
 ) -> None:
-    assert publish_once(cluster, node) == 0
+    assert publish_once(cluster, node, state=with_state) == 0
+    assert "the kubelet counted" not in kubernetes.condition(node, "HostDiscovered").message
     state = kubernetes.state(node)
     expected = parse_shape(shape)
     machine = seen_by_kubelet(expected.machine())
