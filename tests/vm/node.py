@@ -185,7 +185,7 @@ def start_node(guest: Guest) -> None:
     for archive in sorted(guest.vm.run("sh", "-c", "echo /images/*").split()):
         guest.vm.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
     print(f"images imported in {time.monotonic() - began:.0f} s")
-    guest.vm.start([KUBELET, "kubelet", *kubelet_flags(SPEC), f"--node-ip={ADDRESS}"], KUBELET_LOG)
+    guest.vm.start([KUBELET, "kubelet", *_kubelet_flags()], KUBELET_LOG)
     guest.within_seconds("Ready", lambda: guest.condition("Ready")[0] == "True", STARTED_SECONDS)
 
 
@@ -240,6 +240,12 @@ def _kubelet_config() -> dict[str, Any]:
         "enforceNodeAllocatable": ["pods"],
         "podLogsDir": "/var/log/pods",
     }
+
+
+def _kubelet_flags() -> list[str]:
+    """The sandbox's, but that this node has an address, which no cloud provider is waited for to tell."""
+    flags = [flag for flag in kubelet_flags(SPEC) if not flag.startswith("--cloud-provider=")]
+    return [*flags, f"--node-ip={ADDRESS}"]
 
 
 def _pod_network() -> dict[str, Any]:
