@@ -1,7 +1,7 @@
 """The first process of the virtual machine: sets it up, then does what it is asked over the second serial line.
 
-Owns nothing that the tests decide: a request is one line of JSON that names a command, its answer one line with what
-the command wrote. Runs on the standard library alone.
+Owns nothing that the tests decide: a request is one line of JSON that names a command or files, its answer one line
+with what the command wrote or the files hold. Runs on the standard library alone.
 """
 
 import contextlib

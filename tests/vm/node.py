@@ -205,7 +205,7 @@ def _tag() -> str:
 
 
 def _install(admin: API) -> None:
-    """What a user installs, but for the operator: it would wait in a pod for what tests/e2e has already seen."""
+    """What a user installs, but for the operator: it needs no NUMA machine, and ``make e2e`` runs it from the image."""
     for item in objects():
         if item["kind"] != "Deployment":
             answer = admin.apply(path_of(item), item)

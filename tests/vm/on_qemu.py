@@ -23,7 +23,7 @@ def _device(found: Machine, address: str) -> PCIDevice | None:
 
 
 def test_the_machine_is_what_qemu_was_told(node: Guest) -> None:
-    found = node.discover()
+    found = node.machine()
     assert [one.id for one in found.numa_nodes] == [one.id for one in machine.NODES]
     assert found.cpus_of_numa_node == {one.id: mask_of(one.cpus) for one in machine.NODES if one.cpus}
     assert found.memory_only == mask_of([3])
