@@ -3,35 +3,35 @@ from pathlib import Path
 import pytest
 
 from topomend.agent import AgentSettings, run
-from topomend.agent.loop import MOST_BACK_OFF, MOST_PATIENCE, BackOff
+from topomend.agent.loop import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, Backoff
 from topomend.kube.errors import TooManyRequests, Unanswered
 
 
 def test_each_failure_doubles_the_wait_up_to_ten_seconds() -> None:
-    back_off = BackOff()
-    delays = [back_off.failed(0.0, Unanswered("no")) for _ in range(30)]
+    backoff = Backoff()
+    delays = [backoff.failed(0.0, Unanswered("no")) for _ in range(30)]
     for number, delay in enumerate(delays):
-        longest = min(MOST_BACK_OFF, 2.0**number)
+        longest = min(MAX_BACKOFF_SECONDS, 2.0**number)
         assert longest / 2 <= delay <= longest
-    assert back_off.until == delays[-1] <= 10.0
+    assert backoff.until == delays[-1] <= 10.0
 
 
 def test_waits_differ_between_nodes() -> None:
-    assert len({BackOff().failed(0.0, Unanswered("no")) for _ in range(20)}) > 10
+    assert len({Backoff().failed(0.0, Unanswered("no")) for _ in range(20)}) > 10
 
 
 def test_a_success_ends_the_waiting() -> None:
-    back_off = BackOff()
+    backoff = Backoff()
     for _ in range(5):
-        back_off.failed(100.0, Unanswered("no"))
-    back_off.succeeded()
-    assert back_off.until == 0.0
-    assert back_off.failed(100.0, Unanswered("no")) <= 1.0
+        backoff.failed(100.0, Unanswered("no"))
+    backoff.succeeded()
+    assert backoff.until == 0.0
+    assert backoff.failed(100.0, Unanswered("no")) <= 1.0
 
 
 def test_a_server_that_names_a_time_is_given_it_up_to_a_minute() -> None:
-    assert BackOff().failed(0.0, TooManyRequests(429, "", "", retry_after=7.0)) == 7.0
-    assert BackOff().failed(0.0, TooManyRequests(429, "", "", retry_after=9999.0)) == MOST_PATIENCE
+    assert Backoff().failed(0.0, TooManyRequests(429, "", "", retry_after=7.0)) == 7.0
+    assert Backoff().failed(0.0, TooManyRequests(429, "", "", retry_after=9999.0)) == MAX_RETRY_AFTER_SECONDS
 
 
 def test_without_a_cluster_the_agent_ends_with_3_and_says_what_to_set(

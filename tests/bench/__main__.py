@@ -21,13 +21,13 @@ from tests.oracle.build import OracleNotBuilt, oracle_binary
 from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import KubeletOracle
 
-from topomend.decide.candidates import survey
+from topomend.decide.feasibility import diagnose
 from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
-from topomend.replay.fit import Fit
-from topomend.replay.free import prepare
+from topomend.replay.fast_path.admission import Fit
+from topomend.replay.fast_path.capacity import prepare
 from topomend.replay.topology.distances import Distances
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import NUMAInfo, merge
@@ -225,14 +225,14 @@ def fits() -> Iterator[Row]:
     yield Row(f"a pod against {NODES} nodes whose states nobody read as they came", unread)
     yield Row(f"a pod against {NODES} nodes, cold: not asked before", cold, target=0.100)
     yield Row(f"the same pod again, 1 % of {NODES} nodes changed", median(changes), target=0.010)
-    view = workloads.cluster(states)
+    snapshot = workloads.cluster(states)
     other = read_pod(workloads.pod("other", cpu=10, memory="18Gi", gpu=1))
     yield Row(
-        f"a survey with ranks and reasons of {NODES} nodes, cold",
-        _cpu_seconds(lambda: survey(view, other, Placement())),
+        f"a diagnosis with ranks and reasons of {NODES} nodes, cold",
+        _cpu_seconds(lambda: diagnose(snapshot, other, Placement())),
     )
-    again = _median(lambda: survey(view, other, Placement()), RUNS)
-    yield Row(f"the same survey again of {NODES} nodes", again)
+    again = _median(lambda: diagnose(snapshot, other, Placement()), RUNS)
+    yield Row(f"the same diagnosis again of {NODES} nodes", again)
 
 
 def _cold(states: list[NodeState]) -> Callable[[], object]:

@@ -29,8 +29,8 @@ from urllib3.exceptions import HTTPError
 
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.publish.publisher import HEARTBEAT_SECONDS
-from topomend.sandbox import NodeSpec, Sandbox, running
-from topomend.sandbox.preparation import kubelet_program
+from topomend.sandbox import NodeSpec, Sandbox, registry
+from topomend.sandbox.plan import kubelet_program
 from topomend.wire.node_topology import HEARTBEAT
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def _manifest() -> dict[str, Any]:
 
 def _kubelet(sandbox: Sandbox) -> psutil.Process:
     """The process of the node's kubelet."""
-    programs = {each.name: each.pid for each in running.status(sandbox.name).programs}
+    programs = {each.name: each.pid for each in registry.status(sandbox.name).programs}
     return psutil.Process(programs[kubelet_program(NODE)])
 
 

@@ -32,8 +32,8 @@ class Etcd:
 
     def put(self, objects: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Write objects under their keys, such as ``pods/default/web``."""
-        coming = iter(objects)
-        while some := list(islice(coming, AT_ONCE)):
+        assumed_pods = iter(objects)
+        while some := list(islice(assumed_pods, AT_ONCE)):
             puts = [
                 {"requestPut": {"key": _coded(f"/registry/{key}"), "value": _coded(json.dumps(content))}}
                 for key, content in some

@@ -337,11 +337,11 @@ def _relaunched(client: Client, etcd: Etcd, crowd: Crowd, pods: int = 20) -> lis
         etcd.put([(key, content)])
         begun = time.monotonic()
 
-        def let_go(name: str = name, uid: str = uid) -> bool:
+        def ungate(name: str = name, uid: str = uid) -> bool:
             pod = client.get(PODS, name, NAMESPACE)
             return pod["metadata"]["uid"] != uid and not pod["spec"].get("schedulingGates")
 
-        while not _answers(let_go):
+        while not _answers(ungate):
             if time.monotonic() > begun + 60:
                 raise DidNotStart(f"{name} was not relaunched")
             time.sleep(0.02)

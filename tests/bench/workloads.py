@@ -8,6 +8,7 @@ from types import MappingProxyType
 from tests.oracle.cases import node_state
 from tests.oracle.kubelet_oracle import Case
 
+from topomend.cache.snapshot import Publication, Snapshot
 from topomend.model.bitmask import format_id_list
 from topomend.model.cluster import Node
 from topomend.model.node_state import NodeState
@@ -16,7 +17,6 @@ from topomend.replay.admission import admit
 from topomend.replay.topology.distances import Distances
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, hints_or, per_node
 from topomend.replay.topology.merge import NUMAInfo
-from topomend.watch.view import ClusterView, Publication
 from topomend.wire.pod import read_pod
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
@@ -131,14 +131,14 @@ def node_states(count: int) -> list[NodeState]:
     return states
 
 
-def cluster(states: Iterable[NodeState]) -> ClusterView:
+def cluster(states: Iterable[NodeState]) -> Snapshot:
     """These nodes as the operator watches them, none with anything that the scheduler would mind."""
     nodes, publications = {}, {}
     for state in states:
         resources = dict.fromkeys(("cpu", "memory", "pods", GPU, NIC), 1 << 60)
         nodes[state.name] = Node(state.name, labels={"kubernetes.io/hostname": state.name}, allocatable=resources)
         publications[state.name] = Publication(state, "1")
-    return ClusterView(nodes, publications)
+    return Snapshot(nodes, publications)
 
 
 def all_masks(numa_nodes: int, resources: int) -> list[Offer]:

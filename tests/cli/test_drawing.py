@@ -2,7 +2,7 @@
 
 from tests.replay.nodes import TWO, node
 
-from topomend.cli.numa.drawing import draw
+from topomend.cli.numa.render import draw
 
 
 def test_an_option_that_no_released_kubelet_knows_is_said_with_the_node() -> None:

@@ -42,37 +42,37 @@ def main() -> int:
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     sys.stdout.write(f"seed {seed}: repeat with --seed {seed} --pods {options.pods} --load {options.load}\n")
-    coming = arrivals(Random(seed), options.pods, options.load)
+    assumed_pods = arrivals(Random(seed), options.pods, options.load)
     try:
         with tempfile.TemporaryDirectory(prefix="topomend-contended-") as folder:
-            outcomes = list(_outcomes(coming, options.logs or Path(folder)))
+            outcomes = list(_outcomes(assumed_pods, options.logs or Path(folder)))
     except (DidNotStart, SandboxError) as error:
         sys.stderr.write(f"{error}\n")
         return 3
-    _show(coming, outcomes)
+    _show(assumed_pods, outcomes)
     return _judge(outcomes)
 
 
-def _outcomes(coming: Sequence[Arrival], folder: Path) -> Iterator[Outcome]:
+def _outcomes(assumed_pods: Sequence[Arrival], folder: Path) -> Iterator[Outcome]:
     for way in Way:
         logs = folder / way.name.lower()
         logs.mkdir(parents=True, exist_ok=True)
-        sys.stdout.write(f"{way.value}: {coming[-1].at:.0f} s of arrivals\n")
+        sys.stdout.write(f"{way.value}: {assumed_pods[-1].at:.0f} s of arrivals\n")
         sys.stdout.flush()
-        yield (last := run(way, coming, logs))
+        yield (last := run(way, assumed_pods, logs))
     lag = last.lag()
-    yield replace(all_knowing(coming, lag), way=f"best fit, ends noticed {lag:.1f} s late")
-    yield all_knowing(coming)
+    yield replace(all_knowing(assumed_pods, lag), way=f"best fit, ends noticed {lag:.1f} s late")
+    yield all_knowing(assumed_pods)
 
 
-def _show(coming: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+def _show(assumed_pods: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
     rows: list[tuple[str, ...]] = [
         ("", "REFUSED", "NEVER-RAN", "WAIT-P50", "WAIT-P90", "WAIT-P99", "CPUS-FREE-WHILE-SOMEBODY-WAITS")
     ]
     for each in outcomes:
         waits = [f"{each.wait(percent):.2f} s" for percent in (50, 90, 99)]
         rows.append((each.way, str(each.refused), str(each.never_ran), *waits, f"{each.stranded(free_cpus()):.1f}"))
-    sys.stdout.write(f"{len(coming)} pods on {len(MACHINES)} kubelets with {free_cpus()} CPUs\n")
+    sys.stdout.write(f"{len(assumed_pods)} pods on {len(MACHINES)} kubelets with {free_cpus()} CPUs\n")
     sys.stdout.flush()
     echo_table(rows)
     for each in outcomes:

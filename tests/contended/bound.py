@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tests.contended.arrivals import MACHINES, Arrival
 from tests.contended.outcome import Outcome, Stay
 
-from topomend.decide.ranking import rank
+from topomend.decide.scoring import score
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit, release
@@ -45,7 +45,7 @@ def _place(cluster: dict[str, NodeState], arrival: Arrival) -> str:
     pod = read_pod({**arrival.manifest, "metadata": {"name": arrival.name, "namespace": "default"}})
     offering = [name for name, state in cluster.items() if _offers(state, pod)]
     answers = ((name, *admit(cluster[name], pod)) for name in offering)
-    admitting = [(rank(after, verdict), name, after) for name, verdict, after in answers if verdict.admitted]
+    admitting = [(score(after, verdict), name, after) for name, verdict, after in answers if verdict.admitted]
     if not admitting:
         return ""
     _, name, after = min(admitting, key=lambda each: each[0])

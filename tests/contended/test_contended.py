@@ -16,9 +16,9 @@ from tests.contended.virtual_time import VirtualCluster
 
 def test_arrivals_ask_for_the_load_that_they_are_drawn_for() -> None:
     for seed in range(5):
-        coming = arrivals(Random(seed), 100, load=0.6)
-        asked = sum(each.cpus * each.seconds for each in coming)
-        assert asked / (free_cpus() * coming[-1].at) == pytest.approx(0.6)
+        assumed_pods = arrivals(Random(seed), 100, load=0.6)
+        asked = sum(each.cpus * each.seconds for each in assumed_pods)
+        assert asked / (free_cpus() * assumed_pods[-1].at) == pytest.approx(0.6)
 
 
 def test_the_bound_runs_every_pod_at_once_on_an_idle_cluster() -> None:
@@ -39,8 +39,8 @@ def test_the_bound_never_has_more_cpus_in_use_than_there_are() -> None:
 
 
 def test_a_bound_whose_ends_are_noticed_late_tells_by_how_much_and_those_who_wait_wait_longer() -> None:
-    coming = arrivals(Random(2), 100, load=1.5)
-    at_once, late = all_knowing(coming), all_knowing(coming, 2.0)
+    assumed_pods = arrivals(Random(2), 100, load=1.5)
+    at_once, late = all_knowing(assumed_pods), all_knowing(assumed_pods, 2.0)
     assert at_once.lag() == pytest.approx(0.0)
     assert sum(late.waits()) > sum(at_once.waits())
     seen_late = [replace(stay, ended=stay.ended + 2.0) for stay in at_once.stays if stay.ended is not None]
@@ -99,5 +99,5 @@ def test_no_steered_pod_is_refused_in_virtual_time() -> None:
 
 def test_a_pod_that_comes_where_one_was_placed_between_two_ends_is_not_refused_in_virtual_time() -> None:
     """Of this seed the 71st was, before it was told who may have come between whose ends: one of 5,000 is."""
-    coming = arrivals(chance := Random(1), 1000, load=0.6, mean_seconds=12)
-    assert VirtualCluster(coming[:120], chance).run().refused == 0
+    assumed_pods = arrivals(chance := Random(1), 1000, load=0.6, mean_seconds=12)
+    assert VirtualCluster(assumed_pods[:120], chance).run().refused == 0

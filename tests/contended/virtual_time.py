@@ -14,14 +14,14 @@ from random import Random
 from tests.contended.arrivals import MACHINES, Arrival
 from tests.contended.outcome import Outcome, Stay
 
-from topomend.controller.fitter import TURN_SECONDS, TURNS
-from topomend.decide.plan import GiveWay, RelaunchOn, choose_in_turn
-from topomend.decide.scheduling import HOSTNAME_LABEL
+from topomend.cache import changes
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.filters import HOSTNAME_LABEL
+from topomend.decide.plan import RelaunchOn, Yield, choose_in_order
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, free_cpus
+from topomend.reconcile.gated_pods import TURN_SECONDS, TURNS
 from topomend.replay.admission import admit, release
-from topomend.watch import events
-from topomend.watch.view import ClusterView
 from topomend.wire.group import FIT_GATE
 from topomend.wire.pod import read_pod
 
@@ -43,7 +43,7 @@ class VirtualCluster:
         self._stays = [Stay(arrival, arrival.at) for arrival in arrivals]
         self._moments: list[tuple[float, int, Callable[[], None]]] = []
         self._count, self._versions = count(), count(1)
-        self._view = ClusterView()
+        self._snapshot = Snapshot()
         self._kubelets: dict[str, NodeState] = {}
         self._looks: set[str] = set()
         self._gave_way: dict[int, int] = {}
@@ -57,7 +57,7 @@ class VirtualCluster:
         """Every pod's fate once nothing happens any more."""
         while self._moments:
             self._now, _, happens = heapq.heappop(self._moments)
-            self._see(events.TimePassed(self._now))
+            self._see(changes.TimePassed(self._now))
             happens()
             while self._let_some_go():
                 pass  # other NUMA nodes may be kept for others now
@@ -68,8 +68,8 @@ class VirtualCluster:
         room = {"cpu": cpus, "memory": 1 << 50, "pods": 110_000}
         room |= {device.resource: 1_000_000 for device in state.devices}
         self._kubelets[state.name] = state
-        self._see(events.NodeSeen(Node(state.name, labels={HOSTNAME_LABEL: state.name}, allocatable=room)))
-        self._see(events.Published(state, self._version()))
+        self._see(changes.NodeUpdated(Node(state.name, labels={HOSTNAME_LABEL: state.name}, allocatable=room)))
+        self._see(changes.Published(state, self._version()))
 
     def _at(self, time: float, happens: Callable[[], None]) -> None:
         heapq.heappush(self._moments, (time, next(self._count), happens))
@@ -77,8 +77,8 @@ class VirtualCluster:
     def _after(self, between: tuple[float, float], happens: Callable[[], None]) -> None:
         self._at(self._now + self._chance.uniform(*between), happens)
 
-    def _see(self, event: events.Event) -> None:
-        self._view = events.fold(self._view, event)
+    def _see(self, event: changes.Event) -> None:
+        self._snapshot = changes.apply(self._snapshot, event)
 
     def _version(self) -> str:
         return str(next(self._versions))
@@ -96,33 +96,33 @@ class VirtualCluster:
             creation_time=f"{1_000_000 + arrival.at:014.3f}",
         )
         self._gated[number] = pod
-        self._see(events.PodSeen(pod, self._now))
+        self._see(changes.PodUpdated(pod, self._now))
 
     def _let_some_go(self) -> bool:
         before = len(self._gated)
         for number in sorted(self._gated):
             pod = self._gated[number]
-            gives_way = self._gave_way.get(number, 0) < TURNS
-            choice = choose_in_turn(self._view, pod, self._now, gives_way=gives_way)
-            if isinstance(choice, GiveWay):
+            yields = self._gave_way.get(number, 0) < TURNS
+            choice = choose_in_order(self._snapshot, pod, self._now, yields=yields)
+            if isinstance(choice, Yield):
                 self._gave_way[number] = self._gave_way.get(number, 0) + 1
                 self._at(self._now + TURN_SECONDS, lambda: None)
             elif isinstance(choice, RelaunchOn):
                 free = replace(self._gated.pop(number), gates=(), version=self._version())
-                self._see(events.Released(pod.pod, choice.nodes, self._now))
-                self._see(events.PodSeen(free, self._now))
+                self._see(changes.Released(pod.pod, choice.nodes, self._now))
+                self._see(changes.PodUpdated(free, self._now))
                 self._after(BINDS, partial(self._is_bound, number, replace(free, node=choice.nodes[0])))
         return len(self._gated) < before
 
     def _is_bound(self, number: int, pod: WatchedPod) -> None:
-        self._see(events.PodSeen(replace(pod, version=self._version(), phase="Pending"), self._now))
+        self._see(changes.PodUpdated(replace(pod, version=self._version(), phase="Pending"), self._now))
         self._after(ADMITS, partial(self._is_admitted, number, pod))
 
     def _is_admitted(self, number: int, pod: WatchedPod) -> None:
         verdict, after = admit(self._kubelets[pod.node], pod.pod)
         if not verdict.admitted:
             self._stays[number].refused += 1
-            self._see(events.PodGone(pod.namespace, pod.name, pod.uid, self._now))
+            self._see(changes.PodRemoved(pod.namespace, pod.name, pod.uid, self._now))
             return
         self._changes(pod.node, after)
         self._after(STARTS, partial(self._runs, number, pod))
@@ -130,7 +130,7 @@ class VirtualCluster:
     def _runs(self, number: int, pod: WatchedPod) -> None:
         stay = self._stays[number]
         stay.ran, stay.ended = self._now, self._now + stay.arrival.seconds
-        self._see(events.PodGone(pod.namespace, pod.name, pod.uid, self._now))
+        self._see(changes.PodRemoved(pod.namespace, pod.name, pod.uid, self._now))
         self._at(stay.ended + self._chance.uniform(*FREES), partial(self._is_freed, pod))
 
     def _is_freed(self, pod: WatchedPod) -> None:
@@ -138,7 +138,7 @@ class VirtualCluster:
         self._after(TELLS, partial(self._has_ended, pod))
 
     def _has_ended(self, pod: WatchedPod) -> None:
-        self._see(events.PodSeen(replace(pod, version=self._version(), phase="Succeeded"), self._now))
+        self._see(changes.PodUpdated(replace(pod, version=self._version(), phase="Succeeded"), self._now))
 
     def _changes(self, node: str, state: NodeState) -> None:
         self._kubelets[node] = state
@@ -151,6 +151,6 @@ class VirtualCluster:
 
     def _is_published(self, node: str, seen: NodeState) -> None:
         self._looks.remove(node)
-        self._see(events.Published(seen, self._version()))
+        self._see(changes.Published(seen, self._version()))
         if self._kubelets[node] is not seen:
             self._changes(node, self._kubelets[node])

@@ -15,7 +15,7 @@ from kubernetes.config import kube_config
 
 from topomend.cli.main import main as topomend
 
-_MODULES = [__name__, "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.streams"]
+_MODULES = [__name__, "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.watch_streams"]
 
 _server = get_context("forkserver")
 _server.set_forkserver_preload(_MODULES)

@@ -48,12 +48,12 @@ def _go_through(cluster: Cluster) -> None:
     wait_for("the nodes to be ready", lambda: all(map(_is_ready, cluster.client.list(NODES).items)))
     ready = time.monotonic()
     wait_for("its replacement to be let go", lambda: _let_go(cluster, made), stretched(LET_GO_SECONDS))
-    let_go = time.monotonic()
+    ungate = time.monotonic()
     running = wait_for("train to run anew", lambda: cluster.running("train"), KUBERNETES_BACK_OFF)
     assert running["spec"]["nodeName"] == NODE_B
     print(
         f"accepted to refused {refused - begun:.1f} s, to ready nodes {ready - refused:.1f} s, "
-        f"to let go {let_go - ready:.1f} s, to running {time.monotonic() - let_go:.1f} s"
+        f"to let go {ungate - ready:.1f} s, to running {time.monotonic() - ungate:.1f} s"
     )
 
 

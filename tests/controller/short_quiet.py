@@ -3,7 +3,7 @@
 import os
 
 from topomend.cli.main import main
-from topomend.controller import brake
+from topomend.reconcile import brake
 
 if __name__ == "__main__":
     brake.QUIET_SECONDS = float(os.environ["BRAKE_QUIET_SECONDS"])

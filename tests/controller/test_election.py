@@ -84,8 +84,8 @@ def test_a_killed_leader_that_starts_again_under_its_name_leads_at_once(
     wait_for("it to lead", lambda: LEADS in first.text())
     first.kill()
     begun = time.monotonic()
-    again = start_operator(*flags)
-    wait_for("it to lead again", lambda: LEADS in again.text())
+    result = start_operator(*flags)
+    wait_for("it to lead again", lambda: LEADS in result.text())
     took = time.monotonic() - begun
     print(f"started anew to led, s: {took:.2f}")
     assert took < 10

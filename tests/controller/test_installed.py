@@ -50,7 +50,7 @@ def test_refused_pods_run_elsewhere_within_five_seconds_under_the_installed_acco
     time.sleep(1)
     took = [_relaunch(two_nodes, f"train-{number}") for number in range(10)]
     two_nodes.clear()
-    print(f"refused to let go, s: {sorted(round(let_go, 3) for let_go, _ in took)}")
+    print(f"refused to let go, s: {sorted(round(ungate, 3) for ungate, _ in took)}")
     assert max(running for _, running in took) < stretched(5)
     assert "Forbidden" not in operator.text()
     assert "Traceback" not in operator.text()
@@ -62,14 +62,14 @@ def _relaunch(cluster: Cluster, name: str) -> tuple[float, float]:
     wait_for("the refusal", lambda: _is_refused(cluster, made))
     refused = time.monotonic()
     wait_for("the replacement to be let go", lambda: _is_let_go(cluster, made))
-    let_go = time.monotonic()
+    ungate = time.monotonic()
     moved = wait_for("the replacement to run", lambda: _anew(cluster, made, "Running"))
     running = time.monotonic()
     assert moved["spec"]["nodeName"] == NODE_B
     wait_for("it to be told", lambda: events_of(cluster, moved, "Relaunched"))
     cluster.remove(moved)
     wait_for("the agent to publish that it is gone", lambda: name not in shown(cluster, NODE_B))
-    return let_go - refused, running - refused
+    return ungate - refused, running - refused
 
 
 def _is_refused(cluster: Cluster, made: dict[str, Any]) -> bool:

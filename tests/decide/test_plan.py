@@ -2,10 +2,13 @@ from dataclasses import replace
 
 import pytest
 
+from topomend.cache import changes
+from topomend.cache.changes import apply
+from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
-from topomend.decide.candidates import Refuser, full, survey
 from topomend.decide.eligibility import Limits, Treatment, eligibility
 from topomend.decide.explanation import explain, table
+from topomend.decide.feasibility import RejectedBy, diagnose, full
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Owner, Placement, WatchedPod
 from topomend.model.kubelet import KubeletSettings
@@ -13,9 +16,6 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
-from topomend.watch import events
-from topomend.watch.events import fold
-from topomend.watch.view import ClusterView, Refusal
 
 SETTINGS = KubeletSettings(
     topology_manager_policy="single-numa-node", cpu_manager_policy="static", reserved_cpus=parse_id_list("0")
@@ -43,12 +43,12 @@ def node(name: str, **fields: object) -> Node:
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def view_of(*states: NodeState, version: str = "3") -> ClusterView:
-    view = ClusterView()
+def view_of(*states: NodeState, version: str = "3") -> Snapshot:
+    snapshot = Snapshot()
     for each in states:
-        view = fold(view, events.NodeSeen(node(each.name)))
-        view = fold(view, events.Published(each, version))
-    return view
+        snapshot = apply(snapshot, changes.NodeUpdated(node(each.name)))
+        snapshot = apply(snapshot, changes.Published(each, version))
+    return snapshot
 
 
 def refused(cpus: int = 3, **fields: object) -> WatchedPod:
@@ -57,8 +57,8 @@ def refused(cpus: int = 3, **fields: object) -> WatchedPod:
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
-def planned(view: ClusterView, pod: WatchedPod, limits: Limits = LIMITS) -> plans.Plan:
-    return plans.plan(view, Refusal(pod, pod.version, 10.0), limits)
+def planned(snapshot: Snapshot, pod: WatchedPod, limits: Limits = LIMITS) -> plans.Plan:
+    return plans.plan(snapshot, Refusal(pod, pod.version, 10.0), limits)
 
 
 FRAGMENTED = state("a", 2, 2)  # free: one CPU on NUMA 0, two on NUMA 1
@@ -87,42 +87,42 @@ def test_the_refusing_node_is_asked_again_only_once_it_has_published_since() -> 
 
 
 def test_where_it_is_not_known_which_came_first_the_refusing_node_stands_last() -> None:
-    answers = survey(view_of(state("a"), state("b")), asking(3), Placement(), Refuser("a", None))
+    answers = diagnose(view_of(state("a"), state("b")), asking(3), Placement(), RejectedBy("a", None))
     assert [each.node for each in answers.candidates] == ["b", "a"]
 
 
 def test_no_two_pods_are_sent_to_one_hole() -> None:
-    view = view_of(FRAGMENTED, state("b", 4))  # b has one hole of three CPUs
-    assert isinstance(planned(view, refused()), plans.RelaunchOn)
-    view = fold(view, events.Released(asking(3, "first"), ("b",), 10.0))
-    assert isinstance(planned(view, refused()), plans.Wait)
+    snapshot = view_of(FRAGMENTED, state("b", 4))  # b has one hole of three CPUs
+    assert isinstance(planned(snapshot, refused()), plans.RelaunchOn)
+    snapshot = apply(snapshot, changes.Released(asking(3, "first"), ("b",), 10.0))
+    assert isinstance(planned(snapshot, refused()), plans.Wait)
 
 
 def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
-    view = view_of(FRAGMENTED, state("b"), state("c"))
-    plan = plans.plan(view, Refusal(refused(), "5", 10.0), LIMITS, {"b": full("b", "cpu")})
+    snapshot = view_of(FRAGMENTED, state("b"), state("c"))
+    plan = plans.plan(snapshot, Refusal(refused(), "5", 10.0), LIMITS, {"b": full("b", "cpu")})
     assert isinstance(plan, plans.RelaunchOn)
     assert plan.nodes == ("c",)
-    assert plan.survey.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}
+    assert plan.diagnosis.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}
 
 
 def test_a_wait_counts_the_nodes_by_what_stands_in_the_way() -> None:
-    view = view_of(FRAGMENTED, state("b", 2, 2))
-    view = fold(view, events.NodeSeen(node("c")))
-    plan = planned(view, refused())
+    snapshot = view_of(FRAGMENTED, state("b", 2, 2))
+    snapshot = apply(snapshot, changes.NodeUpdated(node("c")))
+    plan = planned(snapshot, refused())
     assert isinstance(plan, plans.Wait)
     assert plan.reason == "no other node admits it now: 1 cpu, 1 unknown"
-    assert plan.survey.counts() == {"JustRefused": 1, "TopologyAffinityError": 1, "Unknown": 1}
+    assert plan.diagnosis.counts() == {"JustRefused": 1, "TopologyAffinityError": 1, "Unknown": 1}
 
 
 @pytest.mark.parametrize(("disagreements", "is_candidate"), [(2, True), (3, False)])
 def test_a_node_that_decided_three_times_in_a_row_otherwise_than_replay_is_no_candidate(
     disagreements: int, is_candidate: bool
 ) -> None:
-    view = view_of(FRAGMENTED, state("b"))
+    snapshot = view_of(FRAGMENTED, state("b"))
     for number in range(disagreements):
-        view = fold(view, events.Disagreed("b", f"uid-{number}", 10.0))
-    plan = planned(view, refused())
+        snapshot = apply(snapshot, changes.ReplayMismatch("b", f"uid-{number}", 10.0))
+    plan = planned(snapshot, refused())
     assert isinstance(plan, plans.RelaunchOn) == is_candidate
     assert is_candidate or plan.reason == "no other node admits it now: 1 not as replayed"
 
@@ -196,8 +196,8 @@ def test_resources_that_fit_different_numa_nodes_are_told_apart() -> None:
     )
 
 
-def judged(view: ClusterView, now: float) -> object:
-    return plans.judge(view, Refusal(refused(), "5", 10.0), now)
+def judged(snapshot: Snapshot, now: float) -> object:
+    return plans.judge(snapshot, Refusal(refused(), "5", 10.0), now)
 
 
 def test_a_refusal_that_replay_shares_is_explained_at_once() -> None:
@@ -207,24 +207,24 @@ def test_a_refusal_that_replay_shares_is_explained_at_once() -> None:
 
 
 def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then_a_disagreement() -> None:
-    view = view_of(state("a"))
-    assert judged(view, 10.0) == plans.NotYet(13.0)
-    assert isinstance(judged(view, 13.0), plans.Disagreed)
-    assert isinstance(judged(fold(view, events.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
-    newer = judged(fold(view, events.Published(state("a", 1), "6")), 11.0)
+    snapshot = view_of(state("a"))
+    assert judged(snapshot, 10.0) == plans.NotYet(13.0)
+    assert isinstance(judged(snapshot, 13.0), plans.ReplayMismatch)
+    assert isinstance(judged(apply(snapshot, changes.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
+    newer = judged(apply(snapshot, changes.Published(state("a", 1), "6")), 11.0)
     assert newer == plans.Explained("a refused p (TopologyAffinityError) and would admit it now: its state has changed")
 
 
 def test_a_kubelet_that_refused_what_a_pod_that_has_ended_meanwhile_left_no_room_for_did_not_disagree() -> None:
     ended = WatchedPod("ns", "held-1", "held-1", "6", asking(2, "held-1"), "Succeeded", node="a")
-    view = fold(view_of(FRAGMENTED), events.PodSeen(ended, 10.5))
-    assert judged(view, 20.0) == plans.Explained(
+    snapshot = apply(view_of(FRAGMENTED), changes.PodUpdated(ended, 10.5))
+    assert judged(snapshot, 20.0) == plans.Explained(
         "a refused p (TopologyAffinityError) and would admit it now: its state has changed"
     )
 
 
 def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:
-    found = judged(ClusterView(), 10.0)
+    found = judged(Snapshot(), 10.0)
     assert found == plans.Explained(
         "a refused p (TopologyAffinityError); why is not known: no agent publishes its state"
     )

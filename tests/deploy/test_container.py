@@ -15,7 +15,7 @@ from tests.deploy.api import API
 from tests.deploy.conftest import wait_until
 from tests.deploy.manifests import ROOT
 
-from topomend.kube.access import SERVICE_ACCOUNT
+from topomend.kube.kubeconfig import SERVICE_ACCOUNT
 from topomend.sandbox import Sandbox
 from topomend.sandbox.host import how_to_enter_namespaces
 

@@ -57,7 +57,7 @@ def relaunch(step: Step) -> dict[str, Any]:
         counts={f"Reason{index}": index for index in range(100)},
         start_time=NOW,
         launched_time=NOW,
-        conditions=(RelaunchCondition("Succeeded", "Unknown", "Waiting", "", NOW),),
+        conditions=(RelaunchCondition("Succeeded", "Unknown", "UnschedulablePods", "", NOW),),
         manifest_hash="0f" * 32,
     )
     return relaunch_object(record) | {"status": relaunch_status(record)}

@@ -1,6 +1,6 @@
 """Agents ask their kubelets for what they run with: a real kubelet's answer, and what the token shown to it is worth.
 
-The sandbox's kubelets sign their own certificates, as most do. Other certificates: tests/kube/test_kubelet.py.
+The sandbox's kubelets sign their own certificates, as most do. Other certificates: tests/kube/test_kubelet_client.py.
 """
 
 import base64
@@ -22,7 +22,7 @@ from tests.deploy.test_programs import TOPOMEND, environment
 from tests.deploy.test_roles import may
 
 from topomend.kube.errors import Forbidden, Refused
-from topomend.kube.kubelet import KubeletClient
+from topomend.kube.kubelet_client import KubeletClient
 from topomend.sandbox import Sandbox
 from topomend.wire.node_topology import Condition, read_conditions, read_node_topology
 

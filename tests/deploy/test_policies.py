@@ -12,7 +12,7 @@ from tests.deploy.manifests import DEPLOY
 
 from topomend.decide.eligibility import REASONS
 from topomend.relaunch import manifest
-from topomend.replay import rejection
+from topomend.replay import errors
 from topomend.wire import group
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.relaunch import read_relaunch
@@ -356,11 +356,11 @@ def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology()
     refused = next(each for each in policy["spec"]["variables"] if each["name"] == "refused")["expression"]
     for reason in (
         *REASONS,
-        rejection.TOPOLOGY_AFFINITY_ERROR,
-        rejection.SMT_ALIGNMENT_ERROR,
-        rejection.EMPTY_POD_SHARED_POOL_ERROR,
-        rejection.UNEXPECTED_ADMISSION_ERROR,
-        rejection.MESSAGE_PREFIX,
+        errors.TOPOLOGY_AFFINITY_ERROR,
+        errors.SMT_ALIGNMENT_ERROR,
+        errors.EMPTY_POD_SHARED_POOL_ERROR,
+        errors.UNEXPECTED_ADMISSION_ERROR,
+        errors.MESSAGE_PREFIX,
     ):
         assert f"'{reason}'" in refused
 

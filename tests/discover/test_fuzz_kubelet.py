@@ -26,7 +26,7 @@ from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
-from topomend.kube.kubelet import Configz
+from topomend.kube.kubelet_client import Configz
 from topomend.model.shape import parse_shape
 from topomend.wire.bounded import MAX_BYTES, size_of
 from topomend.wire.node_topology import node_topology, read_node_topology

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from topomend.discover.root import Root
+from topomend.discover.host_files import Root
 from topomend.discover.sysfs import read_machine
 from topomend.model.bitmask import mask_of
 from topomend.model.machine import CoreKind, Hardware, HugePages

@@ -10,7 +10,7 @@ from topomend.discover import kubelet_settings
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader, WrittenConfig
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
-from topomend.kube.kubelet import Configz
+from topomend.kube.kubelet_client import Configz
 from topomend.model.kubelet import MemoryReservation
 
 

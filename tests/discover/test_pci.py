@@ -4,8 +4,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from topomend.cli.main import main
+from topomend.discover.host_files import Root
 from topomend.discover.pci import DEVICES, MAX_DEVICES, read_pci_devices
-from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
 from topomend.model.machine import Machine, PCIDevice, PCILink
 from topomend.model.shape import parse_shape

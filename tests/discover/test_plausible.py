@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from topomend.discover.allocations import AllocationReader
-from topomend.discover.plausible import why_implausible
+from topomend.discover.bounds import why_implausible
 from topomend.model.node_state import (
     ContainerAllocation,
     Device,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from topomend.discover.root import Root
+from topomend.discover.host_files import Root
 from topomend.discover.sysfs import read_machine
 from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.machine import Hardware, Machine

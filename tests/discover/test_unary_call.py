@@ -11,7 +11,7 @@ from random import Random
 import grpc
 import pytest
 
-from topomend.discover.unary_call import CallFailed, call_all
+from topomend.discover.grpc_unix import CallFailed, call_all
 
 MOST = 1 << 20
 

@@ -31,8 +31,8 @@ class History:
         """When the first pod was refused, and when the replacement that came to a node was let go."""
         if not self.bound_at or not self.told:
             return None
-        let_go = [each for each in self.patched if each < self.bound_at[-1]]
-        return (self.told[0], let_go[-1]) if let_go else None
+        ungate = [each for each in self.patched if each < self.bound_at[-1]]
+        return (self.told[0], ungate[-1]) if ungate else None
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:

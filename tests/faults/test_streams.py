@@ -207,7 +207,7 @@ def test_a_server_that_asks_for_patience_is_left_alone_for_as_long(scene_of: Cal
     scene.runs_anew(refused, 20)
     for path in {path for _, path in refusals}:
         times = [when for when, each in refusals if each == path]
-        assert all(later - sooner > 2.9 for sooner, later in pairwise(times)), refusals
+        assert all(later - earliest > 2.9 for earliest, later in pairwise(times)), refusals
     assert len(refusals) == 3
     scene.is_well()
 

@@ -8,8 +8,8 @@ import pytest
 import urllib3
 from tests.kube.certificates import Authority, Server, serving
 
+from topomend.kube.agent_client import AgentClient
 from topomend.kube.client import NODES, connect
-from topomend.kube.light import LightClient
 from topomend.kube.tls import as_clusters_are
 
 STRICT = ssl.VERIFY_X509_STRICT
@@ -72,7 +72,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("strict")
 def test_the_agents_client_takes_an_authority_without_key_identifiers(server: Server) -> None:
-    client = LightClient()
+    client = AgentClient()
     assert client.node("n1") == {"metadata": {"name": "n1"}}
     client.close()
     assert server.asked == [("GET /api/v1/nodes/n1 HTTP/1.1", "Bearer t")]

@@ -30,7 +30,7 @@ from topomend.sandbox.failures import SandboxUnavailable
 SECONDS = 120
 """How much of a processor's time each half of the suite may use: replay as it is needs 20 s."""
 
-SEARCHING = ("test_fit.py", "test_merge.py")
+SEARCHING = ("test_fast_admission.py", "test_merge.py")
 """Tests that take long because they compare thousands of answers: they come last."""
 
 PYTEST = ("pytest", "--exitfirst", "--quiet", "--no-header", "--tb=line", "--hypothesis-seed=0")

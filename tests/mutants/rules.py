@@ -336,7 +336,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("a switch cannot be written as 0", '{"0", "f",', '{"f",'),
         ("a map is printed in its own order, not sorted", "for name in sorted(options)", "for name in options"),
     ],
-    "rejection.py": [
+    "errors.py": [
         ("the message lacks the kubelet's prefix", '"Pod was rejected: "', '"Pod rejected: "'),
         ("a NUMA id beyond 63 is not noticed", "    if beyond:\n", "    if False:\n"),
         ("a refusal for topology has another reason", '"TopologyAffinityError"', '"TopologyError"'),
@@ -352,7 +352,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             'f"{error}, is',
         ),
     ],
-    "kubelet.py": [
+    "container_manager.py": [
         ("one NUMA node too many is accepted", "> options.max_numa_nodes:", "> options.max_numa_nodes + 1:"),
         ("as many NUMA nodes as allowed are refused", "> options.max_numa_nodes:", ">= options.max_numa_nodes:"),
         (
@@ -450,7 +450,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "                False,\n",
         ),
     ],
-    "fit.py": [
+    "fast_path/admission.py": [
         (
             "an answer to one pod is the answer to all",
             "containers = tuple((each.name, each.kind, _asked(each.resources)) for each in pod.containers)",
@@ -489,8 +489,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("a fit needs single NUMA nodes though none would do", "if not preferred or self.kubelet", "if self.kubelet"),
         (
             "too few devices pass in a fit where they are on no NUMA node",
-            "if space.nodes else Told.REFUSED\n",
-            "if space.nodes else Told.NOT_ALIGNED\n",
+            "if space.nodes else Precheck.REFUSED\n",
+            "if space.nodes else Precheck.NOT_ALIGNED\n",
         ),
         (
             "a fit takes the highest of the NUMA nodes that hold a pod",
@@ -524,7 +524,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "tuple(merged)",
         ),
     ],
-    "free.py": [
+    "fast_path/capacity.py": [
         (
             "a pod that a node holds is told by what is free",
             "return name in self._names and any(",
@@ -535,8 +535,8 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
         ("unhealthy devices pass for free in a fit", "        if device.healthy:\n", "        if True:\n"),
         (
             "a resource without a healthy device passes for none in a fit",
-            "Told.REFUSED if offered or taken else Told.NOT_ALIGNED",
-            "Told.NOT_ALIGNED",
+            "Precheck.REFUSED if offered or taken else Precheck.NOT_ALIGNED",
+            "Precheck.NOT_ALIGNED",
         ),
         (
             "a fit knows which CPUs are taken where cores are uneven",
@@ -549,7 +549,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "True",
         ),
     ],
-    "remembered.py": [
+    "identity_cache.py": [
         (
             "what was free on a node is kept longer than its state",
             'self._known.pop(getattr(reference, "key", 0), None)',
@@ -585,7 +585,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "hint = merge_single(info, offers)",
         ),
     ],
-    "topology/scopes.py": [
+    "scopes.py": [
         (
             "a refused pod keeps the memory it had been given",
             "            self.memory.remove_pod()",
@@ -842,7 +842,11 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "",
         ),
         ("a wide machine forgets groups that hold memory", "if mask.bit_count() > 1]", "if False]"),
-        ("a wide machine takes masks of other sockets too", "yield self.universe & ~left_out,", "yield self.universe,"),
+        (
+            "a wide machine takes masks of other sockets too",
+            "yield self.universe & ~excluded_nodes,",
+            "yield self.universe,",
+        ),
     ],
     "topology/distances.py": [
         ("of equal masks the largest wins", "return min(masks)\n", "return max(masks)\n"),
@@ -1359,7 +1363,7 @@ _BROKEN: dict[str, list[tuple[str, str, str]]] = {
             "if False:",
         ),
     ],
-    "memory/book.py": [
+    "memory/machine_state.py": [
         (
             "the highest NUMA node of a group is filled first",
             "for number in members(mask):\n            node =",

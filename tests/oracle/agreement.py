@@ -22,7 +22,7 @@ from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeStat
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
 from topomend.replay.devices.manager import MAX_NUMA_ID
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
+from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
 from topomend.wire.pod import read_pod
 
 ASKED_AGAIN = 100

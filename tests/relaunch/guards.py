@@ -11,7 +11,7 @@ from topomend.relaunch import protocol
 
 
 @dataclass(frozen=True)
-class Guard:
+class Preflight:
     """What the guard is for; the text of the source that makes it, and the text without it; where its lack shows."""
 
     what: str
@@ -20,7 +20,7 @@ class Guard:
     bounds: Bounds
 
 
-def lacking(guard: Guard) -> Machine:
+def lacking(guard: Preflight) -> Machine:
     """The protocol without the guard. Its requests and answers are those of the protocol itself."""
     source = inspect.getsource(protocol)
     assert source.count(guard.text) == 1, f"the protocol holds {guard.text!r} {source.count(guard.text)} times"
@@ -46,88 +46,90 @@ DRAINED = Bounds(operators=1, drains=1)
 ENDING = Bounds(operators=1, deletions=1, ends=1)
 
 GUARDS = [
-    Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
-    Guard(
+    Preflight(
+        "no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER
+    ),
+    Preflight(
         "a claimed pod that somebody deletes leaves a record behind",
         "if pod.deleting and _claimed(pod) and not progress.denied:",
         "if False:",
         DELETION,
     ),
-    Guard(
+    Preflight(
         "nobody waits for the end of a pod that only our finalizer holds",
         "    if _claimed(pod):\n"
         "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
         "",
         ALONE,
     ),
-    Guard(
+    Preflight(
         "the finalizer goes before the record ends",
         "    if _claimed(pod):\n"
         "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
         "    if _claimed(pod) and record.step is not Step.RECORDED:\n        return Unclaim(pod)\n",
         DELETION,
     ),
-    Guard(
+    Preflight(
         "the pod is deleted only once its record is committed",
         "return _unprotected(record) or Mark(record, Step.COMMITTED)",
         "return Delete(pod)",
         ALONE,
     ),
-    Guard(
+    Preflight(
         "a pod whose deletion came before the commit is not replaced",
         "    if record.step is Step.RECORDED:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
         "    if False:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
         DELETION,
     ),
-    Guard(
+    Preflight(
         "a pod of another's making is not taken for the replacement",
         '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         '    if False:\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         SQUATTER,
     ),
-    Guard(
+    Preflight(
         "a name that is taken ends the relaunch",
         '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         '    if not _ours(pod, record):\n        return Pause(f"another pod took the name',
         SQUATTER,
     ),
-    Guard(
+    Preflight(
         "what the API server denies is kept in a blocked record and no error",
         "        return Mark(record, Step.BLOCKED, why=progress.denied)",
         "        return Mark(record, Step.CANCELLED, why=progress.denied)",
         FAULTS,
     ),
-    Guard(
+    Preflight(
         "only the pod that the record stands for is let go",
         "    if pod.uid != record.new_uid:\n        return _leftover(pod, record) or Mark(",
         "    if not _ours(pod, record):\n        return _leftover(pod, record) or Mark(",
         TWO,
     ),
-    Guard(
+    Preflight(
         "a replacement that was deleted is not waited for",
         '        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")',
         '        return Pause("the replacement")',
         DELETION,
     ),
-    Guard(
+    Preflight(
         "a pod that lost its gate is not let go again",
         "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
         "    if False:\n        return Mark(",
         FAULTS,
     ),
-    Guard(
+    Preflight(
         "the record says what was launched only once it is",
         "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
         "    if True:\n        return Mark(",
         ALONE,
     ),
-    Guard(
+    Preflight(
         "a record that ended on a read from before is opened again for the pod that waits",
         "return Mark(record, Step.CREATED) if waits else None",
         "return None",
         FAULTS,
     ),
-    Guard(
+    Preflight(
         "a refused pod that is read from before ends no relaunch",
         "        return Pause(END_OF_RECORD)\n    return _unprotected(record) or (",
         "        return Pause(END_OF_RECORD)\n"
@@ -135,61 +137,61 @@ GUARDS = [
         "    return _unprotected(record) or (",
         Bounds(operators=1, faults=3),
     ),
-    Guard(
+    Preflight(
         "a refused pod that is read from before does not set the record back",
         "return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)",
         "return Mark(record, Step.COMMITTED)",
         TWO,
     ),
-    Guard(
+    Preflight(
         "a pod of our making that no record stands for is removed",
         "        return Delete(pod)\n    return None\n",
         "        return None\n    return None\n",
         TWO,
     ),
-    Guard(
+    Preflight(
         "the pod that the record stands for is not removed",
         "pod and _ours(pod, record) and pod.uid != record.new_uid and RELAUNCH_GATE",
         "pod and _ours(pod, record) and RELAUNCH_GATE",
         FAULTS,
     ),
-    Guard(
+    Preflight(
         "a record that somebody deletes before the commit goes",
         "        return Unprotect(record) if record.protected else Pause(END_OF_RECORD)\n",
         "        return Pause(END_OF_RECORD)\n",
         RECORDS,
     ),
-    Guard(
+    Preflight(
         "a record that has ended gives its finalizer back",
         "return Unprotect(record) if record.protected else Stop(record.step.value)",
         "return Stop(record.step.value)",
         ALONE,
     ),
-    Guard(
+    Preflight(
         "a record whose namespace ends is not waited for",
         "    if progress.namespace_ends:\n",
         "    if False:\n",
         ENDING,
     ),
-    Guard(
+    Preflight(
         "a drain gives a pod back that nothing was done about",
         "    if progress.draining:\n        return _given_back(pod, record)\n    if record.deleting:\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n    if record.deleting:\n",
         DRAINED,
     ),
-    Guard(
+    Preflight(
         "a drain gives no pod back that somebody may be deleting",
         "    if record.step is Step.RECORDED:\n        return _recorded(progress, pod, record)\n",
         "    if record.step is Step.RECORDED or progress.draining:\n        return _recorded(progress, pod, record)\n",
         DRAINED,
     ),
-    Guard(
+    Preflight(
         "a drain lets a replacement go",
         "    if progress.draining:\n        return Launch(pod, ())\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n",
         DRAINED,
     ),
-    Guard(
+    Preflight(
         "what was known is forgotten once a precondition fails",
         "    return Progress(progress.uid, progress.record_name, progress.may_start, draining=progress.draining)\n",
         '    return replace(progress, record=UNREAD, nodes=None, denied="")\n',

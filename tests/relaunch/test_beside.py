@@ -81,7 +81,7 @@ class World:
     entry: Entry | None = None
     version: int = 1
     made: int = 0
-    let_go: frozenset[str] = frozenset()
+    ungate: frozenset[str] = frozenset()
     created_as: str = ""
     interfered: bool = False
 
@@ -156,7 +156,7 @@ def _on_pod(world: World, request: protocol.Request, pod: WatchedPod) -> tuple[W
             return delete(world, "new"), protocol.NotAsExpected()
         case protocol.Launch():
             launched = replace(there, gated=False, version=after.version)
-            after = replace(after, new=launched, let_go=world.let_go | {there.uid})
+            after = replace(after, new=launched, ungate=world.ungate | {there.uid})
             return after, protocol.ReplacementIs(launched.watched())
     return world, protocol.NotAsExpected()
 
@@ -213,11 +213,11 @@ def run(world: World) -> tuple[World, protocol.Request]:
 
 
 def check(world: World) -> None:
-    assert len(world.let_go) <= 1, "I1: two replacements lost the gate"
+    assert len(world.ungate) <= 1, "I1: two replacements lost the gate"
     ended = world.entry is not None and world.entry.step.ended
-    kept = world.old or world.let_go or world.interfered or (world.entry and not ended) or world.new
+    kept = world.old or world.ungate or world.interfered or (world.entry and not ended) or world.new
     assert kept, "I2: the pod is lost"
-    assert not (world.let_go and not world.interfered and world.entry is None), "I2: the record went"
+    assert not (world.ungate and not world.interfered and world.entry is None), "I2: the record went"
 
 
 def walk(*, operators: int, faults: int, strangers: int) -> int:
@@ -242,7 +242,7 @@ def _check_end(world: World) -> None:
         assert world.interfered, f"I5: stuck at {last}"
         assert last.waiting_for == protocol.NOT_ITS_MANIFEST
         return
-    assert world.interfered or world.let_go, "I5: nobody interfered, and the pod does not run"
+    assert world.interfered or world.ungate, "I5: nobody interfered, and the pod does not run"
     assert not (world.old and world.old.claimed), "I3: our finalizer was left behind"
 
 
@@ -299,7 +299,7 @@ def test_the_replacement_is_there_before_the_pod_goes_and_let_go_after() -> None
         "Mark Launched",
         "Unprotect",
     ]
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 @pytest.mark.parametrize(("operators", "faults", "strangers"), [(1, 3, 0), (1, 1, 2), (2, 1, 0), (2, 0, 1)])
@@ -310,7 +310,7 @@ def test_no_interleaving_loses_or_doubles_the_pod(operators: int, faults: int, s
 def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_anew() -> None:
     edited = Thing("p", OLD, 2, digest="edited")
     world, _ = run(World(edited, entry=Entry(1, digest="forged"), version=2))
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
     assert world.created_as == "edited"
 
 
@@ -325,7 +325,7 @@ def test_a_user_who_deletes_the_pod_while_its_replacement_is_denied_gets_rid_of_
     deleted = Thing("p", OLD, 2, claimed=True, deleting=True)
     world, last = run(World(deleted, entry=Entry(1, Step.BLOCKED, protected=True), version=2))
     assert isinstance(last, protocol.Stop)
-    assert (world.old, world.new, world.let_go) == (None, None, frozenset())
+    assert (world.old, world.new, world.ungate) == (None, None, frozenset())
     assert world.entry
     assert (world.entry.step, world.entry.protected) == (Step.CANCELLED, False)
 
@@ -338,4 +338,4 @@ def test_a_name_that_somebody_took_blocks_the_relaunch_and_loses_nothing() -> No
     assert world.entry.step is Step.BLOCKED
     assert (world.old is not None, world.new) == (True, squatter)
     world, _ = run(replace(world, new=None))
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.early import Early
-from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
+from tests.relaunch.guards import GUARDS, PRECONDITIONS, Preflight, lacking
 from tests.relaunch.walk import BEGIN, DRAIN, Bounds, Machine, Operator, Walk
 from tests.relaunch.walks import EVERY
 from tests.relaunch.world import (
@@ -66,7 +66,7 @@ def test_the_main_line_takes_ten_writes_in_their_order() -> None:
         "Unprotect",
         "Stop",
     ]
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 # The rows of the table
@@ -82,7 +82,7 @@ def test_a_pod_that_its_user_deletes_before_it_is_recorded_leaves_a_cancelled_re
 def test_a_pod_that_its_user_deletes_before_the_commit_is_not_replaced() -> None:
     world, sent = run(World(replace(CLAIMED, deleting=True), entry(Step.RECORDED), was_claimed=True))
     assert sent[2:] == ["Unclaim", "Mark Cancelled", "Unprotect", "Stop"]
-    assert not world.let_go
+    assert not world.ungate
 
 
 def test_a_delete_that_meets_another_version_is_decided_anew() -> None:
@@ -108,14 +108,14 @@ def test_a_delete_that_meets_another_version_is_decided_anew() -> None:
         World(None, entry(Step.BLOCKED)),
         World(NEW, entry(Step.COMMITTED), made=1),
         World(NEW, entry(Step.CREATED, "new0"), made=1),
-        World(replace(NEW, gated=False), entry(Step.CREATED, "new0"), made=1, let_go=frozenset({"new0"})),
+        World(replace(NEW, gated=False), entry(Step.CREATED, "new0"), made=1, ungate=frozenset({"new0"})),
     ],
     ids=lambda world: f"{world.pod and world.pod.uid} {world.step and world.step.value}",
 )
 def test_whoever_starts_anew_goes_on_from_there(world: World) -> None:
     after, _ = run(world)
     check_end(after)
-    assert after.let_go == {"new0"}
+    assert after.ungate == {"new0"}
 
 
 def test_a_replacement_that_another_operator_made_is_adopted() -> None:
@@ -134,7 +134,7 @@ def test_a_pod_whose_replacement_is_denied_keeps_its_manifest_in_a_blocked_recor
     assert last == protocol.Pause("quota")
     assert world.step is Step.BLOCKED
     world, _ = run(world)
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_where_no_record_is_taken_a_deleted_pod_ends_without() -> None:
@@ -154,27 +154,27 @@ def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:
     assert isinstance(last, protocol.Pause)
     assert world.pod
     assert world.pod.gated
-    assert not world.let_go
+    assert not world.ungate
 
 
 def test_a_replacement_that_its_user_deletes_before_it_is_let_go_is_not_made_again() -> None:
     world, sent = run(World(None, entry(Step.CREATED, "new0"), made=1, excused=True))
     assert sent[2:] == ["Mark Cancelled", "Stop"]
-    assert not world.let_go
+    assert not world.ungate
 
 
 def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_let_go() -> None:
     late = replace(NEW, uid="new1")
-    world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, let_go=frozenset({"new0"})))
+    world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, ungate=frozenset({"new0"})))
     assert sent[2:] == ["Delete", "Stop"]
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 @pytest.mark.parametrize("step", [Step.CANCELLED, Step.SUPERSEDED])
 def test_a_record_that_ended_on_a_read_from_before_is_opened_again(step: Step) -> None:
     world, sent = run(World(NEW, entry(step, "new0"), made=1))
     assert sent[2] == "Mark Created"
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_a_finalizer_that_an_ended_record_left_is_taken_off() -> None:
@@ -216,19 +216,19 @@ def test_a_deleted_record_that_is_the_only_copy_of_a_pod_is_kept_until_the_pod_r
     world, sent = Walk(Rules(), Machine()).run(replace(world, entry=replace(world.entry, version=NOW)), actor)
     assert isinstance(sent[-2], protocol.Unprotect)
     assert world.entry is None
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_an_unprotected_record_of_an_earlier_version_is_protected_before_the_pod_goes() -> None:
     world, sent = run(World(CLAIMED, Entry(NOW, Step.COMMITTED)))
     assert sent[2:4] == ["Protect", "Delete"]
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_anew() -> None:
     world, sent = run(World(CLAIMED, replace(entry(Step.RECORDED), deleting=True)))
     assert sent[2:5] == ["Unprotect", "Record", "Mark Committed"]
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_the_record_of_a_replacement_that_waits_for_a_node_holds_up_nobody() -> None:
@@ -252,7 +252,7 @@ def test_a_drain_gives_back_a_pod_that_was_only_recorded(pod: Thing) -> None:
     world, _ = Walk(Rules(), Machine()).run(World(pod, entry(Step.RECORDED)), DRAIN)
     assert world.pod
     assert (world.pod.claimed, world.pod.uid, world.step) == (False, OLD, Step.CANCELLED)
-    assert not world.let_go
+    assert not world.ungate
 
 
 def test_a_drain_begins_nothing() -> None:
@@ -267,7 +267,7 @@ def test_a_drain_lets_a_waiting_replacement_go_to_wherever_its_scheduler_has_it(
     assert [_name(each) for each in sent[2:]] == ["Launch", "Mark Launched", "Stop"]
     assert isinstance(sent[2], protocol.Launch)
     assert sent[2].nodes == ()
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 def test_a_drain_lets_a_replacement_go_that_nothing_can_be_recorded_of() -> None:
@@ -275,7 +275,7 @@ def test_a_drain_lets_a_replacement_go_that_nothing_can_be_recorded_of() -> None
         protocol.Restore, protocol.Denied("there is no such kind"), World(NEW, made=1), draining=True
     )
     assert isinstance(last, protocol.Stop)
-    assert world.let_go == {"new0"}
+    assert world.ungate == {"new0"}
 
 
 @pytest.mark.parametrize(("pod", "expected"), [(REFUSED, protocol.Stop), (CLAIMED, protocol.Unclaim)])
@@ -322,6 +322,6 @@ def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, b
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=[each.what for each in GUARDS])
-def test_each_guard_of_the_protocol_is_needed(guard: Guard) -> None:
+def test_each_guard_of_the_protocol_is_needed(guard: Preflight) -> None:
     with pytest.raises(Broken):
         Walk(Rules(), lacking(guard)).walk(guard.bounds)

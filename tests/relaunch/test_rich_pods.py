@@ -14,7 +14,7 @@ import pytest
 from topomend.kube.client import PODS, Client, Resource, connect
 from topomend.kube.errors import AlreadyExists
 from topomend.relaunch import manifest
-from topomend.relaunch.ledger import recorded
+from topomend.relaunch.records import recorded
 from topomend.sandbox import Sandbox
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import CREATOR_ANNOTATION

@@ -131,7 +131,7 @@ def entry_of(record: Relaunch) -> Entry:
 class World:
     """What the API server holds, and what has ever happened that an invariant asks for.
 
-    ``let_go`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
+    ``ungate`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
     refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
     had our finalizer since the API server last denied its record or we gave it back. ``given_back`` is that topomend
     left the cluster before the pod's end was its doing, ``record_deleted`` that somebody deleted a record,
@@ -142,7 +142,7 @@ class World:
     pod: Thing | None
     entry: Entry | None = None
     made: int = 0
-    let_go: frozenset[str] = frozenset()
+    ungate: frozenset[str] = frozenset()
     excused: bool = False
     was_claimed: bool = False
     given_back: bool = False
@@ -217,8 +217,8 @@ def _create(world: World, rules: Rules) -> tuple[World, protocol.Answer]:
     if world.step in UNCOMMITTED and not world.forgotten:
         raise Broken(f"I2: a replacement was created while its record was {world.step}")
     made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
-    let_go = world.let_go if rules.gate else world.let_go | {made.uid}
-    return _answered(replace(world, pod=made, made=world.made + 1, let_go=let_go))
+    ungate = world.ungate if rules.gate else world.ungate | {made.uid}
+    return _answered(replace(world, pod=made, made=world.made + 1, ungate=ungate))
 
 
 def _on_pod(world: World, request: protocol.Request, known: Thing, rules: Rules) -> tuple[World, protocol.Answer]:
@@ -242,8 +242,8 @@ def _on_pod(world: World, request: protocol.Request, known: Thing, rules: Rules)
         case protocol.Unclaim():
             given_back = replace(pod, claimed=False, version=NEXT)
             return _answered(replace(world, pod=given_back, was_claimed=False))
-    let_go = replace(world, pod=replace(pod, gated=False, version=NEXT), let_go=world.let_go | {pod.uid})
-    return _answered(let_go)
+    ungate = replace(world, pod=replace(pod, gated=False, version=NEXT), ungate=world.ungate | {pod.uid})
+    return _answered(ungate)
 
 
 def _is_checked(request: protocol.Request, rules: Rules) -> bool:
@@ -325,18 +325,18 @@ def squat(world: World) -> World:
 def check(world: World) -> None:
     """Raise Broken for an invariant that does not hold at every moment."""
     pod, entry = world.pod, world.entry
-    if len(world.let_go) > 1 and not (world.forgotten or world.ends):
-        raise Broken(f"I1: {sorted(world.let_go)} all lost our gate")
+    if len(world.ungate) > 1 and not (world.forgotten or world.ends):
+        raise Broken(f"I1: {sorted(world.ungate)} all lost our gate")
     ended = entry is not None and entry.step.ended
     old_is_there = pod is not None and pod.uid == OLD
     new_is_there = pod is not None and entry is not None and pod.uid == entry.new_uid
     is_orphan = pod is not None and entry is None and pod.ours and pod.gated
     is_kept = old_is_there or new_is_there or is_orphan or (entry is not None and not ended)
-    if not (is_kept or world.let_go or world.excused):
+    if not (is_kept or world.ungate or world.excused):
         raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else is to blame")
-    if entry and entry.step is Step.LAUNCHED and entry.new_uid not in world.let_go:
-        raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.let_go)}")
-    is_told = entry is not None or is_orphan or world.let_go or world.ends or world.record_deleted
+    if entry and entry.step is Step.LAUNCHED and entry.new_uid not in world.ungate:
+        raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.ungate)}")
+    is_told = entry is not None or is_orphan or world.ungate or world.ends or world.record_deleted
     if world.was_claimed and not old_is_there and not is_told:
         raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
     if ended and pod and old_is_there and pod.claimed and not world.given_back:
@@ -356,5 +356,5 @@ def check_end(world: World, *, drained: bool = False) -> None:
     if entry and entry.protected and not (world.ends and pod):
         raise Broken("I6: our finalizer stays on the record")
     is_given_back = (world.given_back or drained) and pod is not None and pod.uid == OLD
-    if not (world.let_go or world.excused or is_given_back):
+    if not (world.ungate or world.excused or is_given_back):
         raise Broken("I5: nobody interfered, and the pod does not run")

@@ -10,7 +10,7 @@ from topomend.model.quantity import parse_quantity
 from topomend.model.shape import parse_shape
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
-from topomend.replay.rejection import MESSAGE_PREFIX
+from topomend.replay.errors import MESSAGE_PREFIX
 
 TWO = "sockets:2 cores:4 memory:8Gi"
 """Two NUMA nodes of four CPUs: 0-3 and 4-7."""

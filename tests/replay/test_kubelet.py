@@ -9,7 +9,7 @@ from tests.replay.nodes import TWO, node
 
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, Machine, NUMANode
-from topomend.replay.kubelet import StartedKubelet, start
+from topomend.replay.container_manager import ContainerManager, start
 
 GIB = 1 << 30
 
@@ -22,9 +22,9 @@ def machine(*ids: int, distances: tuple[int, ...] = (10, 20)) -> Machine:
     )
 
 
-def started(machine: Machine, settings: KubeletSettings) -> StartedKubelet:
+def started(machine: Machine, settings: KubeletSettings) -> ContainerManager:
     kubelet = start(machine, settings)
-    assert isinstance(kubelet, StartedKubelet), kubelet
+    assert isinstance(kubelet, ContainerManager), kubelet
     return kubelet
 
 

@@ -12,7 +12,7 @@ from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit, start_refusal
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.topology import discover
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KubeletBreaks
 
 OF_ONE = "cpu=1 memory=64Mi"
 OF_TWO = "cpu=2 memory=64Mi"

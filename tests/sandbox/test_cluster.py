@@ -13,7 +13,7 @@ import yaml
 
 from topomend.sandbox import Sandbox
 from topomend.sandbox.api import API
-from topomend.sandbox.running import status
+from topomend.sandbox.registry import status
 
 pytestmark = pytest.mark.cluster
 

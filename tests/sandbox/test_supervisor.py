@@ -12,7 +12,7 @@ import topomend
 from topomend.sandbox import layout
 from topomend.sandbox.failures import SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
-from topomend.sandbox.running import check_name, supervisor_process
+from topomend.sandbox.registry import check_name, supervisor_process
 from topomend.sandbox.supervisor import Restarts
 
 COMPOSE = """

@@ -358,11 +358,11 @@ def _judge(
             doubled.append(name)
         if history.relaunch is None:
             continue
-        refused, let_go = history.relaunch
-        latencies = under_kills if let_go > calm.ended else undisturbed
-        if any(refused < up and down < let_go for down, up in calm.restarts):
+        refused, ungate = history.relaunch
+        latencies = under_kills if ungate > calm.ended else undisturbed
+        if any(refused < up and down < ungate for down, up in calm.restarts):
             latencies = across_restarts
-        latencies.append(let_go - refused)
+        latencies.append(ungate - refused)
     return Report(
         seed=seed,
         kills=tally.kills,

@@ -9,6 +9,8 @@ import pytest
 from tests.deploy.manifests import crd_schema
 from tests.deploy.schema import complaints
 
+from topomend.cache import changes
+from topomend.cache.topology_reader import published
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
@@ -23,8 +25,6 @@ from topomend.model.node_state import (
     PodAllocation,
 )
 from topomend.model.shape import parse_shape
-from topomend.watch import events
-from topomend.watch.reading import published
 from topomend.wire import bounded as rules
 from topomend.wire.bounded import MAX_BYTES, bounded, size_of
 from topomend.wire.node_topology import (
@@ -261,5 +261,5 @@ def test_the_bounds_are_those_of_the_schema() -> None:
 
 def test_a_reader_of_all_nodes_takes_what_was_cut_for_not_known() -> None:
     seen = published(written(monster(pods=1100, numa_nodes=2)), datetime(2026, 1, 2, tzinfo=UTC))
-    assert isinstance(seen, events.Published)
+    assert isinstance(seen, changes.Published)
     assert seen.problem.startswith("its agent says TooLarge: there is no room for ")

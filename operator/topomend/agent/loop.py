@@ -22,10 +22,10 @@ from topomend.discover.kubelet_config import KubeletConfig, with_version
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.udev import MachineChanges, UdevUnavailable
-from topomend.kube.access import find_access
+from topomend.kube.agent_client import AgentClient, NotConfigured
 from topomend.kube.errors import APIError, Refused
-from topomend.kube.kubelet import DEFAULT_PORT, Configz, KubeletClient
-from topomend.kube.light import LightClient, NotConfigured
+from topomend.kube.kubeconfig import find_access
+from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.reader_token import ReaderToken
 from topomend.publish.publisher import NodeFacts, Publisher
 
@@ -39,11 +39,11 @@ HOST_SECONDS = 600.0
 SETTLE_SECONDS = 1.0
 """After the kernel's word of a change: device changes come in bursts, and sysfs follows."""
 
-LEAST_BACK_OFF, MOST_BACK_OFF = 1.0, 10.0
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 10.0
 """So short that the node is true again within 10 s of the API server's return; 5,000 agents then ask it some 700 times
 a second, each time for what it refuses by a closed port or a 503."""
 
-MOST_PATIENCE = 60.0
+MAX_RETRY_AFTER_SECONDS = 60.0
 """At most this long, where the server itself names a time."""
 
 PUBLISHED, USAGE, CANNOT_ASK = 0, 2, 3
@@ -83,7 +83,7 @@ def run(settings: AgentSettings) -> int:
     Only a cluster that cannot be reached at all is worth giving up for at once; anything else is tried again.
     """
     try:
-        client = LightClient()
+        client = AgentClient()
     except NotConfigured as error:
         _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
         return CANNOT_ASK
@@ -135,7 +135,7 @@ def _until_told() -> threading.Event:
     return stop
 
 
-def _second_publisher(settings: AgentSettings, client: LightClient) -> "NodeResourceTopologyPublisher | None":
+def _second_publisher(settings: AgentSettings, client: AgentClient) -> "NodeResourceTopologyPublisher | None":
     if not settings.node_resource_topology:
         return None
     # Loaded only where it is asked for, like the metrics.
@@ -164,16 +164,16 @@ class _Agent:
 
     def again_and_again(self, interval: float, stop: threading.Event) -> int:
         """Publish what changes until told to end; the exit code."""
-        back_off = BackOff()
+        backoff = Backoff()
         while not stop.is_set():
-            if time.monotonic() >= back_off.until:
+            if time.monotonic() >= backoff.until:
                 try:
                     self._publish()
-                    back_off.succeeded()
+                    backoff.succeeded()
                 except APIError as error:
                     if self.metrics is not None:
                         self.metrics.failed(self.watcher.errors)
-                    delay = back_off.failed(time.monotonic(), error)
+                    delay = backoff.failed(time.monotonic(), error)
                     _log.warning("not published, trying again in %.0f s: %s", delay, error)
                 if self.watcher.kubelet_came_back():
                     self.publisher.forget()
@@ -236,7 +236,7 @@ class _Watcher:
         return self._reader.errors
 
     def kubelet_came_back(self) -> bool:
-        """Whether the kubelet answers again after it had not: it may be another version now. Told once."""
+        """Whether the kubelet answers again after it had not: it may be another version now. Precheck once."""
         came, self._came_back = self._came_back, False
         return came
 
@@ -265,7 +265,7 @@ class _Watcher:
         return self._host
 
 
-def _kubelet(settings: AgentSettings, client: LightClient) -> KubeletClient | None:
+def _kubelet(settings: AgentSettings, client: AgentClient) -> KubeletClient | None:
     """What asks the kubelet, where it is to be asked. Raises ValueError for an address or account that is none."""
     if settings.kubelet_address is None:
         return None
@@ -288,7 +288,7 @@ def _listen() -> MachineChanges | None:
 
 
 @dataclass
-class BackOff:
+class Backoff:
     """How long to leave the API server alone: twice as long after each failure, less a random part."""
 
     until: float = 0.0
@@ -296,9 +296,9 @@ class BackOff:
 
     def failed(self, now: float, error: APIError) -> float:
         """Note a failure; the seconds until the next attempt, longer where the server named a time."""
-        longest = min(MOST_BACK_OFF, LEAST_BACK_OFF * 2**self.failures)
+        longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**self.failures)
         asked = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
-        delay: float = max(longest * random.uniform(0.5, 1.0), min(asked, MOST_PATIENCE))  # noqa: S311 - no secret
+        delay: float = max(longest * random.uniform(0.5, 1.0), min(asked, MAX_RETRY_AFTER_SECONDS))  # noqa: S311 - no secret
         self.until, self.failures = now + delay, min(self.failures + 1, 16)
         return delay
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from topomend.cli.demo_environment import DidNotHappen, Stage
 from topomend.cli.failures import NO, CannotAsk
-from topomend.cli.stage import DidNotHappen, Stage
 from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.sandbox import NodeSpec, SandboxError

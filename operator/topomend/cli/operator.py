@@ -131,8 +131,8 @@ def operator(  # noqa: PLR0913  one argument a flag
     _log_to_stderr(log_level)
     # Imported here: the client takes a while, and --help and bad input need none of it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
-    from topomend.controller.settings import Settings  # noqa: PLC0415
     from topomend.kube.client import NoCluster, connect  # noqa: PLC0415
+    from topomend.reconcile.settings import Settings  # noqa: PLC0415
 
     settings = Settings(
         workers=workers,

@@ -21,9 +21,9 @@ from topomend.model.machine import Machine
 from topomend.model.node_state import Device
 from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, Shape, parse_shape
-from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, running
+from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.preparation import cluster_fingerprint
+from topomend.sandbox.plan import cluster_fingerprint
 
 DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
 
@@ -102,10 +102,10 @@ def up(
     """
     try:
         specs = _specs(nodes, machines or (DEFAULT_SHAPE,), settings)
-        running.check_name(name)
+        registry.check_name(name)
     except (InvalidNodeSpec, InvalidShape, SandboxError) as error:
         raise BadInput(str(error)) from error
-    if running.is_up(name):
+    if registry.is_up(name):
         _already_up(name, specs, audit=audit, topomend=topomend)
         return
     try:
@@ -123,7 +123,7 @@ def up(
 def down(*, name: str) -> None:
     """End every process of a sandbox and remove its files."""
     with _failures():
-        existed = running.take_down(name)
+        existed = registry.take_down(name)
     click.echo(f"Sandbox {name} is down." if existed else f"There was no sandbox {name}.")
 
 
@@ -134,7 +134,7 @@ def down(*, name: str) -> None:
 def status(context: click.Context, /, *, name: str, output: str) -> None:
     """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready or a program has ended."""
     with _failures():
-        found = running.status(name)
+        found = registry.status(name)
     if output == "json":
         click.echo(json.dumps(asdict(found), indent=1, default=str))
     else:
@@ -148,7 +148,7 @@ def status(context: click.Context, /, *, name: str, output: str) -> None:
 def kubeconfig(*, name: str) -> None:
     """Print the path of the administrator's kubeconfig."""
     with _failures():
-        click.echo(running.status(name).kubeconfig)
+        click.echo(registry.status(name).kubeconfig)
 
 
 @sandbox.command("exec", context_settings={"ignore_unknown_options": True})
@@ -161,7 +161,7 @@ def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
     For example: topomend sandbox exec node-1 -- lscpu
     """
     with _failures():
-        prefix = running.exec_prefix(name, node)
+        prefix = registry.exec_prefix(name, node)
     sys.stdout.flush()
     os.execvp(prefix[0], [*prefix, *command])  # noqa: S606 - the user's own command, as an argument list
 
@@ -175,9 +175,9 @@ def kubectl(*, name: str, arguments: tuple[str, ...]) -> None:
     For example: topomend sandbox kubectl -- get nodes
     """
     with _failures():
-        running.status(name)
+        registry.status(name)
         with _progress() as say:
-            prefix = running.kubectl_prefix(name, ensure_binary(say))
+            prefix = registry.kubectl_prefix(name, ensure_binary(say))
     os.execv(prefix[0], [*prefix, *arguments])  # noqa: S606 - the user's own arguments, as a list
 
 
@@ -192,7 +192,7 @@ def _failures() -> Iterator[None]:
 def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> None:
     asked = cluster_fingerprint(specs, audit=audit, topomend=topomend)
     with _failures():
-        same = running.description(name)["fingerprint"] == asked
+        same = registry.description(name)["fingerprint"] == asked
     if not same:
         raise BadInput(
             f"sandbox {name} is up already with other nodes or flags; end it with: "
@@ -266,7 +266,7 @@ def _replace_line(words: str) -> None:
     click.echo(f"\r\033[K{words[: width - 1]}", nl=False, err=True)
 
 
-def _print_status(found: running.Status) -> None:
+def _print_status(found: registry.Status) -> None:
     pids = {program.name: program.pid for program in found.programs}
     rows: list[tuple[str, ...]] = [("NODE", "READY", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")]
     rows += [

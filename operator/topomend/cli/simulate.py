@@ -9,9 +9,10 @@ from typing import Any
 import click
 import yaml
 
-from topomend.cli.documents import read_documents
+from topomend.cache.topology_reader import why_not_ready
 from topomend.cli.failures import NO, BadInput
 from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.manifests import read_documents
 from topomend.cli.table import echo_table
 from topomend.model.bitmask import format_id_list, members, parse_id_list
 from topomend.model.node_state import NodeState
@@ -19,7 +20,6 @@ from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, parse_shape
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release
-from topomend.watch.reading import why_not_ready
 from topomend.wire.document import MalformedObject
 from topomend.wire.node_topology import read_node_topology
 from topomend.wire.trace import PodEnd, read_trace

@@ -9,26 +9,26 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from topomend.controller.announcer import Announcer
-from topomend.controller.metrics import Metrics
-from topomend.controller.observer import Observer
-from topomend.controller.parameters import ENSURE_SECONDS, Parameters
-from topomend.controller.pod_id import PodID
-from topomend.controller.reconciler import Reconciler
-from topomend.controller.settings import Settings
-from topomend.controller.staleness import Staleness
-from topomend.controller.store import Store
-from topomend.controller.sweeper import Sweeper
-from topomend.controller.waiting import Waiting
-from topomend.controller.work_queue import WorkQueue
+from topomend.cache.changes import TimePassed
+from topomend.controller.ingest import Ingest
+from topomend.controller.relist import Relister
 from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
-from topomend.kube.events import Recorder
-from topomend.kube.lease import Election
 from topomend.model.cluster import WatchedPod
+from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.parameters import ENSURE_SECONDS, Parameters
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.reconciler import Reconciler
+from topomend.reconcile.settings import Settings
+from topomend.reconcile.staleness import Staleness
+from topomend.reconcile.store import Store
+from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page, metrics_page
-from topomend.watch.events import TimePassed
+from topomend.runtime.event_recorder import EventRecorder
+from topomend.runtime.leader_election import LeaderElection
+from topomend.runtime.work_queue import WorkQueue
 from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
@@ -49,7 +49,7 @@ STUCK_SECONDS = 120.0
 """A key that waited this long for a worker means that the workers hang."""
 
 if TYPE_CHECKING:
-    from topomend.controller.streams import Streams
+    from topomend.controller.watch_streams import WatchStreams
 
 _log = logging.getLogger(__name__)
 
@@ -65,24 +65,24 @@ class Operator:
         self._to_brake: queue.SimpleQueue[WatchedPod] = queue.SimpleQueue()
         self._store = Store()
         self._leads = threading.Event()
-        self._election: Election | None = None
+        self._election: LeaderElection | None = None
         self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
         if settings.leader_elect:
-            self._election = Election(client, settings.namespace, settings.identity or _new_identity(), self._lead)
+            self._election = LeaderElection(
+                client, settings.namespace, settings.identity or _new_identity(), self._lead
+            )
             client = client.writing_while(self._election.leads)
-        self._waiting = Waiting(self._store, lambda pod: self._look_at(pod, BURST_SECONDS))
-        self._observer = Observer(self._store, self._waiting, self._look_at, self._brake_for, time.monotonic)
-        self._recorder = Recorder(client)
-        self._metrics = Metrics(lambda: self._store.view, lambda: len(self._waiting), self._leads.is_set)
+        self._waiting = UnschedulablePods(self._store, lambda pod: self._enqueue(pod, BURST_SECONDS))
+        self._ingest = Ingest(self._store, self._waiting, self._enqueue, self._brake_for, time.monotonic)
+        self._recorder = EventRecorder(client)
+        self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
         announcer = Announcer(self._recorder)
-        self._reconciler = Reconciler(
-            client, self._store, announcer, settings, self._observer.put, metrics=self._metrics
-        )
+        self._reconciler = Reconciler(client, self._store, announcer, settings, self._ingest.put, metrics=self._metrics)
         self._staleness = Staleness(client, self._store, announcer)
-        self._sweeper = Sweeper(client, self._observer, settings.record_seconds)
+        self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
         self._swept = time.monotonic()
-        self._streams: Streams | None = None
+        self._streams: WatchStreams | None = None
 
     def stop(self) -> None:
         """Have ``run`` return. Not for signal handlers: one would wait for the thread that it interrupts."""
@@ -90,10 +90,10 @@ class Operator:
 
     def run(self) -> None:
         """Watch, sweep and reconcile until stopped."""
-        self._observer.start()
+        self._ingest.start()
         workers = self._start_workers()
-        sweeper = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
-        sweeper.start()
+        relister = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
+        relister.start()
         threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
@@ -116,7 +116,7 @@ class Operator:
             served.close()
         if self._streams:
             self._streams.stop()
-        self._observer.stop()
+        self._ingest.stop()
 
     def _serve(self) -> Sequence[Endpoints]:
         pages: dict[str, dict[str, Callable[[], Page]]] = {}
@@ -144,9 +144,9 @@ class Operator:
         """Begin with all that there is to do by the view."""
         self._reconciler.take_over()
         self._leads.set()
-        self._observer.tell_all()
+        self._ingest.enqueue_all()
 
-    def _look_at(self, pod: PodID, after: float) -> None:
+    def _enqueue(self, pod: PodID, after: float) -> None:
         if self._leads.is_set():
             self._queue.add(pod, after)
 
@@ -186,7 +186,7 @@ class Operator:
         """
         since = self._waiting.stop(pod)
         try:
-            again = self._reconciler.reconcile(pod)
+            result = self._reconciler.reconcile(pod)
         except NotPermitted:
             return None  # whoever leads now looks at everything there is to do
         except (APIError, NoProgress) as error:
@@ -199,19 +199,19 @@ class Operator:
             _log.error("%s/%s: unexpected: %r; tried again", pod.namespace, pod.name, error)
             _log.debug("where it happened", exc_info=True)
             return 0.0
-        if again.on_change:
-            self._waiting.begin(pod, again, since)
-        if again.after is not None:
-            self._queue.add(pod, again.after)
+        if result.on_change:
+            self._waiting.begin(pod, result, since)
+        if result.after is not None:
+            self._queue.add(pod, result.after)
         return None
 
     def _watch_once_listed(self) -> None:
         """Start the streams once every kind could be listed: kopf watches only those that are there at its start."""
-        from topomend.controller.streams import Streams  # noqa: PLC0415  kopf takes long to import: sweep meanwhile
+        from topomend.controller.watch_streams import WatchStreams  # noqa: PLC0415  kopf takes long to import: sweep meanwhile
 
         while not self._stopped.is_set():
             if self._listed.wait(TICK_SECONDS):
-                self._streams = Streams(self._observer.put, self._sweep_now.set)
+                self._streams = WatchStreams(self._ingest.put, self._sweep_now.set)
                 self._streams.start()
                 return
 
@@ -223,7 +223,7 @@ class Operator:
             wait = TICK_SECONDS
             try:
                 if self._leads.is_set():
-                    self._reconciler.look_for_departed()
+                    self._reconciler.expire_assumed()
                     self._reconciler.ease_brake()
                     self._staleness.tell()
             except APIError as error:
@@ -231,7 +231,7 @@ class Operator:
                 wait = max(TICK_SECONDS, _patience(error))
             except Exception as error:  # noqa: BLE001  it is looked after again, and the places are freed by time
                 _log.error("not all could be looked after that time changes: unexpected: %r; tried again", error)
-            self._observer.put(TimePassed(time.monotonic()))
+            self._ingest.put(TimePassed(time.monotonic()))
 
     def _keep_parameters(self) -> None:
         """Have the policies gate pods as long as this process runs in its pod, whether it leads or not."""
@@ -249,13 +249,13 @@ class Operator:
     def _sweep_on(self) -> None:
         while not self._stopped.is_set():
             self._sweep_now.clear()
-            if self._sweep_now.wait(self._sweep()):
+            if self._sweep_now.wait(self._relist()):
                 self._stopped.wait(GATHER_SECONDS)
 
-    def _sweep(self) -> float:
-        """Sweep, and say after how many seconds to sweep again."""
+    def _relist(self) -> float:
+        """Relist, and say after how many seconds to sweep again."""
         try:
-            self._sweeper.sweep(time.monotonic(), tidy=self._leads.is_set())
+            self._relister.relist(time.monotonic(), tidy=self._leads.is_set())
         except NotFound as error:
             _log.error("%s; install the kinds: kubectl apply --server-side -f crds/", error)
             return SWEEP_RETRY_SECONDS

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from topomend.cache.changes import is_refusal
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.watch.events import is_refusal
 from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
 
 REASONS = ("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError")
@@ -31,12 +31,12 @@ class Treatment(Enum):
 @dataclass(frozen=True, slots=True)
 class Eligibility:
     """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch,
-    ``is_remade`` where a controller makes another pod."""
+    ``is_recreated`` where a controller makes another pod."""
 
     treatment: Treatment
     reason: str
     limit_reached: bool = False
-    is_remade: bool = False
+    is_recreated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
 def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
     owner = f"{controller.kind} {controller.name}"
     if controller.kind == _COUNTS_ITS_FAILURES:
-        return _leave(f"{owner} counts its failed pods and creates the next one", is_remade=True)
+        return _leave(f"{owner} counts its failed pods and creates the next one", is_recreated=True)
     if controller.kind == _RETRIES_ITSELF:
-        return _leave(f"{owner} deletes its failed pods and tries the same node again", is_remade=True)
+        return _leave(f"{owner} deletes its failed pods and tries the same node again", is_recreated=True)
     if pod.deleting:
-        return _leave(f"{pod.name} is being deleted", is_remade=True)
-    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods", is_remade=True)
+        return _leave(f"{pod.name} is being deleted", is_recreated=True)
+    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods", is_recreated=True)
 
 
 def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
@@ -96,5 +96,5 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
     return Eligibility(Treatment.RELAUNCH, f"{pod.name} has no controller that recreates it")
 
 
-def _leave(reason: str, *, is_remade: bool = False) -> Eligibility:
-    return Eligibility(Treatment.LEAVE, reason, is_remade=is_remade)
+def _leave(reason: str, *, is_recreated: bool = False) -> Eligibility:
+    return Eligibility(Treatment.LEAVE, reason, is_recreated=is_recreated)

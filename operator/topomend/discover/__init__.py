@@ -10,11 +10,11 @@ from pathlib import Path
 
 from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
+from topomend.discover.host_files import Root
 from topomend.discover.kubelet_config import with_version
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.pci import read_pci_devices
-from topomend.discover.root import Root
 from topomend.discover.sysfs import read_machine
 
 __all__ = ["Discovery", "discover", "read_host"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from topomend.discover.plausible import why_implausible
+from topomend.discover.bounds import why_implausible
 from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
 from topomend.discover.state_files import KubeletState, PodHoldings, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import CPUSet

@@ -20,7 +20,7 @@ from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, free_cpus
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import book_of, release, shared_pool
-from topomend.replay.kubelet import StartedKubelet, start
+from topomend.replay.container_manager import ContainerManager, start
 from topomend.wire.bounded import bounded
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
@@ -175,7 +175,7 @@ def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[st
             )
 
 
-def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: StartedKubelet | str) -> str:
+def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: ContainerManager | str) -> str:
     """Empty where one would start. CPUs to reserve are looked up under every policy (server.go:getReservedCPUs)."""
     if isinstance(kubelet, str):
         return kubelet
@@ -255,14 +255,14 @@ def _sentence(parts: Sequence[str]) -> str:
 # The figures behind the columns
 
 
-def _summary(state: NodeState, kubelet: StartedKubelet | str, status: str) -> Summary:
+def _summary(state: NodeState, kubelet: ContainerManager | str, status: str) -> Summary:
     devices = sum(device.healthy for device in state.devices)
     if isinstance(kubelet, str):
         return Summary(devices=devices, status=status)
     return Summary(_free_cpus(state, kubelet), _free_memory(state, kubelet), devices, status)
 
 
-def _free_cpus(state: NodeState, kubelet: StartedKubelet) -> str:
+def _free_cpus(state: NodeState, kubelet: ContainerManager) -> str:
     """CPUs that can still be given exclusively, a number for each NUMA node; empty where none ever are."""
     if kubelet.cpu is None:
         return ""
@@ -270,7 +270,7 @@ def _free_cpus(state: NodeState, kubelet: StartedKubelet) -> str:
     return ",".join(str(free.get(node.id, 0)) for node in state.machine.numa_nodes)
 
 
-def _free_memory(state: NodeState, kubelet: StartedKubelet) -> str:
+def _free_memory(state: NodeState, kubelet: ContainerManager) -> str:
     """Memory in Gi that can still be pinned, for each NUMA node; empty where none ever is."""
     if kubelet.memory is None:
         return ""

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from topomend.discover import read_host_of
 from topomend.discover.assemble import Host
+from topomend.discover.host_files import MAX_BYTES, Root
 from topomend.discover.pci import ADDRESS, record_of
-from topomend.discover.root import MAX_BYTES, Root
 
 _HARDWARE_ADDRESS = re.compile(r"\b([a-z]{2,5}x)([0-9a-f]{16}|[0-9a-f]{12})\b", re.ASCII)
 """In names such as ``enx00e04c680001`` (systemd.net-naming-scheme, rdma_rename): the MAC or GUID after the x."""
 
 
 @dataclass
-class Recorder(Root):
+class EventRecorder(Root):
     """A Root that remembers the files, links and folders it was asked for, by their real path relative to the root."""
 
     files: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Capture:
 
 def capture(path: Path, folder: str) -> Capture:
     """What discovery reads under ``path``, as a .tar.gz whose one folder is ``folder``. Equal machines, equal bytes."""
-    recorder = Recorder(path.absolute())
+    recorder = EventRecorder(path.absolute())
     host = read_host_of(recorder, whole=True)
     # What udev knew by itself stands in no file of the machine that would lead to the same names.
     for device in host.machine.pci_devices:
@@ -108,7 +108,7 @@ def capture(path: Path, folder: str) -> Capture:
     return Capture(host, packed.getvalue(), len(entries))
 
 
-def _entries(recorder: Recorder, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+def _entries(recorder: EventRecorder, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     """Links of devices that are no PCI device's are left out: among them are the interfaces of pods."""
     scrub = _Scrubber()
     for place in sorted(recorder.folders):
@@ -128,7 +128,7 @@ def _entries(recorder: Recorder, folder: str) -> Iterator[tuple[tarfile.TarInfo,
         yield entry, b""
 
 
-def _leads_to_pci(recorder: Recorder, place: str) -> bool:
+def _leads_to_pci(recorder: EventRecorder, place: str) -> bool:
     return any(ADDRESS.fullmatch(part) for part in recorder.target(place).split("/"))
 
 

@@ -7,7 +7,7 @@ cores, sockets and caches through cadvisor, which goes by their numbers; next do
 import re
 from collections.abc import Callable, Iterable
 
-from topomend.discover.root import Root
+from topomend.discover.host_files import Root
 from topomend.model.bitmask import CPUSet, format_id_list, lowest, members
 from topomend.model.machine import CoreKind, Hardware, Machine
 

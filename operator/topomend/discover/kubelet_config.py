@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from topomend.discover.host_files import Unreadable, read_bytes
 from topomend.discover.kubelet_process import Flags
-from topomend.discover.root import Unreadable, read_bytes
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.quantity import format_bytes, value

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topomend.discover.root import Unreadable, read_bytes
+from topomend.discover.host_files import Unreadable, read_bytes
 
 PROC = Path("/proc")
 MAX_COMMAND_LINE = 1 << 17

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from topomend.discover.host_files import Unreadable
 from topomend.discover.kubelet_config import (
     NOT_GIVEN,
     KubeletConfig,
@@ -19,9 +20,8 @@ from topomend.discover.kubelet_config import (
     read_kubelet_config,
 )
 from topomend.discover.kubelet_process import kubelet_of, read_flags_file
-from topomend.discover.root import Unreadable
 from topomend.kube.errors import APIError, Forbidden, Refused
-from topomend.kube.kubelet import Configz
+from topomend.kube.kubelet_client import Configz
 from topomend.model.kubelet import KubeletSettings
 
 RECHECK_SECONDS = 300.0

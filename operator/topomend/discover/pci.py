@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from topomend.discover import udev
-from topomend.discover.root import MAX_NAME, Root
+from topomend.discover.host_files import MAX_NAME, Root
 from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.machine import Machine, PCIDevice, PCILink
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from topomend.discover import podresources_pb2 as messages
-from topomend.discover.unary_call import CallFailed, call_all
+from topomend.discover.grpc_unix import CallFailed, call_all
 from topomend.model.bitmask import MAX_ID, CPUSet, InvalidIDList, mask_of
 from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 from topomend.replay.devices.manager import natural_key

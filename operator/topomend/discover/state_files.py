@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from topomend.discover.root import Absent, Unreadable, read_bytes
+from topomend.discover.host_files import Absent, Unreadable, read_bytes
 from topomend.model.bitmask import MAX_ID, CPUSet, mask_of
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.devices.manager import natural_key

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from topomend.discover.hardware import read_hardware
-from topomend.discover.root import Root
+from topomend.discover.host_files import Root
 from topomend.model.bitmask import MAX_ID, CPUSet, format_id_list, lowest, mask_of, members
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
 from topomend.model.quantity import format_bytes

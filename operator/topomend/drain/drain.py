@@ -15,7 +15,7 @@ from topomend.kube.client import Client
 
 IN_FORCE_SECONDS = 7.0
 """An API server sees within a second that a policy's binding is gone; for so long pods may still be gated, and for as
-long as an operator needs to make again what it reads (controller/parameters.py), it may be found to run."""
+long as an operator needs to make again what it reads (reconcile/parameters.py), it may be found to run."""
 
 PASS_SECONDS = 1.0
 

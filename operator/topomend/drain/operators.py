@@ -10,7 +10,14 @@ import uuid
 from topomend.drain.journal import Journal
 from topomend.kube.client import DEPLOYMENTS, LEASES, PODS, Client
 from topomend.kube.errors import NotFound
-from topomend.kube.lease import LOOK_SECONDS, NAME, RENEW_DEADLINE_SECONDS, RENEW_SECONDS, Election, read_holder
+from topomend.runtime.leader_election import (
+    LOOK_SECONDS,
+    NAME,
+    RENEW_DEADLINE_SECONDS,
+    RENEW_SECONDS,
+    LeaderElection,
+    read_holder,
+)
 
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
 
@@ -25,7 +32,7 @@ class Operators:
 
     def __init__(self, client: Client, namespace: str, journal: Journal, seconds: float) -> None:
         self._client, self._namespace, self._journal, self._seconds = client, namespace, journal, seconds
-        self._election: Election | None = None
+        self._election: LeaderElection | None = None
         self._stranger = ""
 
     def stand_down(self) -> None:
@@ -96,7 +103,7 @@ class Operators:
         is_of_pod = any(holder.startswith(f"{name}_") for name in ours)
         if holder and not is_of_pod and self._renews(holder):
             self._stranger = holder
-        self._election = Election(
+        self._election = LeaderElection(
             self._client, self._namespace, f"kubectl-numa-drain_{uuid.uuid4()}", lambda _: None, seizes=True
         )
         self._election.start()

@@ -11,7 +11,7 @@ from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import ledger, protocol
+from topomend.relaunch import protocol, records
 from topomend.relaunch.driver import Chosen, Driver, NoProgress, Outcome
 from topomend.wire.document import MalformedObject
 from topomend.wire.leftovers import Leftovers
@@ -70,7 +70,7 @@ class Relaunches:
         return [(_Begun(record.namespace, record.pod_name, record.pod_uid, record.name), record.step)]
 
     def _end(self, begun: _Begun) -> bool:
-        driver = Driver(self._client, _unasked, _now, partial(ledger.record_that_made, self._client), draining=True)
+        driver = Driver(self._client, _unasked, _now, partial(records.record_that_made, self._client), draining=True)
         try:
             outcome = driver.run(begun.namespace, begun.pod, begun.uid, begun.record, may_start=False)
         except (APIError, NoProgress, MalformedObject) as error:

@@ -1,7 +1,7 @@
 """The cluster as scheduling reads it: nodes with labels and taints, refused pods with what they tolerate and select.
 
 Field names and values are core/v1's own. How a toleration matches a taint is the scheduler's rule and stands in
-``decide/scheduling.py``.
+``decide/filters.py``.
 """
 
 from collections.abc import Mapping

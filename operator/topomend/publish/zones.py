@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from topomend.model.machine import NUMANode
 from topomend.model.node_state import NodeState, allocations, free_cpus
 from topomend.replay.admission import book_of
-from topomend.replay.kubelet import StartedKubelet, start
+from topomend.replay.container_manager import ContainerManager, start
 from topomend.wire.node_resource_topology import Zone, ZoneResource
 
 
@@ -33,7 +33,7 @@ def zones(state: NodeState) -> tuple[Zone, ...]:
     )
 
 
-def _cpus(state: NodeState, kubelet: StartedKubelet, node: NUMANode) -> Iterator[ZoneResource]:
+def _cpus(state: NodeState, kubelet: ContainerManager, node: NUMANode) -> Iterator[ZoneResource]:
     if kubelet.cpu is None:
         return
     cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
@@ -42,7 +42,7 @@ def _cpus(state: NodeState, kubelet: StartedKubelet, node: NUMANode) -> Iterator
     yield ZoneResource("cpu", cpus.bit_count(), allocatable.bit_count(), available)
 
 
-def _memory(state: NodeState, kubelet: StartedKubelet) -> Iterator[tuple[int, ZoneResource]]:
+def _memory(state: NodeState, kubelet: ContainerManager) -> Iterator[tuple[int, ZoneResource]]:
     """Memory and huge pages in bytes, with their NUMA node."""
     if kubelet.memory is None:
         return

@@ -22,8 +22,8 @@ from topomend.kube.errors import (
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, protocol
-from topomend.relaunch.guard import Guard
-from topomend.relaunch.ledger import recorded
+from topomend.relaunch.preflight import Preflight
+from topomend.relaunch.records import recorded
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import RELAUNCH
 from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
@@ -76,7 +76,7 @@ class Driver:
         draining: bool = False,
     ) -> None:
         self._client, self._choose, self._now, self._previous = client, choose, now, previous
-        self._guard, self._renames, self._draining = Guard(client), renames, draining
+        self._preflight, self._renames, self._draining = Preflight(client), renames, draining
         self._pod: dict[str, Any] = {}
         self._manifest: dict[str, Any] = {}
         self._found: dict[str, Relaunch | None] = {}
@@ -230,7 +230,7 @@ class Driver:
         """Create the replacement, if the record is as it was written and who created the first pod still may."""
         if manifest.digest(record.manifest) != record.manifest_hash:
             return protocol.Denied("the record's manifest is not the one that was recorded")
-        lacking = self._guard.creator_lacks(record)
+        lacking = self._preflight.creator_problem(record)
         if lacking:
             return protocol.Denied(lacking)
         return self._new_pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))

@@ -19,16 +19,16 @@ from topomend.model.node_state import (
 from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay import qos
+from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu.static import CPUManager
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
+from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.gates import read_gates
-from topomend.replay.kubelet import StartedKubelet, start
-from topomend.replay.memory.book import Book
+from topomend.replay.memory.machine_state import Book
 from topomend.replay.memory.static import MemoryManager
 from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
-from topomend.replay.rejection import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
-from topomend.replay.topology.scopes import NO_AFFINITY, Admission, Providers, Scope
+from topomend.replay.scopes import NO_AFFINITY, Admission, Providers, Scope
 
 UNCOUNTED = 1000 << 46
 """64Ti in thousandths."""
@@ -129,7 +129,7 @@ def held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocati
     return None
 
 
-def _providers(kubelet: StartedKubelet, node: NodeState, held: PodAllocation | None) -> Providers:
+def _providers(kubelet: ContainerManager, node: NodeState, held: PodAllocation | None) -> Providers:
     others = tuple(allocations(pod for pod in node.pods if pod is not held))
     own = held.containers if held else ()
     devices = DeviceManager(
@@ -252,7 +252,7 @@ def _pods_with(node: NodeState, held: PodAllocation | None, pod: PodAllocation) 
 
 
 def _with_pods(
-    kubelet: StartedKubelet, node: NodeState, pods: tuple[PodAllocation, ...], providers: Providers
+    kubelet: ContainerManager, node: NodeState, pods: tuple[PodAllocation, ...], providers: Providers
 ) -> NodeState:
     """The node with other holders. The pool stays untold as long as the holders alone tell it; a book that did not
     change stays as it was told."""

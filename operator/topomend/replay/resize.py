@@ -18,8 +18,8 @@ from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Verdict
 from topomend.replay import qos
 from topomend.replay.admission import admit, held_by
+from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START, MESSAGE_PREFIX
 from topomend.replay.gates import RESIZE, Gates, read_gates
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START, MESSAGE_PREFIX
 
 DEFERRED = "Deferred"
 """It may succeed later: the kubelet asks again when a pod ends or is resized, and every few minutes."""

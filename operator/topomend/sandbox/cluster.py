@@ -15,21 +15,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from topomend.sandbox import installation, layout, running
+from topomend.sandbox import installation, layout, registry
 from topomend.sandbox.api import is_ready
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.control_plane import Files
 from topomend.sandbox.failures import ProgramFailed, SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
 from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec
-from topomend.sandbox.preparation import (
+from topomend.sandbox.plan import (
     API_SERVER,
     CONTROLLER_MANAGER,
     SCHEDULER,
     Preparation,
     kubelet_program,
 )
-from topomend.sandbox.supervision import SupervisorProcess, raise_if_one_ended, read_status
+from topomend.sandbox.supervisor_client import SupervisorProcess, raise_if_one_ended, read_status
 
 PATIENCE = 120.0
 """Seconds that the API server, and then the nodes, may take to get ready."""
@@ -110,12 +110,12 @@ class Sandbox:
         a program does not start.
         """
         name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
-        running.check_name(name)
+        registry.check_name(name)
         _check_nodes(nodes)
         namespace_flags = how_to_enter_namespaces()
         binary = ensure_binary(on_progress)
-        running.remove_abandoned()
-        with running.lock(name) as lock:
+        registry.remove_abandoned()
+        with registry.lock(name) as lock:
             folder = layout.state_folder(name)
             layout.remove_tree(folder)
             folder.mkdir(parents=True, mode=0o700)
@@ -155,11 +155,11 @@ class Sandbox:
         There, /sys and /proc/cpuinfo and /proc/meminfo are the node's machine, and /var/lib/kubelet is its kubelet's.
         The command is executed in place: the process started is the command itself.
         """
-        return running.exec_prefix(self.name, self.node(node_name).name)
+        return registry.exec_prefix(self.name, self.node(node_name).name)
 
     def kubectl_prefix(self) -> list[str]:
         """What to put before the arguments of a kubectl that speaks to this sandbox."""
-        return running.kubectl_prefix(self.name, self._binary)
+        return registry.kubectl_prefix(self.name, self._binary)
 
     def stop_kubelet(self, node_name: str) -> None:
         """End the kubelet of a node; its containers and its state stay."""
@@ -210,7 +210,7 @@ class Sandbox:
     def down(self) -> None:
         """End every program and remove every file of the sandbox."""
         self._supervisor.end()
-        running.remove_files(self.name)
+        registry.remove_files(self.name)
 
     def __enter__(self) -> Self:
         return self

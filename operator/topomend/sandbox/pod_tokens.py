@@ -25,7 +25,7 @@ from topomend.sandbox import layout
 from topomend.sandbox.api import API
 from topomend.sandbox.bearers import Bearer, Plan
 from topomend.sandbox.control_plane import Account, kubeconfig
-from topomend.sandbox.supervision import read_status
+from topomend.sandbox.supervisor_client import read_status
 
 POLL = 0.5
 """Seconds between two looks at the pods."""

@@ -7,7 +7,7 @@ from topomend.model.machine import Core, Machine, NUMANode
 from topomend.model.shape import parse_shape
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.topology import CPUTopology, discover
-from topomend.replay.rejection import KubeletBreaks
+from topomend.replay.errors import KubeletBreaks
 
 
 def topology(machine: Machine | str) -> CPUTopology:

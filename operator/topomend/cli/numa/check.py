@@ -32,13 +32,13 @@ def _problems(cluster: Cluster) -> list[str]:
     missing = [kind.plural for kind in (NODE_TOPOLOGIES, RELAUNCHES) if not _served(cluster, kind)]
     if missing:
         return [f"{kind}.topomend.io: the API server serves no such kind; {INSTALL}" for kind in missing]
-    view = cluster.view()
-    if not view.nodes:
+    snapshot = cluster.snapshot()
+    if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes: there is nothing to check")
     problems = []
-    for name in sorted(view.nodes):
-        problem = view.why_unknown(name)
-        if problem and name not in view.publications and name not in view.unreadable:
+    for name in sorted(snapshot.nodes):
+        problem = snapshot.why_unknown(name)
+        if problem and name not in snapshot.publications and name not in snapshot.unreadable:
             problem += "; does the DaemonSet run there? kubectl get pods -n topomend-agent -o wide"
         if problem:
             problems.append(f"{name}: {problem}")

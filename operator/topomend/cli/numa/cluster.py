@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from topomend.cache import changes
+from topomend.cache.snapshot import Snapshot
+from topomend.cache.topology_reader import published
 from topomend.cli.failures import CannotAsk
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, Resource, connect, current_namespace
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import Node
-from topomend.watch import events
-from topomend.watch.reading import published
-from topomend.watch.view import ClusterView
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 
@@ -35,13 +35,13 @@ class Cluster:
         self.client = client
         self.namespace = namespace
 
-    def view(self) -> ClusterView:
+    def snapshot(self) -> Snapshot:
         """The nodes and what their agents publish, as they are now. Raises APIError, CannotAsk."""
         nodes = self.client.read(NODES, _readable)
         with _kind_served(NODE_TOPOLOGIES):
             published = self.client.read(NODE_TOPOLOGIES, _published)
-        view = events.fold(ClusterView(), events.NodesListed(nodes.items, nodes.version))
-        return events.fold(view, events.PublicationsListed(published.items, published.version))
+        snapshot = changes.apply(Snapshot(), changes.NodesListed(nodes.items, nodes.version))
+        return changes.apply(snapshot, changes.PublicationsListed(published.items, published.version))
 
     def own(self, kind: Resource, namespace: str = "") -> tuple[dict[str, Any], ...]:
         """The objects of a kind of topomend's, of one namespace or of all. Raises APIError, CannotAsk."""
@@ -92,8 +92,8 @@ def _readable(content: dict[str, Any]) -> Iterable[Node]:
         return []
 
 
-def _published(content: dict[str, Any]) -> Iterable[events.Published | events.Unreadable]:
+def _published(content: dict[str, Any]) -> Iterable[changes.Published | changes.Unreadable]:
     try:
         return [published(content, datetime.now(UTC))]
     except MalformedObject as error:
-        return [events.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]
+        return [changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]

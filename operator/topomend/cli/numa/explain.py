@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import click
 
+from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
-from topomend.cli.numa.asked import AskedPod, pod_of_cluster, pod_of_file
 from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.pod_argument import AskedPod, pod_of_cluster, pod_of_file
 from topomend.cli.numa.refused import after_refusal, refusal_by
-from topomend.cli.numa.resized import explain_resized, is_pending
-from topomend.decide.candidates import UNKNOWN, Survey, survey
+from topomend.cli.numa.resize import explain_resized, is_pending
 from topomend.decide.explanation import explain as explanation
 from topomend.decide.explanation import table
+from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
 from topomend.kube.client import RELAUNCHES
 from topomend.relaunch import narrowing
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView
 from topomend.wire.relaunch import read_relaunch
 
 
@@ -39,14 +39,14 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
         raise BadInput("name one pod, as in: kubectl numa explain pod/train-9, or a file with -f")
     running = pod_of_cluster(cluster, pod) if pod else None
     asked = running if running and not filename else pod_of_file(filename)
-    view = cluster.view()
+    snapshot = cluster.snapshot()
     bound = (running or asked).content.get("spec", {}).get("nodeName", "")
     chosen = node or bound
-    answers = survey(view, asked.pod, asked.placement)
+    answers = diagnose(snapshot, asked.pod, asked.placement)
     if running and chosen == bound and (filename or is_pending(running)):
-        lines, code = _resized(cluster, view, running, asked)
+        lines, code = _resized(cluster, snapshot, running, asked)
     elif chosen:
-        lines, code = _on_node(cluster, view, asked, chosen)
+        lines, code = _on_node(cluster, snapshot, asked, chosen)
     else:
         lines, code = [*_narrowed(asked)], _anywhere(answers)
     for line in [*lines, *_elsewhere(answers, chosen), *_done(cluster, asked)]:
@@ -55,16 +55,16 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
         context.exit(code)
 
 
-def _on_node(cluster: Cluster, view: ClusterView, asked: AskedPod, node: str) -> tuple[list[str], int]:
+def _on_node(cluster: Cluster, snapshot: Snapshot, asked: AskedPod, node: str) -> tuple[list[str], int]:
     """What the node says, and the exit code for it. A pod that holds its place there is admitted as it is."""
-    if node not in view.nodes and node not in view.publications:
+    if node not in snapshot.nodes and node not in snapshot.publications:
         raise BadInput(f"there is no node {node}; kubectl get nodes lists them")
     pod = asked.pod
     refusal = refusal_by(asked, node)
-    if view.why_unknown(node):
+    if snapshot.why_unknown(node):
         past = f"{node} refused {pod.name} ({refusal.reason}); " if refusal else ""
-        return [f"{past}whether {node} admits {pod.name} now is not known: {_unknown(view, node)}"], NOT_KNOWN
-    publication = view.publications[node]
+        return [f"{past}whether {node} admits {pod.name} now is not known: {_unknown(snapshot, node)}"], NOT_KNOWN
+    publication = snapshot.publications[node]
     if refusal is None and (pod.namespace, pod.name) in publication.shown:
         return [f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES
     verdict, _ = admit(publication.state, pod)
@@ -75,15 +75,15 @@ def _on_node(cluster: Cluster, view: ClusterView, asked: AskedPod, node: str) ->
     return [explanation(verdict, node, policy), *numbers], YES if verdict.admitted else NO
 
 
-def _unknown(view: ClusterView, node: str) -> str:
-    return f"{view.why_unknown(node)}; see: kubectl numa check"
+def _unknown(snapshot: Snapshot, node: str) -> str:
+    return f"{snapshot.why_unknown(node)}; see: kubectl numa check"
 
 
-def _anywhere(answers: Survey) -> int:
+def _anywhere(answers: Diagnosis) -> int:
     """The exit code where no one node is meant."""
     if answers.candidates:
         return YES
-    return NOT_KNOWN if any(turned.reason == UNKNOWN for turned in answers.turned) else NO
+    return NOT_KNOWN if any(rejected.reason == UNKNOWN for rejected in answers.rejected) else NO
 
 
 def _narrowed(asked: AskedPod) -> Iterator[str]:
@@ -97,29 +97,29 @@ def _narrowed(asked: AskedPod) -> Iterator[str]:
         )
 
 
-def _resized(cluster: Cluster, view: ClusterView, running: AskedPod, desired: AskedPod) -> tuple[list[str], int]:
+def _resized(cluster: Cluster, snapshot: Snapshot, running: AskedPod, desired: AskedPod) -> tuple[list[str], int]:
     """What the kubelet of a running pod answers to a resize, and the exit code for it."""
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
         raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
-    if view.why_unknown(node):
-        raise CannotAsk(f"what {node} answers to a resize is not known: {_unknown(view, node)}")
-    lines, resized = explain_resized(cluster, view, view.publications[node].state, running, desired)
+    if snapshot.why_unknown(node):
+        raise CannotAsk(f"what {node} answers to a resize is not known: {_unknown(snapshot, node)}")
+    lines, resized = explain_resized(cluster, snapshot, snapshot.publications[node].state, running, desired)
     return lines, YES if resized else NO
 
 
-def _elsewhere(answers: Survey, node: str) -> Iterator[str]:
+def _elsewhere(answers: Diagnosis, node: str) -> Iterator[str]:
     others = [candidate for candidate in answers.candidates if candidate.node != node]
-    turned = [turned for turned in answers.turned if turned.node != node]
+    rejected = [rejected for rejected in answers.rejected if rejected.node != node]
     if others:
         yield f"elsewhere: {', '.join(candidate.place for candidate in others[:5])} would admit it now"
-    elif not turned:
+    elif not rejected:
         yield "elsewhere: there is no other node"
-    elif any(one.reason == UNKNOWN for one in turned):
+    elif any(one.reason == UNKNOWN for one in rejected):
         yield "elsewhere: no other node is known to admit it now"
     else:
         yield "elsewhere: no other node would admit it now"
-    for one in turned:
+    for one in rejected:
         yield f"  {one.explanation}"
 
 

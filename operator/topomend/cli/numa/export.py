@@ -11,10 +11,10 @@ import click
 import yaml
 
 from topomend import __version__
+from topomend.cache.changes import REFUSAL_PREFIX
 from topomend.cli.failures import BadInput
 from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
-from topomend.watch.events import REFUSAL_PREFIX
 from topomend.wire.group import CREATOR_ANNOTATION, GROUP
 
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 import click
 
+from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, NOT_KNOWN, CannotAsk
-from topomend.cli.numa.asked import AskedPod, pod_of_file
 from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.pod_argument import AskedPod, pod_of_file
 from topomend.cli.table import echo_table
-from topomend.decide.candidates import UNKNOWN, Turned, survey
 from topomend.decide.explanation import lacking, places
+from topomend.decide.feasibility import UNKNOWN, RejectedNode, diagnose
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
-from topomend.watch.view import ClusterView
 
 MOST_REPLICAS = 10_000
 
@@ -47,10 +47,10 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
     if that depends on a node whose state is not known.
     """
     asked = pod_of_file(filename)
-    view = cluster.view()
-    if not view.nodes:
+    snapshot = cluster.snapshot()
+    if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    rooms = [*_rooms(view, asked, replicas), *_turned(view, asked)]
+    rooms = [*_rooms(snapshot, asked, replicas), *_turned(snapshot, asked)]
     echo_table([("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), *map(_row, rooms)])
     fitting = sum(room.replicas or 0 for room in rooms)
     unknown = [room.node for room in rooms if room.replicas is None]
@@ -63,10 +63,10 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
         context.exit(NOT_KNOWN if unknown else NO)
 
 
-def _rooms(view: ClusterView, asked: AskedPod, wanted: int) -> list[Room]:
+def _rooms(snapshot: Snapshot, asked: AskedPod, wanted: int) -> list[Room]:
     return [
-        _room(view.publications[candidate.node].state, asked, wanted)
-        for candidate in survey(view, asked.pod, asked.placement).candidates
+        _room(snapshot.publications[candidate.node].state, asked, wanted)
+        for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates
     ]
 
 
@@ -81,14 +81,14 @@ def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
     return Room(name, found.total(), _counted(found), "")
 
 
-def _turned(view: ClusterView, asked: AskedPod) -> list[Room]:
-    return [_no_room(turned) for turned in survey(view, asked.pod, asked.placement).turned]
+def _turned(snapshot: Snapshot, asked: AskedPod) -> list[Room]:
+    return [_no_room(rejected) for rejected in diagnose(snapshot, asked.pod, asked.placement).rejected]
 
 
-def _no_room(turned: Turned) -> Room:
-    if turned.reason == UNKNOWN:
-        return Room(turned.node, None, "", f"not known: {turned.explanation.removeprefix(f'{turned.node}: ')}")
-    return Room(turned.node, 0, "", turned.summary)
+def _no_room(rejected: RejectedNode) -> Room:
+    if rejected.reason == UNKNOWN:
+        return Room(rejected.node, None, "", f"not known: {rejected.explanation.removeprefix(f'{rejected.node}: ')}")
+    return Room(rejected.node, 0, "", rejected.summary)
 
 
 def _counted(found: Counter[str]) -> str:

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
+from topomend.cache.changes import REFUSAL_PREFIX, is_refusal
+from topomend.cache.snapshot import Publication, is_newer
 from topomend.cli.failures import NOT_KNOWN, YES
-from topomend.cli.numa.asked import AskedPod
 from topomend.cli.numa.cluster import Cluster
+from topomend.cli.numa.pod_argument import AskedPod
 from topomend.decide.eligibility import REASONS
 from topomend.decide.explanation import amounts, places
 from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
 from topomend.model.cluster import WatchedPod
 from topomend.model.verdict import Verdict
-from topomend.watch.events import REFUSAL_PREFIX, is_refusal
-from topomend.watch.view import Publication, is_newer
 from topomend.wire.cluster import read_watched_pod
 
 EXPLAINED = "TopologyRefusalExplained"

@@ -7,7 +7,7 @@ import yaml
 
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
-from topomend.cli.numa.drawing import draw
+from topomend.cli.numa.render import draw
 from topomend.kube.client import NODE_TOPOLOGIES
 
 
@@ -27,14 +27,14 @@ def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
         content = {"apiVersion": "v1", "kind": "List", "items": chosen}
         click.echo(json.dumps(content, indent=1) if output == "json" else yaml.safe_dump(content, sort_keys=False))
         return
-    view = cluster.view()
-    known = view.publications.keys() | view.unreadable.keys()
+    snapshot = cluster.snapshot()
+    known = snapshot.publications.keys() | snapshot.unreadable.keys()
     _check(nodes, known)
     for name in nodes or sorted(known):
-        if name in view.unreadable:
-            click.echo(f"{name}   {view.unreadable[name]}\n")
+        if name in snapshot.unreadable:
+            click.echo(f"{name}   {snapshot.unreadable[name]}\n")
             continue
-        publication = view.publications[name]
+        publication = snapshot.publications[name]
         for line in draw(publication.state):
             click.echo(line)
         click.echo(f"{publication.problem}\n" if publication.problem else "")

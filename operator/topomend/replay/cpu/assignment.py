@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, members
 from topomend.replay.cpu.topology import CPUTopology
-from topomend.replay.rejection import KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 
 MOST_COMBINATIONS = 200_000
 """How many combinations of NUMA nodes the distributed search may look at before it counts as one that never ends."""

@@ -14,9 +14,9 @@ from topomend.replay import qos
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.options import StaticOptions, check_machine, read_options
 from topomend.replay.cpu.topology import CPUTopology
+from topomend.replay.errors import Rejection, empty_pod_shared_pool, smt_alignment, unexpected
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption
-from topomend.replay.rejection import Rejection, empty_pod_shared_pool, smt_alignment, unexpected
 from topomend.replay.topology.hints import (
     Answer,
     Family,

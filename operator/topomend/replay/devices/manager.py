@@ -15,8 +15,8 @@ from topomend.model.node_state import Device, DeviceAllocation
 from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import value
 from topomend.replay import qos
+from topomend.replay.errors import Rejection, unexpected
 from topomend.replay.gates import Gates
-from topomend.replay.rejection import Rejection, unexpected
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, touching
 from topomend.replay.topology.merge import least_width
 

@@ -13,10 +13,7 @@ from topomend.model.node_state import MemoryBlock
 from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import as_int64
 from topomend.replay import qos
-from topomend.replay.gates import Gates
-from topomend.replay.memory.book import Book
-from topomend.replay.options import InvalidOption, quoted
-from topomend.replay.rejection import (
+from topomend.replay.errors import (
     KUBELET_WOULD_CRASH,
     KubeletBreaks,
     Rejection,
@@ -24,6 +21,9 @@ from topomend.replay.rejection import (
     empty_pod_shared_pool,
     unexpected,
 )
+from topomend.replay.gates import Gates
+from topomend.replay.memory.machine_state import Book
+from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
 from topomend.replay.topology.prefer_most_allocated_numa_node import utilization

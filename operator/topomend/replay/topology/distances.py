@@ -5,7 +5,7 @@ from operator import mul
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.replay.rejection import KUBELET_WOULD_CRASH, KubeletBreaks
+from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 Distances: TypeAlias = Mapping[int, tuple[int, ...]]
 """For each NUMA node its row, which the kubelet indexes by NUMA id (numa_info.go:CalculateAverageFor)."""

@@ -93,10 +93,10 @@ class IntersectionSearch:
 
     def of_width(self, width: int) -> NUMAMask | None:
         """The fittest one of so many NUMA nodes."""
-        left_out = self._universe.bit_count() - width
-        if width < 1 or left_out < 0:
+        excluded_nodes = self._universe.bit_count() - width
+        if width < 1 or excluded_nodes < 0:
             return None
-        thresholds = self.families[0].thresholds if len(self.families) == 1 else (self._kept(left_out),)
+        thresholds = self.families[0].thresholds if len(self.families) == 1 else (self._kept(excluded_nodes),)
         search = Search(self._universe, thresholds, width, self.budget, distances=self.distances, kinds=self._kinds)
         if len(self.families) > 1:
             search = replace(search, spares=self._can_spare)

@@ -13,7 +13,7 @@ from math import exp
 from operator import mul
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.replay.rejection import KUBELET_WOULD_HANG, KubeletBreaks
+from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.closest_so_far import ClosestSoFar
 from topomend.replay.topology.distances import Distances, classes_of_twins
 from topomend.replay.topology.hints import Threshold

@@ -135,8 +135,8 @@ class _Common:
             yield self.universe, []
             return
         for chosen in combinations(range(len(reachable)), rule.count):
-            left_out = reduce(or_, (nodes for each, nodes in enumerate(reachable) if each not in chosen), 0)
-            yield self.universe & ~left_out, [touching(reachable[each]) for each in chosen]
+            excluded_nodes = reduce(or_, (nodes for each, nodes in enumerate(reachable) if each not in chosen), 0)
+            yield self.universe & ~excluded_nodes, [touching(reachable[each]) for each in chosen]
 
 
 def _widths(hints: Sequence[Hints], least: int, most: int) -> Iterable[int]:

@@ -1,0 +1,425 @@
+"""What can be seen or done, each as a value that knows how it changes the view: ``apply(snapshot, event) -> snapshot``.
+
+A re-list (``...Listed``) replaces all that was known of its kind, so what a gap in a watch hid is healed by the next
+one; only what was written after ``version``, the list's resourceVersion, is newer than the list and stays. An event
+that tells nothing new returns an equal view. Times are seconds of a clock that only goes forward.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from topomend.cache.assumed import after_binding, after_end, assume, forget, with_assumed_pods, with_ended
+from topomend.cache.snapshot import (
+    AssumedPod,
+    Publication,
+    Refusal,
+    ReplayMismatches,
+    Snapshot,
+    excluding,
+    including,
+    is_newer,
+)
+from topomend.model.cluster import Node, WatchedPod
+from topomend.model.node_state import NodeState, emptied
+from topomend.model.pod import Pod
+from topomend.model.relaunch import Relaunch
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+
+UNPUBLISHED_SECONDS = 10.0
+"""How long a pod that left the watch counts against its node without being published, and one that ended does not
+though it is: five times what an agent takes at worst to publish a change."""
+
+MISMATCH_SECONDS = 600.0
+"""How long a kubelet's disagreement with replay counts."""
+
+SILENT_SECONDS = 1800.0
+"""After this long without a heartbeat a node's agent is taken to be gone: two beats are late by then
+(publish/publisher.py: HEARTBEAT_SECONDS and a quarter)."""
+
+SILENT = "its agent has confirmed nothing for half an hour: does it run, and is its clock right?"
+
+ENDED = ("Succeeded", "Failed")
+"""The phases of pods of which no container runs, nor ever will: by then their kubelet gives what they held to others
+(pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
+
+UNBOUND_SECONDS = 30.0
+"""How long a released pod that no scheduler binds keeps its place."""
+
+REFUSAL_PREFIX = "Pod was rejected: "
+"""What a kubelet writes before the reason why it did not admit a pod (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
+
+
+class Event(Protocol):
+    """Anything that changes the view."""
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """The view after this."""
+
+
+def apply(snapshot: Snapshot, event: Event) -> Snapshot:
+    """The view after ``event``."""
+    return event.apply_to(snapshot)
+
+
+def is_refusal(pod: WatchedPod) -> bool:
+    """Whether a kubelet did not admit this pod, for whatever reason."""
+    return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
+
+
+# Pods
+
+
+@dataclass(frozen=True)
+class PodUpdated:
+    """A pod is there, or has changed."""
+
+    pod: WatchedPod
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node, one
+        that has ended gives it back."""
+        pod, key = self.pod, (self.pod.namespace, self.pod.name)
+        is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
+        known = snapshot.gated.get(key)
+        since = snapshot.gated_since[key] if known and known.uid == pod.uid else self.now
+        snapshot = replace(
+            snapshot,
+            refused=self._refused(snapshot.refused),
+            gated=including(snapshot.gated, key, pod) if is_gated else excluding(snapshot.gated, key),
+            gated_since=including(snapshot.gated_since, key, since)
+            if is_gated
+            else excluding(snapshot.gated_since, key),
+        )
+        if pod.phase == "Pending":
+            return after_binding(snapshot, key, pod) if pod.node else snapshot
+        assumed_pod = snapshot.assumed.get(key)
+        if assumed_pod and assumed_pod.pod.uid == pod.uid:
+            snapshot = forget(snapshot, key)
+        return after_end(snapshot, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else snapshot
+
+    def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
+        if not is_refusal(self.pod):
+            return excluding(refused, self.pod.uid)
+        known = refused.get(self.pod.uid)
+        if known is None:
+            return including(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
+        # A controller that is deleted may leave its failed pods behind: it had replaced them, and they stay its own.
+        pod = self.pod if self.pod.owner else replace(self.pod, owner=known.pod.owner)
+        return including(refused, pod.uid, Refusal(pod, known.version, known.seen))
+
+
+@dataclass(frozen=True)
+class PodRemoved:
+    """A pod was deleted or began to run: the watch on pods that do not run cannot tell these two apart."""
+
+    namespace: str
+    name: str
+    uid: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it; if it was on its way it keeps its place until a publication shows it, for a while."""
+        key = (self.namespace, self.name)
+        snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid))
+        gated, assumed_pod = snapshot.gated.get(key), snapshot.assumed.get(key)
+        if gated and gated.uid == self.uid:
+            snapshot = replace(
+                snapshot, gated=excluding(snapshot.gated, key), gated_since=excluding(snapshot.gated_since, key)
+            )
+        if assumed_pod is None or assumed_pod.pod.uid != self.uid or assumed_pod.departed:
+            return snapshot
+        late = replace(assumed_pod, expires=self.now + UNPUBLISHED_SECONDS, departed=True)
+        return replace(snapshot, assumed=including(snapshot.assumed, key, late))
+
+
+@dataclass(frozen=True)
+class PodsListed:
+    """Every pod that neither runs nor succeeded."""
+
+    pods: tuple[WatchedPod, ...]
+    version: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """What is not listed is gone; the rest is as listed."""
+        listed = {pod.uid for pod in self.pods}
+        known = [*(each.pod for each in snapshot.refused.values()), *snapshot.gated.values()]
+        bound = [(key, each.pod.uid) for key, each in snapshot.assumed.items() if each.expires is None]
+        gone = [(each.namespace, each.name, each.uid) for each in known if not is_newer(each.version, self.version)]
+        for namespace, name, uid in [*gone, *((*key, uid) for key, uid in bound)]:
+            if uid not in listed:
+                snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
+        for pod in self.pods:
+            snapshot = PodUpdated(pod, self.now).apply_to(snapshot)
+        return snapshot
+
+
+# Nodes and what their agents publish
+
+
+@dataclass(frozen=True)
+class NodeUpdated:
+    """A node is there, or has changed."""
+
+    node: Node
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remember it as it is now."""
+        return replace(snapshot, nodes=including(snapshot.nodes, self.node.name, self.node))
+
+
+@dataclass(frozen=True)
+class NodeRemoved:
+    """A node was deleted."""
+
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it."""
+        return replace(snapshot, nodes=excluding(snapshot.nodes, self.name))
+
+
+@dataclass(frozen=True)
+class NodesListed:
+    """Every node."""
+
+    nodes: tuple[Node, ...]
+    version: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """These are the nodes."""
+        newer = {name: node for name, node in snapshot.nodes.items() if is_newer(node.version, self.version)}
+        nodes = {node.name: node for node in self.nodes} | newer
+        return snapshot if nodes == snapshot.nodes else replace(snapshot, nodes=nodes)
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """When an agent last confirmed what it published: its own word for it, and seconds by the observer's clock.
+
+    ``age`` is how long ago that is if both clocks agree, ``now`` when it was seen.
+    """
+
+    time: str
+    age: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Published:
+    """A node's agent published a state; ``problem`` says why it is not to be relied on."""
+
+    state: NodeState
+    version: str
+    problem: str = ""
+    heartbeat: Heartbeat | None = None
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Take the state, and drop from those on their way the pods that it shows.
+
+        A state that is merely confirmed stays the publication that it was, its version included.
+        """
+        name = self.state.name
+        known = snapshot.publications.get(name)
+        if known and not is_newer(self.version, known.confirmed or known.version):
+            return snapshot
+        heard, problem = self._heard(known), self.problem
+        if self.heartbeat and not problem and heard + SILENT_SECONDS <= self.heartbeat.now:
+            problem = SILENT
+        time = self.heartbeat.time if self.heartbeat else ""
+        if known and (problem, self.state) == (known.problem, known.state):
+            confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
+            snapshot = replace(snapshot, publications=including(snapshot.publications, name, confirmed))
+            return with_ended(snapshot, name, {}) if known.ended else snapshot
+        published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
+        shown = published.shown
+        arrived = {key: each for key, each in snapshot.assumed.items() if name in each.nodes and key in shown}
+        if name in snapshot.mismatches and (arrived or (known and emptied(known.state) != emptied(self.state))):
+            snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, name))
+        snapshot = replace(
+            snapshot,
+            publications=including(snapshot.publications, name, published),
+            unreadable=excluding(snapshot.unreadable, name),
+            assumed={key: each for key, each in snapshot.assumed.items() if key not in arrived},
+        )
+        return with_assumed_pods(snapshot, {name}.union(*(each.nodes for each in arrived.values())))
+
+    def _heard(self, known: Publication | None) -> float:
+        """A heartbeat that is seen to come is new whatever the agent's clock says; else the clock is all there is."""
+        if self.heartbeat is None:
+            return 0.0
+        if known is None or not known.heartbeat:
+            return self.heartbeat.now - max(0.0, self.heartbeat.age)
+        return known.heard if known.heartbeat == self.heartbeat.time else self.heartbeat.now
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A node's published object is malformed."""
+
+    name: str
+    problem: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remember what is wrong, and no longer rely on what was published before."""
+        return replace(
+            snapshot,
+            unreadable=including(snapshot.unreadable, self.name, self.problem),
+            publications=excluding(snapshot.publications, self.name),
+        )
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """A node's published object is gone."""
+
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it."""
+        return replace(
+            snapshot,
+            unreadable=excluding(snapshot.unreadable, self.name),
+            publications=excluding(snapshot.publications, self.name),
+        )
+
+
+@dataclass(frozen=True)
+class PublicationsListed:
+    """Every published object, readable or not."""
+
+    publications: tuple[Published | Unreadable, ...]
+    version: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """What is not listed is gone; the rest is as listed."""
+        listed = {each.name if isinstance(each, Unreadable) else each.state.name for each in self.publications}
+        newer = {name for name, each in snapshot.publications.items() if is_newer(each.version, self.version)}
+        for name in (snapshot.publications.keys() | snapshot.unreadable.keys()) - listed - newer:
+            snapshot = Unpublished(name).apply_to(snapshot)
+        for each in self.publications:
+            snapshot = each.apply_to(snapshot)
+        return snapshot
+
+
+# Records
+
+
+@dataclass(frozen=True)
+class RelaunchUpdated:
+    """A record is there, or has changed."""
+
+    relaunch: Relaunch
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remember it while it is open."""
+        key = (self.relaunch.namespace, self.relaunch.name)
+        if not self.relaunch.is_open:
+            return replace(snapshot, relaunches=excluding(snapshot.relaunches, key))
+        return replace(snapshot, relaunches=including(snapshot.relaunches, key, self.relaunch))
+
+
+@dataclass(frozen=True)
+class RelaunchRemoved:
+    """A record was deleted."""
+
+    namespace: str
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it."""
+        return replace(snapshot, relaunches=excluding(snapshot.relaunches, (self.namespace, self.name)))
+
+
+@dataclass(frozen=True)
+class RelaunchesListed:
+    """Every record."""
+
+    relaunches: tuple[Relaunch, ...]
+    version: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """These are the records."""
+        newer = {key: each for key, each in snapshot.relaunches.items() if is_newer(each.version, self.version)}
+        still_open = {(each.namespace, each.name): each for each in self.relaunches if each.is_open}
+        return replace(snapshot, relaunches=still_open | newer)
+
+
+# What we do ourselves
+
+
+@dataclass(frozen=True)
+class Released:
+    """A pod is about to be let go to one of ``nodes``: from now on its place there is taken.
+
+    ``pod.uid`` is empty for a replacement that is still to be created.
+    """
+
+    pod: Pod
+    nodes: tuple[str, ...]
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Take the place on each of the nodes until a scheduler has chosen one."""
+        assumed_pod = AssumedPod(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
+        return assume(snapshot, (self.pod.namespace, self.pod.name), assumed_pod)
+
+
+@dataclass(frozen=True)
+class PodForgotten:
+    """A pod that was to be released is not."""
+
+    namespace: str
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Its place is free again."""
+        return forget(snapshot, (self.namespace, self.name))
+
+
+@dataclass(frozen=True)
+class ReplayMismatch:
+    """A node's kubelet refused the pod of this uid, which replay of its published state admits."""
+
+    node: str
+    uid: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """ReplayMismatches the node, until it admits a pod as predicted, its topology changes, or time passes."""
+        before = snapshot.mismatches.get(self.node)
+        pods = before.pods if before else frozenset()
+        if self.uid in pods:
+            return snapshot
+        return replace(
+            snapshot,
+            mismatches=including(snapshot.mismatches, self.node, ReplayMismatches(pods | {self.uid}, self.now)),
+        )
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """Nothing happened but time."""
+
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Free the places that were kept long enough, forget old doubts, and cease to believe silent agents."""
+        for key, assumed_pod in snapshot.assumed.items():
+            if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
+                snapshot = forget(snapshot, key)
+        for node, mismatch in snapshot.mismatches.items():
+            if mismatch.since + MISMATCH_SECONDS <= self.now:
+                snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, node))
+        for name, each in snapshot.publications.items():
+            still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
+            if len(still) < len(each.ended):
+                snapshot = with_ended(snapshot, name, still)
+        silent = {
+            name: replace(each, problem=SILENT)
+            for name, each in snapshot.publications.items()
+            if each.heartbeat and not each.problem and each.heard + SILENT_SECONDS <= self.now
+        }
+        return replace(snapshot, publications={**snapshot.publications, **silent}) if silent else snapshot

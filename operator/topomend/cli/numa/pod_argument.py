@@ -1,0 +1,74 @@
+"""The pod that a verb asks about: one of the cluster's, or one that a file describes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from topomend.cli.failures import BadInput
+from topomend.cli.manifests import read_documents
+from topomend.cli.numa.cluster import Cluster
+from topomend.kube.client import PODS
+from topomend.kube.errors import NotFound
+from topomend.model.cluster import Placement
+from topomend.model.pod import Pod
+from topomend.relaunch import narrowing
+from topomend.wire.cluster import read_placement
+from topomend.wire.document import Document, MalformedObject
+from topomend.wire.pod import read_pod
+
+
+@dataclass(frozen=True)
+class AskedPod:
+    """What admission sees of it, where its user lets it go, and the object itself."""
+
+    pod: Pod
+    placement: Placement
+    content: dict[str, Any]
+
+
+def pod_of_cluster(cluster: Cluster, name: str) -> AskedPod:
+    """The pod called ``name`` (or ``pod/name``). Raises BadInput where there is none, APIError."""
+    short = name.removeprefix("pods/").removeprefix("pod/")
+    try:
+        content = cluster.client.get(PODS, short, cluster.namespace)
+    except NotFound as error:
+        raise BadInput(f"namespace {cluster.namespace} has no pod {short}; name another with -n") from error
+    return read_asked(content, f"pod {short}")
+
+
+def pod_of_file(source: str) -> AskedPod:
+    """The one pod that a file holds, or that a workload in it would make. Raises BadInput."""
+    documents = [each for each in read_documents(source, "-f") if each is not None]
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise BadInput(f"-f {source}: {len(documents)} documents where one Pod or workload belongs")
+    return read_asked(_pod_in(documents[0], source), f"-f {source}")
+
+
+def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
+    """A Pod as it is, or the template of a workload that has one (Deployment, StatefulSet, Job and their likes)."""
+    if document.get("kind") == "Pod":
+        return document
+    try:
+        spec = Document(document)["spec"]
+        spec = spec["jobTemplate"]["spec"] if document.get("kind") == "CronJob" else spec
+        template = spec["template"].content
+    except MalformedObject as error:
+        raise BadInput(f"-f {source}: {error}") from error
+    if not isinstance(template, dict):
+        raise BadInput(f"-f {source}: {document.get('kind')} has no pod template; a Pod or a workload belongs there")
+    name = document.get("metadata", {}).get("name", "")
+    metadata = {"name": name, **(template.get("metadata") or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
+
+
+def read_asked(content: dict[str, Any], where: str) -> AskedPod:
+    """A Pod of an API server or a file; ``where`` is what an error calls it. Raises BadInput."""
+    try:
+        return AskedPod(read_pod(content), _placement(content), content)
+    except MalformedObject as error:
+        raise BadInput(f"{where}: {error}") from error
+
+
+def _placement(content: dict[str, Any]) -> Placement:
+    spec = Document(content)["spec"]
+    placement, affinity = read_placement(spec), spec["affinity"]["nodeAffinity"].content
+    return narrowing.as_asked(placement, affinity) if affinity and narrowing.is_narrowed(content) else placement

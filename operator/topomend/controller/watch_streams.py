@@ -1,0 +1,269 @@
+"""kopf's part: the watch streams of pods, nodes, published states and records, kept up whatever happens.
+
+kopf runs in a thread and an event loop of its own, and its handlers hand objects to the observer and do nothing else:
+an error in one would lose its event. It writes nothing: no annotations, no finalizers, no Events. Where one of its
+watchers dies (kopf then ends the whole operator: an unexpected ERROR event, a broken line, an unlistable kind), it is
+started anew after a growing pause, which lists everything again.
+
+kopf tells of neither a list nor a watch that it begins, so its HTTP session is ours, with traces. A list means that
+events were missed, those of deleted objects for good: the sweep finds what is there and what is not any more. kopf
+itself, which would hold all objects of a list at once, gets empty ones: it needs to know since when to watch, no more.
+A kind that is not watched for long means that the streams do not work.
+"""
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import kopf
+
+from topomend.controller.ingest import WatchEvent
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
+from topomend.kube.tls import as_clusters_are
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+
+LASTING_SECONDS = 20.0
+"""WatchStreams that lasted this long have recovered: the pause after their end is the first again."""
+
+END_SECONDS, END_ROUNDS = 0.5, 20
+"""How long kopf may take to end by itself, and how often its tasks are then cancelled, so long apart."""
+
+LIST_SECONDS = 30.0
+"""How long one request of a list may take; kopf's own five minutes would be a gap of five minutes."""
+
+WATCH_SECONDS = 300
+"""How long one watch goes on before it is asked for anew, from where it was: that it is tells that the streams work.
+
+A whole number: the API server takes no other."""
+
+IDLE_SECONDS = 0.2
+"""How long kopf's task of an object waits for another event of it, and holds the object."""
+
+LATE_SECONDS = 120.0
+"""How long a kind may go unwatched before it is a fault: far more than the longest pause, or an unanswered watch."""
+
+KINDS = (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES)
+_PLURALS = frozenset(kind.plural for kind in KINDS)
+
+NOT_RUNNING = "status.phase!=Running"
+"""The pods that are watched: those that wait, and those that failed or succeeded, for what they held is free."""
+
+IDENTITY = "topomend-operator"
+"""kopf's name for this operator. Only peering shows it, and peering is off. Without one kopf asks for the user's name
+and looks the host up in reverse (``kopf._core.engines.peering.detect_own_id``); a container's user has no name."""
+
+NO_NAME = "-"
+"""No object has this name: the API server takes no such name."""
+
+_log = logging.getLogger(__name__)
+
+
+class WatchStreams:
+    """The streams. ``on_event`` gets every object; ``on_list`` is told that events may have been missed."""
+
+    def __init__(
+        self,
+        on_event: Callable[[WatchEvent], None],
+        on_list: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._on_event, self._on_list, self._clock = on_event, on_list, clock
+        self._watched_by: dict[str, float] = {}
+        self._unwatched: set[str] = set()
+        self._refused: list[kopf.ConnectionInfo] = []
+        self._stopped = threading.Event()
+        self._end_kopf: Callable[[], object] = _no_kopf
+        self._thread = threading.Thread(target=self._keep_up, name="streams", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the streams, for five seconds at most."""
+        self._stopped.set()
+        with suppress(RuntimeError):  # its loop is closed: it has ended by itself
+            self._end_kopf()
+        # What it says of requests that it cut off itself is no error of anybody's.
+        logging.getLogger("kopf").setLevel(logging.CRITICAL)
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def overdue(self) -> tuple[tuple[str, float], ...]:
+        """The kinds that should be watched and are not, and since when by the clock."""
+        now = self._clock()
+        return tuple((plural, due) for plural, due in self._watched_by.copy().items() if now > due)
+
+    def _keep_up(self) -> None:
+        pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
+        while not self._stopped.is_set():
+            begun = self._clock()
+            self._expect_watches()
+            try:
+                asyncio.run(self._watch())
+            except Exception as error:  # noqa: BLE001  whatever ended kopf, the streams must come back
+                _log.warning("the watch streams ended (%s); they are started again", _in_one_line(error))
+            if self._clock() - begun > LASTING_SECONDS:
+                pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
+            if self._stopped.wait(next(pauses)):
+                return
+
+    def _expect_watches(self) -> None:
+        late = self._clock() + LATE_SECONDS
+        self._unwatched = {kind.plural for kind in KINDS}
+        for kind in KINDS:
+            self._watched_by[kind.plural] = min(late, self._watched_by.get(kind.plural, late))
+
+    async def _watch(self) -> None:
+        self._refused = []
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(self._login)
+        for resource in KINDS:
+            self._register(registry, resource)
+        ending = asyncio.Event()
+
+        async def note_the_end(**_: Any) -> None:
+            ending.set()
+
+        kopf.on.cleanup(registry=registry, id="ending")(note_the_end)
+        # Not a flag of threads: kopf would wait for one in a thread of the loop's, which would outlive kopf's own end
+        # and be waited for by the loop's.
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._end_kopf = partial(loop.call_soon_threadsafe, stop.set)
+        if self._stopped.is_set():
+            return
+        noted = asyncio.create_task(ending.wait())
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=_settings(),
+                identity=IDENTITY,  # type: ignore[arg-type]  # kopf keeps its NewType of str private
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+            )
+        )
+        await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
+        await _end(running, besides=noted)
+        await running
+
+    async def _login(self, **kwargs: Any) -> kopf.AiohttpSession | None:
+        """kopf's own session (``kopf._cogs.clients.auth.APIContext``) with traces; asked again after a 401."""
+        info = kopf.login_via_client(**kwargs)
+        if info is None or info in self._refused:
+            return None  # kopf ends, and is started again after a pause
+        self._refused.append(info)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(self._asked)
+        trace.on_request_end.append(self._answered)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=as_clusters_are(info.as_ssl_context())),
+            headers=info.as_http_headers(),
+            trace_configs=[trace],
+            middlewares=[_list_nothing],
+        )
+        return kopf.AiohttpSession(
+            server=info.server, default_namespace=info.default_namespace, aiohttp_session=session
+        )
+
+    async def _asked(
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestStartParams
+    ) -> None:
+        plural = asked.url.name
+        if plural in self._watched_by:
+            self._watched_by[plural] = min(self._watched_by[plural], self._clock() + LATE_SECONDS)
+
+    async def _answered(
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, answered: aiohttp.TraceRequestEndParams
+    ) -> None:
+        plural = answered.url.name
+        if plural not in self._watched_by or answered.response.status != 200:
+            return
+        if "watch" in answered.url.query:
+            self._watched_by[plural] = self._clock() + WATCH_SECONDS + LATE_SECONDS
+            self._say_when_all_are_watched(plural)
+        else:
+            self._on_list()
+
+    def _say_when_all_are_watched(self, plural: str) -> None:
+        if self._unwatched == {plural}:
+            _log.info("every kind is watched")
+        self._unwatched.discard(plural)
+
+    def _register(self, registry: kopf.OperatorRegistry, resource: Resource) -> None:
+        group, _, version = resource.api_version.rpartition("/")
+
+        async def hand_over(event: kopf.RawEvent, **_: Any) -> None:
+            self._on_event(WatchEvent(resource.plural, dict(event["object"]), gone=event["type"] == "DELETED"))
+
+        kopf.on.event(group, version, resource.plural, id=f"{resource.plural}-seen", registry=registry)(hand_over)
+
+
+async def _list_nothing(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Have a list hold no object, but its resourceVersion."""
+    if request.url.name in _PLURALS and "watch" not in request.url.query:
+        request.url = request.url.update_query(fieldSelector=f"metadata.name={NO_NAME}")
+    return await send(request)
+
+
+async def _end(running: asyncio.Task[None], besides: asyncio.Task[Any]) -> None:
+    """Have kopf, which has begun to end, come to an end.
+
+    It waits for each of its tasks without limit, and cancels each but once. A request that is waiting for credentials
+    takes that for the pause of the operator if the task that tells of pauses is cancelled with it
+    (``kopf._cogs.clients.api.stream``), and waits on for ever.
+    """
+    await asyncio.wait({running}, timeout=END_SECONDS)
+    for _ in range(END_ROUNDS):
+        if running.done():
+            break
+        for task in asyncio.all_tasks() - {running, besides, asyncio.current_task()}:
+            if not task.get_name().startswith("pause-waiter"):
+                task.cancel()
+        await asyncio.wait({running}, timeout=END_SECONDS)
+    besides.cancel()
+
+
+def _no_kopf() -> None:
+    """There is none to be ended yet."""
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.queueing.idle_timeout = IDLE_SECONDS
+    settings.watching.field_selectors["pods"] = NOT_RUNNING
+    settings.watching.connect_timeout = 5.0
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.networking.connect_timeout = 5.0
+    settings.networking.request_timeout = LIST_SECONDS
+    settings.networking.error_backoffs = _Backoffs()
+    return settings
+
+
+class _Backoffs:
+    """Pauses without end, each time from the first: kopf gives up a stream when they run out."""
+
+    def __iter__(self) -> Iterator[float]:
+        return _growing(FIRST_PAUSE, LONGEST_PAUSE)
+
+
+def _growing(pause: float, longest: float) -> Iterator[float]:
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, not a secret
+        pause = min(pause * 2, longest)
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

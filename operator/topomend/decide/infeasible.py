@@ -1,0 +1,82 @@
+"""Whether any node could admit a pod even if no other pod were there; if none could, which comes closest."""
+
+from dataclasses import dataclass
+
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.explanation import explain, refused_merge
+from topomend.decide.filters import filter_node_affinity, lacking_total
+from topomend.model.cluster import Node, Placement
+from topomend.model.node_state import emptied
+from topomend.model.pod import Pod, requests_of
+from topomend.model.quantity import MilliQuantity, format_bytes, value
+from topomend.model.verdict import Preference, ResourceTrace, Verdict
+from topomend.replay.admission import admit
+from topomend.replay.fast_path.admission import Fit
+from topomend.replay.qos import is_memory
+
+_NOTHING_TO_MEASURE = float("inf")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class _Miss:
+    """A node that refuses the pod even when empty. ``distance`` is the missing share of what is asked."""
+
+    distance: float
+    node: str
+    text: str
+
+
+def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
+    """Why no node can ever admit ``pod``: the node that comes closest and what it lacks.
+
+    Empty where a node could, where one might (nobody publishes its state), and where the pod selects no node at all.
+    What passes by itself (a node that is not ready or cordoned, a taint) does not count.
+    """
+    nodes = [node for node in snapshot.nodes.values() if not filter_node_affinity(node, placement)]
+    fit = Fit(pod)
+    if not nodes or any(_could_admit(snapshot, node, pod, fit) for node in nodes):
+        return ""
+    return (
+        f"no node admits {pod.name} even when empty; closest: {min(_miss(snapshot, each, pod) for each in nodes).text}"
+    )
+
+
+def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: Fit) -> bool:
+    if lacking_total(node, pod, ()):
+        return False
+    publication = snapshot.publications.get(node.name)
+    return publication is None or bool(publication.problem) or fit.admits(emptied(publication.state))
+
+
+def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
+    """How far a node that cannot admit the pod is from it."""
+    lacking = lacking_total(node, pod, ())
+    if lacking:
+        return _short_in_total(node, pod, lacking)
+    state = snapshot.publications[node.name].state
+    verdict, _ = admit(emptied(state), pod)
+    return _Miss(_distance(verdict), node.name, explain(verdict, node.name, state.kubelet.topology_manager_policy))
+
+
+def _short_in_total(node: Node, pod: Pod, resource: str) -> _Miss:
+    asked, there = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
+    text = f"{node.name} has {_amount(resource, there)} {resource} in total, {pod.name} asks {_amount(resource, asked)}"
+    return _Miss((asked - there) / asked, node.name, text)
+
+
+def _amount(resource: str, number: MilliQuantity) -> str:
+    return format_bytes(value(number)) if is_memory(resource) else f"{number / 1000:g}"
+
+
+def _distance(verdict: Verdict) -> float:
+    merge = refused_merge(verdict)
+    if merge is None:
+        return _NOTHING_TO_MEASURE
+    return sum(_missing_share(each) for each in merge.resources)
+
+
+def _missing_share(trace: ResourceTrace) -> float:
+    most = max((amount for _, amount in trace.free), default=0)
+    if trace.preference == Preference.NONE or trace.requested <= most:
+        return 0.0
+    return (trace.requested - most) / trace.requested

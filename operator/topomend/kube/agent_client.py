@@ -1,0 +1,136 @@
+"""A small client for the agent, which runs on every node: a few requests over the standard library, errors translated.
+
+The full ``kubernetes`` client, which the controller uses, costs some 60 MiB more on every node. Objects come and go as
+plain dictionaries. Proxies are not asked: an agent speaks to its API server directly.
+"""
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from topomend.kube.errors import Unanswered, answered, refused
+from topomend.kube.kubeconfig import Access, NotConfigured, find_access
+from topomend.wire import node_resource_topology as zones
+from topomend.wire.group import API_VERSION
+
+__all__ = ["AgentClient", "NotConfigured"]
+
+TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 8 << 20
+"""More than any object that etcd holds (1.5 MiB)."""
+
+_NODES = "/api/v1/nodes"
+_NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
+_NODE_RESOURCE_TOPOLOGIES = f"/apis/{zones.API_VERSION}/noderesourcetopologies"
+_APPLY, _JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
+
+
+class AgentClient:
+    """The cluster that ``KUBECONFIG`` names, else the one this process runs in.
+
+    Raises NotConfigured when it is made. Every request raises APIError for anything but success. One connection is kept
+    open between requests; not for use by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._access = find_access()
+        self._connection: HTTPConnection | None = None
+
+    def node(self, name: str) -> dict[str, Any]:
+        """The Node object."""
+        return self._ask("GET", f"{_NODES}/{quote(name)}")
+
+    def node_topology(self, name: str) -> dict[str, Any]:
+        """The NodeTopology object."""
+        return self._ask("GET", f"{_NODE_TOPOLOGIES}/{quote(name)}")
+
+    def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Create the object, or have exactly these fields of it be the manager's (server-side apply, forced)."""
+        return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}", content, manager)
+
+    def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """The same for its status."""
+        return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}/status", content, manager)
+
+    def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
+        """Have ``field`` (``status``, or a path such as ``metadata/ownerReferences``) be this and nothing besides."""
+        path = f"{_NODE_TOPOLOGIES}/{quote(name)}" + ("/status" if field == "status" else "")
+        patch = [{"op": "add", "path": f"/{field}", "value": value}]
+        return self._ask("PATCH", path, {"fieldManager": manager}, patch, _JSON_PATCH)
+
+    def node_resource_topology(self, name: str) -> dict[str, Any]:
+        """The NodeResourceTopology object."""
+        return self._ask("GET", f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}")
+
+    def apply_node_resource_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Create the object or change it, but raise Conflict where another manager has one of these fields."""
+        return self._apply(f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}", content, manager, force=False)
+
+    def request_token(self, namespace: str, account: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A token of a service account, as a TokenRequest of ``spec`` is answered."""
+        path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(account)}/token"
+        content = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return self._ask("POST", path, content=content, content_type="application/json")
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _apply(self, path: str, content: Mapping[str, Any], manager: str, *, force: bool = True) -> dict[str, Any]:
+        return self._ask("PATCH", path, {"fieldManager": manager, "force": str(force).lower()}, content)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        content: object = None,
+        content_type: str = _APPLY,
+    ) -> dict[str, Any]:
+        target = self._access.path + path + (f"?{urlencode(query)}" if query else "")
+        body = None if content is None else json.dumps(content, separators=(",", ":")).encode()
+        try:
+            answer, text = self._answer(method, target, body, content_type)
+        except (HTTPException, OSError, ValueError) as error:
+            self.close()
+            raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
+        if not 200 <= answer.status < 300:
+            raise refused(answer.status, text, answer.headers.get("Retry-After"))
+        return answered(text, f"{method} {path}")
+
+    def _answer(self, method: str, target: str, body: bytes | None, content_type: str) -> tuple[HTTPResponse, bytes]:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if token := self._access.token():
+            headers["Authorization"] = f"Bearer {token}"
+        if self._connection is not None:
+            try:
+                return self._exchange(self._connection, method, target, body, headers)
+            except ConnectionError:
+                # The server ended a connection that was idle. What is asked here may be asked twice.
+                self.close()
+        self._connection = _connection(self._access)
+        return self._exchange(self._connection, method, target, body, headers)
+
+    def _exchange(
+        self, connection: HTTPConnection, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[HTTPResponse, bytes]:
+        connection.request(method, target, body, headers)
+        answer = connection.getresponse()
+        text = answer.read(MAX_ANSWER_BYTES + 1)
+        if len(text) > MAX_ANSWER_BYTES:
+            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        if answer.will_close:
+            self.close()
+        return answer, text
+
+
+def _connection(access: Access) -> HTTPConnection:
+    if access.tls is None:
+        return HTTPConnection(access.host, access.port, timeout=TIMEOUT_SECONDS)
+    return HTTPSConnection(access.host, access.port, timeout=TIMEOUT_SECONDS, context=access.tls())

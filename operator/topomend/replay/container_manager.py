@@ -1,0 +1,152 @@
+"""What a kubelet works out once, at its start: options, topology, reserved CPUs and memory, or why it does not start.
+
+Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologymanager/topology_manager.go:NewManager,
+cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
+"""
+
+from dataclasses import dataclass
+
+from topomend.model.bitmask import format_id_list
+from topomend.model.bounded_dict import BoundedDict
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.machine import Machine
+from topomend.replay import gates as gate
+from topomend.replay.cpu import static as cpu_static
+from topomend.replay.cpu.topology import discover
+from topomend.replay.gates import Gates, read_gates
+from topomend.replay.identity_cache import IdentityCache
+from topomend.replay.memory import static as memory_static
+from topomend.replay.options import InvalidOption, go_map
+from topomend.replay.topology import policies, prefer_most_allocated_numa_node
+from topomend.replay.topology.distances import has_gaps
+from topomend.replay.topology.merge import NUMAInfo
+from topomend.replay.topology.options import TopologyOptions, read_options
+
+
+@dataclass(frozen=True)
+class ContainerManager:
+    """A kubelet's fixed part. ``cpu`` and ``memory`` are None where their policy pins nothing.
+
+    ``prefer_most_allocated`` is option prefer-most-allocated-numa-node.
+    """
+
+    gates: Gates
+    numa: NUMAInfo
+    cpu: cpu_static.StaticPolicy | None
+    memory: memory_static.StaticPolicy | None
+    prefer_most_allocated: bool
+    unmodelled: tuple[str, ...]
+
+
+def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
+    """The kubelet with these settings on this machine, or the text with which it would refuse to start.
+
+    The answer is remembered with the machine: states of one node share both, and equal nodes may.
+    """
+    started = _started.of(machine)
+    known = started.get(id(settings))
+    if known is None:
+        known = started[id(settings)] = (settings, _start(machine, settings))
+    return known[1]
+
+
+MOST_SETTINGS = 16
+"""With how many settings a machine's kubelet is remembered; they are kept with it, so that no others have their id."""
+
+_started: IdentityCache[Machine, BoundedDict[int, tuple[KubeletSettings, ContainerManager | str]]] = IdentityCache(
+    lambda: BoundedDict(MOST_SETTINGS)
+)
+
+
+def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
+    gates = read_gates(settings)
+    try:
+        _check_option_gates(settings, gates)
+        options = _topology_options(settings, gates)
+        numa = _topology_manager(machine, settings, options)
+        cpu = _cpu_manager(machine, settings, gates)
+        memory = _memory_manager(machine, settings, gates)
+    except InvalidOption as error:
+        return str(error)
+    unmodelled = (
+        *gates.unmodelled,
+        *_over_reserved(memory),
+        *_unread_distances(numa, settings),
+        *((prefer_most_allocated_numa_node.REMARK,) if options.prefer_most_allocated is not None else ()),
+    )
+    return ContainerManager(gates, numa, cpu, memory, bool(options.prefer_most_allocated), unmodelled)
+
+
+def _check_option_gates(settings: KubeletSettings, gates: Gates) -> None:
+    """Source: cmd/kubelet/app/server.go:run, before any manager is built."""
+    options = settings.cpu_manager_policy_options
+    if options and not gates.cpu_options:
+        raise InvalidOption(
+            f"CPU Manager policy options {go_map(options)} require feature gates "
+            f'"CPUManager", "{gate.CPU_POLICY_OPTIONS}" enabled'
+        )
+    options = settings.topology_manager_policy_options
+    if options and not gates.topology_options:
+        raise InvalidOption(
+            f"topology manager policy options {go_map(options)} require feature gates "
+            f'"{gate.TOPOLOGY_POLICY_OPTIONS}" enabled'
+        )
+
+
+def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOptions:
+    """Source: topology_manager.go:NewManager, which looks at no option under policy none."""
+    if settings.topology_manager_policy == policies.NONE:
+        return TopologyOptions()
+    return read_options(settings.topology_manager_policy_options, gates)
+
+
+def _topology_manager(machine: Machine, settings: KubeletSettings, options: TopologyOptions) -> NUMAInfo:
+    """Source: topology_manager.go:NewManager, which checks nothing under policy none."""
+    policy = settings.topology_manager_policy
+    if policy == policies.NONE:
+        return NUMAInfo(machine.numa_mask)
+    if options.prefer_closest and any(not node.distances for node in machine.numa_nodes):
+        raise InvalidOption("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
+    if len(machine.numa_nodes) > options.max_numa_nodes:
+        raise InvalidOption(f"unsupported on machines with more than {options.max_numa_nodes} NUMA Nodes")
+    if policy not in policies.POLICIES:
+        raise InvalidOption(f'unknown policy: "{policy}"')
+    if settings.topology_manager_scope not in ("container", "pod"):
+        raise InvalidOption(f'unknown scope: "{settings.topology_manager_scope}"')
+    distances = {node.id: node.distances for node in machine.numa_nodes} if options.prefer_closest else None
+    return NUMAInfo(machine.numa_mask, distances)
+
+
+def _cpu_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> cpu_static.StaticPolicy | None:
+    policy, options = settings.cpu_manager_policy, settings.cpu_manager_policy_options
+    topology = discover(machine)
+    if isinstance(topology, str) and (policy == "static" or gates.discovers_cpus_always):
+        raise InvalidOption(topology)
+    if policy == "none":
+        if options:
+            raise InvalidOption(f"new none policy error: None policy: received unsupported options={go_map(options)}")
+        return None
+    if policy != "static" or isinstance(topology, str):
+        raise InvalidOption(f'unknown policy: "{policy}"')
+    return cpu_static.start(settings, topology, settings.topology_manager_policy, gates)
+
+
+def _memory_manager(machine: Machine, settings: KubeletSettings, gates: Gates) -> memory_static.StaticPolicy | None:
+    if not gates.memory_manager or not memory_static.check_policy(settings.memory_manager_policy, gates):
+        return None
+    return memory_static.start(settings, machine, gates)
+
+
+def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]:
+    if memory is None or not memory.over_reserved:
+        return ()
+    return (f"more memory is reserved than NUMA nodes {format_id_list(memory.over_reserved)} have",)
+
+
+def _unread_distances(numa: NUMAInfo, settings: KubeletSettings) -> tuple[str, ...]:
+    """Which masks the kubelet compares on its way, and so where it panics, is chance among a container's resources."""
+    if numa.distances is None or settings.topology_manager_policy == policies.SINGLE_NUMA_NODE:
+        return ()
+    if not has_gaps(numa.distances):
+        return ()
+    return ("prefer-closest-numa-nodes where NUMA ids have gaps: the kubelet may panic",)

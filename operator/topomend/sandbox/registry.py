@@ -1,0 +1,247 @@
+"""Sandboxes that run, whichever process of this user brought them up: found, entered and ended by their name."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from topomend.sandbox import layout
+from topomend.sandbox.api import API, is_ready
+from topomend.sandbox.control_plane import Files
+from topomend.sandbox.failures import SandboxBusy, SandboxError
+from topomend.sandbox.supervisor_client import read_status
+
+LOOK = 0.2
+"""Seconds for which a lock may be held by one who only looks whether it is."""
+
+POLL = 0.05
+"""Seconds between two looks at a supervisor that is ending."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node as it was asked for, ``memory`` in bytes, and whether it is ready."""
+
+    name: str
+    numa_nodes: int
+    cpus: int
+    memory: int
+    policy: str
+    scope: str
+    ready: bool
+
+
+@dataclass(frozen=True)
+class ProgramStatus:
+    """One program: its process and resident memory in bytes, None where it does not run, and its log.
+
+    ``exit`` is its exit code where it ended and nobody stopped it, ``restarts`` how often it was started again since
+    the sandbox came up, ``metrics`` where Prometheus finds its metrics, empty where it has none.
+    """
+
+    name: str
+    pid: int | None
+    memory: int | None
+    log: Path
+    exit: int | None
+    restarts: int
+    metrics: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """A sandbox that is up."""
+
+    kubeconfig: Path
+    nodes: tuple[NodeStatus, ...]
+    programs: tuple[ProgramStatus, ...]
+
+
+def check_name(name: str) -> None:
+    """Raise SandboxError for a name that is not one of a sandbox: it becomes part of paths."""
+    if not _NAME.fullmatch(name):
+        raise SandboxError(f"sandbox name {name!r:.60} is not up to 40 lower-case letters, digits and dashes")
+
+
+@contextlib.contextmanager
+def lock(name: str) -> Iterator[int]:
+    """Take the lock of the sandbox called ``name``; whoever is given the descriptor keeps it after this ends.
+
+    Raises SandboxBusy where another holds it for longer than a look at it takes.
+    """
+    path = layout.lock_file(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + LOOK
+    while (descriptor := _try_lock(path)) is None:
+        if time.monotonic() > deadline:
+            raise SandboxBusy(f"sandbox {name} is up already, or coming up")
+        time.sleep(LOOK / 10)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    """The descriptor of the locked file; None where another holds it, or removed it meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.stat(path).st_ino == os.fstat(descriptor).st_ino:  # noqa: PTH116 - beside its fstat
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
+
+
+def is_up(name: str) -> bool:
+    """Whether a supervisor holds the lock of the sandbox called ``name``."""
+    path = layout.lock_file(name)
+    if not path.exists():
+        return False
+    descriptor = _try_lock(path)
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def kubectl_prefix(name: str, binary: Path) -> list[str]:
+    """See Sandbox.kubectl_prefix; for a sandbox that any process of this user brought up."""
+    return [str(binary), "kubectl", "--kubeconfig", str(layout.state_folder(name) / layout.KUBECONFIG_FILE)]
+
+
+def exec_prefix(name: str, node_name: str) -> list[str]:
+    """See Sandbox.exec_prefix; for a sandbox that any process of this user brought up."""
+    folder = layout.state_folder(name)
+    status = read_status(folder)
+    if node_name not in status.get("namespaces", {}) or not is_up(name):
+        raise SandboxError(f"sandbox {name} is not up, or has no node {node_name}")
+    supervisor, descriptor = status["supervisor"], status["namespaces"][node_name]
+    user = (
+        [f"--user=/proc/{supervisor}/ns/user", "--preserve-credentials"] if description(name)["user_namespace"] else []
+    )
+    # udev's library takes only files of a real sysfs for devices unless told otherwise (sd-device.c).
+    return [
+        "nsenter",
+        *user,
+        f"--mount=/proc/{supervisor}/fd/{descriptor}",
+        "--",
+        "env",
+        f"--chdir={Path.cwd()}",
+        "SYSTEMD_DEVICE_VERIFY_SYSFS=0",
+    ]
+
+
+def description(name: str) -> Mapping[str, Any]:
+    """What the sandbox called ``name`` was started as. Raises SandboxError where it is not up."""
+    try:
+        document = json.loads((layout.state_folder(name) / layout.SANDBOX_FILE).read_text())
+    except FileNotFoundError:
+        raise SandboxError(f"sandbox {name} is not up; start it with: topomend sandbox up --name {name}") from None
+    return document if isinstance(document, dict) else {}
+
+
+def status(name: str) -> Status:
+    """How the sandbox called ``name`` is doing. Raises SandboxError where it is not up."""
+    check_name(name)
+    told = description(name)
+    if not is_up(name):
+        raise SandboxError(f"sandbox {name} is not up any more; start it again, or remove its files with sandbox down")
+    folder = layout.state_folder(name)
+    programs = {
+        program: ProgramStatus(
+            program,
+            entry["pid"],
+            _resident_memory(entry["pid"]),
+            Path(entry["log"]),
+            exit=entry["exit"],
+            restarts=entry["restarts"],
+            metrics=told["metrics"].get(program, ""),
+        )
+        for program, entry in read_status(folder).get("programs", {}).items()
+        if entry["pid"] is not None or entry["exit"] is not None or program.startswith("k")
+    }
+    host, _, port = told["server"].removeprefix("https://").partition(":")
+    api = API(host, int(port), Files(folder).certificate, told["token"])
+    nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in told["nodes"]]
+    return Status(folder / layout.KUBECONFIG_FILE, tuple(nodes), tuple(programs.values()))
+
+
+def _resident_memory(pid: int | None) -> int | None:
+    try:
+        return None if pid is None else int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _ready(api: API, node_name: str) -> bool:
+    node = api.get(f"/api/v1/nodes/{node_name}")
+    return node is not None and is_ready(node, {})
+
+
+def take_down(name: str) -> bool:
+    """End the sandbox called ``name``, whichever process brought it up; false where nothing was left of one."""
+    check_name(name)
+    folder = layout.state_folder(name)
+    was_up = is_up(name)
+    if was_up:
+        _end_supervisor(name, read_status(folder))
+    existed = folder.exists()
+    remove_files(name)
+    return was_up or existed
+
+
+def remove_files(name: str) -> None:
+    """Remove what is left of a sandbox that is down."""
+    with lock(name):
+        layout.remove_tree(layout.state_folder(name))
+        layout.lock_file(name).unlink(missing_ok=True)
+
+
+def remove_abandoned() -> None:
+    """Remove what sandboxes tied to a process left when that process was killed or they did not come up."""
+    for path in layout.lock_file("x").parent.glob(f"{layout.PROCESS_PREFIX}*.lock"):
+        with contextlib.suppress(SandboxBusy):
+            remove_files(path.stem)
+
+
+def _end_supervisor(name: str, status: Mapping[str, Any]) -> None:
+    """Have the supervisor end what it runs; by force where it does not."""
+    if "supervisor" not in status:
+        raise SandboxBusy(f"sandbox {name} is just coming up: end what brings it up, or try again in a moment")
+    process = supervisor_process(status["supervisor"], layout.state_folder(name))
+    for number, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process is not None:
+                process.send_signal(number)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if not is_up(name):
+                return
+            time.sleep(POLL)
+    raise SandboxError(f"sandbox {name}: its supervisor, process {status['supervisor']}, does not end")
+
+
+def supervisor_process(pid: int, folder: Path) -> psutil.Process | None:
+    """The process of this number, if it is the supervisor of the sandbox in ``folder``: a file may name an old one.
+
+    psutil sends a signal to that very process alone, not to one that got its number since.
+    """
+    try:
+        process = psutil.Process(pid)
+        return process if str(folder) in process.cmdline() else None
+    except psutil.Error:
+        return None

@@ -1,0 +1,98 @@
+from dataclasses import replace
+
+import pytest
+
+from topomend.decide.filters import filter_pod, lacking_total
+from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
+from topomend.model.pod import Container, ContainerKind, Pod, Resources
+
+NODE = Node(
+    "n", labels={"kubernetes.io/hostname": "n", "zone": "a", "cores": "8"}, allocatable={"cpu": 4000, "pods": 110000}
+)
+POD = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources({"cpu": 1000}, {})),))
+
+
+def why(node: Node = NODE, **placement: object) -> str:
+    return filter_pod(node, Placement(**placement), POD)  # type: ignore[arg-type]
+
+
+def requiring(key: str, operator: str, values: tuple[str, ...]) -> tuple[NodeSelectorTerm, ...]:
+    return (NodeSelectorTerm((Requirement(key, operator, values),)),)
+
+
+def test_a_plain_pod_may_go_to_a_plain_node() -> None:
+    assert why() == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (replace(NODE, ready=False), "NotReady"),
+        (replace(NODE, unschedulable=True), "Unschedulable"),
+        (replace(NODE, taints=(Taint("gpu", "NoSchedule"),)), "Taint"),
+        (replace(NODE, taints=(Taint("gpu", "NoExecute"),)), "Taint"),
+        (replace(NODE, taints=(Taint("gpu", "PreferNoSchedule"),)), ""),
+        (replace(NODE, labels={}), "NoHostnameLabel"),
+        (replace(NODE, allocatable={"cpu": 999, "pods": 110000}), "InsufficientResources"),
+    ],
+)
+def test_what_the_scheduler_would_filter_is_no_candidate(node: Node, reason: str) -> None:
+    assert why(node) == reason
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration("gpu", "Exists"), True),
+        (Toleration("gpu", "Equal", "h100"), True),
+        (Toleration("gpu", "Equal", "a100"), False),
+        (Toleration("gpu", "Exists", effect="NoExecute"), False),
+        (Toleration(operator="Exists"), True),
+        (Toleration("", "Equal", "h100"), False),
+        (Toleration("other", "Exists"), False),
+    ],
+)
+def test_tolerations_match_taints_as_the_scheduler_has_it(toleration: Toleration, tolerated: bool) -> None:
+    tainted = replace(NODE, taints=(Taint("gpu", "NoSchedule", "h100"),))
+    assert why(tainted, tolerations=(toleration,)) == ("" if tolerated else "Taint")
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "matches"),
+    [
+        ("zone", "In", ("a", "b"), True),
+        ("zone", "In", ("b",), False),
+        ("rack", "In", ("",), False),
+        ("zone", "NotIn", ("b",), True),
+        ("rack", "NotIn", ("b",), True),
+        ("zone", "Exists", (), True),
+        ("rack", "DoesNotExist", (), True),
+        ("zone", "DoesNotExist", (), False),
+        ("cores", "Gt", ("7",), True),
+        ("cores", "Lt", ("8",), False),
+        ("zone", "Gt", ("7",), False),
+        ("cores", "Near", ("7",), False),
+    ],
+)
+def test_required_affinity_is_read_as_the_scheduler_reads_it(
+    key: str, operator: str, values: tuple[str, ...], matches: bool
+) -> None:
+    assert why(terms=requiring(key, operator, values)) == ("" if matches else "NodeAffinity")
+
+
+def test_one_matching_term_is_enough_and_an_empty_one_matches_nothing() -> None:
+    other = NodeSelectorTerm((Requirement("zone", "In", ("b",)),))
+    by_name = NodeSelectorTerm(fields=(Requirement("metadata.name", "In", ("n",)),))
+    assert why(terms=(other, by_name)) == ""
+    assert why(terms=(NodeSelectorTerm(), other)) == "NodeAffinity"
+
+
+def test_a_node_selector_must_match_whole() -> None:
+    assert why(node_selector={"zone": "a"}) == ""
+    assert why(node_selector={"zone": "a", "rack": "1"}) == "NodeSelector"
+
+
+def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:
+    assert lacking_total(NODE, POD, [POD] * 3) == ""
+    assert lacking_total(NODE, POD, [POD] * 4) == "cpu"
+    assert lacking_total(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [POD]) == "pods"

@@ -1,0 +1,111 @@
+"""What Prometheus is told, by the registry and by a real operator that relaunched a pod."""
+
+import re
+import socket
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.controller.conftest import NODE_A, Cluster, Operator, pod, wait_for
+from tests.patience import stretched
+
+from topomend.cache.snapshot import Publication, Snapshot
+from topomend.decide.plan import Explained, ReplayMismatch
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import NodeState
+from topomend.model.shape import parse_shape
+from topomend.reconcile.metrics import Metrics, largest_hole
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "refused-pods.md"
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(Snapshot, lambda: 3, lambda: True)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"topomend_operator_{name}", labels)
+
+
+def test_a_refusal_counts_once_however_often_it_is_explained(metrics: Metrics) -> None:
+    for _ in range(3):
+        metrics.judged("1", Explained("why", "cpu"))
+        metrics.judged("2", ReplayMismatch("what"))
+    assert value(metrics, "refusals_total", resource="cpu") == 1
+    assert value(metrics, "refusals_total", resource="unknown") == 1
+    assert value(metrics, "replay_disagreements_total", kind="refused") == 1
+
+
+def test_a_relaunch_counts_once(metrics: Metrics) -> None:
+    for _ in range(2):
+        metrics.ended("1", "launched")
+    assert value(metrics, "relaunches_total", outcome="launched") == 1
+
+
+def test_what_waits_is_asked_when_it_is_scraped(metrics: Metrics) -> None:
+    assert value(metrics, "relaunches_waiting") == 3
+    assert value(metrics, "leads") == 1
+    assert value(metrics, "largest_admissible_cpus") == 0
+
+
+def test_the_largest_hole_is_that_of_one_numa_node() -> None:
+    settings = KubeletSettings(cpu_manager_policy="static", reserved_cpus=1)
+    states = [
+        NodeState(shape, parse_shape(shape).machine(), settings) for shape in ("numa:2 cores:4", "numa:1 cores:6")
+    ]
+    assert largest_hole({each.name: Publication(each, "1") for each in states}) == 5
+
+
+def test_the_metrics_are_those_that_are_documented(metrics: Metrics) -> None:
+    shown = {}
+    for family in metrics.registry.collect():
+        if family.name.startswith("topomend_"):
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            shown[f"{family.name}{suffix}"] = "gauge" if family.type == "info" else family.type
+    rows = re.findall(r"^\| `(topomend_operator_\w+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert shown == dict(rows)
+
+
+def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metrics) -> None:
+    names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= names
+
+
+@pytest.mark.cluster
+def test_a_real_relaunch_is_told(fragmented: Cluster, start_operator: Callable[..., Operator]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    operator = start_operator(f"--metrics-address={address}")
+    operator.wait_until_it_watches()
+    fragmented.create(pod("train", 3, preferred=NODE_A))
+    wait_for("train to run anew", lambda: fragmented.running("train"))
+    told = wait_for("the relaunch to be told", lambda: _scraped(address, "relaunches_total"))
+    assert told == {(("outcome", "launched"),): 1.0}
+    wait_for("why to be counted", lambda: _scraped(address, "refusals_total") == {(("resource", "cpu"),): 1.0})
+    assert _scraped(address, "relaunch_latency_seconds_count") == {(): 1.0}
+    assert _scraped(address, "replay_duration_seconds_count")[()] >= 1
+    gated = pod("gated", 3)
+    gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
+    fragmented.create(gated)
+    wait_for("gated to run", lambda: fragmented.running("gated"))
+    held = wait_for("its hold to be told", lambda: _scraped(address, "gated_hold_seconds_count").get((), 0.0))
+    assert held == 1
+    assert 0 < _scraped(address, "gated_hold_seconds_sum")[()] < stretched(5)
+    replays = _scraped(address, "replays_total")
+    admitted = (("policy", "single-numa-node"), ("scope", "container"), ("verdict", "Admits"))
+    assert replays[admitted] >= 1
+    assert _scraped(address, "build_info")
+    assert "Traceback" not in operator.text()
+
+
+def _scraped(address: str, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples]
+    return {
+        tuple(sorted(each.labels.items())): each.value for each in samples if each.name == f"topomend_operator_{name}"
+    }

@@ -1,0 +1,163 @@
+"""The election's rules by a clock that the test moves, against a Lease that is kept as an API server keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from topomend.kube.client import Resource
+from topomend.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
+from topomend.runtime.leader_election import DURATION_SECONDS, RENEW_DEADLINE_SECONDS, LeaderElection
+
+
+@dataclass
+class Leases:
+    """One Lease, its resourceVersion a precondition; ``down`` has every request go unanswered."""
+
+    content: dict[str, Any] | None = None
+    down: bool = False
+    version: int = 0
+
+    def get(self, _: Resource, name: str, namespace: str) -> dict[str, Any]:
+        self._answer()
+        if self.content is None:
+            raise NotFound(404, "NotFound", f"{namespace}/{name}")
+        return self.content
+
+    def create(self, _: Resource, content: dict[str, Any], __: str) -> dict[str, Any]:
+        self._answer()
+        if self.content is not None:
+            raise AlreadyExists(409, "AlreadyExists", "")
+        return self._keep(content["spec"])
+
+    def merge(self, _: Resource, name: str, patch: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+        found = self.get(_, name, namespace)
+        if patch["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "")
+        return self._keep({**found["spec"], **patch["spec"]})
+
+    def _answer(self) -> None:
+        if self.down:
+            raise Unanswered("down")
+
+    def _keep(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        self.content = {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(spec)}
+        return self.content
+
+    def holder(self) -> str:
+        assert self.content is not None
+        return str(self.content["spec"]["holderIdentity"])
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Candidates:
+    leases: Leases = field(default_factory=Leases)
+    clock: Clock = field(default_factory=Clock)
+    told: list[tuple[str, bool]] = field(default_factory=list)
+
+    def named(self, name: str) -> LeaderElection:
+        client: Any = self.leases
+        return LeaderElection(client, "ns", name, lambda leads: self.told.append((name, leads)), self.clock)
+
+
+@pytest.fixture
+def candidates() -> Candidates:
+    return Candidates()
+
+
+def test_the_first_to_stand_leads_and_the_second_does_not(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    one.stand()
+    two.stand()
+    assert (one.leads(), two.leads(), candidates.leases.holder()) == (True, False, "one")
+    assert candidates.told == [("one", True)]
+
+
+def test_one_that_starts_again_under_its_name_goes_on_at_once(candidates: Candidates) -> None:
+    candidates.named("one").stand()
+    candidates.named("two").stand()
+    again = candidates.named("one")
+    again.stand()
+    assert again.leads()
+    assert candidates.told == [("one", True), ("one", True)]
+
+
+def test_a_holder_that_renews_is_never_followed(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    for _ in range(100):
+        one.stand()
+        two.stand()
+        candidates.clock.now += 2
+    assert (one.leads(), two.leads()) == (True, False)
+
+
+def test_a_holder_that_cannot_renew_stops_before_another_may_begin(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    one.stand()
+    two.stand()
+    led_until = begun = 0.0
+    start = candidates.clock.now
+    while not two.leads():
+        candidates.leases.down = True
+        one.stand()
+        candidates.leases.down = False
+        two.stand()
+        assert not (one.leads() and two.leads())
+        led_until = candidates.clock.now if one.leads() else led_until
+        begun = candidates.clock.now
+        candidates.clock.now += 0.5
+    assert led_until - start == RENEW_DEADLINE_SECONDS - 0.5
+    assert begun - start == DURATION_SECONDS
+    assert candidates.told == [("one", True), ("one", False), ("two", True)]
+
+
+def test_only_a_change_that_was_seen_counts_and_no_clock_of_another_machine(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    one.stand()
+    assert candidates.leases.content
+    candidates.leases.content["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z"
+    two.stand()
+    assert not two.leads()
+    candidates.clock.now += DURATION_SECONDS - 0.1
+    two.stand()
+    assert not two.leads()
+    candidates.clock.now += 0.1
+    two.stand()
+    assert two.leads()
+
+
+def test_a_lease_that_was_given_up_is_taken_at_the_next_look(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    one.stand()
+    two.stand()
+    one.stop()
+    assert not one.leads()
+    two.stand()
+    assert two.leads()
+
+
+def test_a_holder_whose_lease_was_taken_writes_no_more_once_it_knows(candidates: Candidates) -> None:
+    one, two = candidates.named("one"), candidates.named("two")
+    one.stand()
+    assert candidates.leases.content
+    candidates.leases.content["spec"]["holderIdentity"] = ""
+    two.stand()
+    one.stand()  # its version is old
+    one.stand()
+    assert (one.leads(), two.leads()) == (False, True)
+
+
+def test_a_candidate_that_never_led_gives_nothing_up(candidates: Candidates) -> None:
+    candidates.named("one").stand()
+    candidates.named("two").stop()
+    assert candidates.leases.holder() == "one"
