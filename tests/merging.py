@@ -1,28 +1,25 @@
-"""The ways in which replay merges hints. Wide machines need two that tests put small ones through as well."""
+"""The ways in which replay merges hints. Tests put small machines through the way of wide ones too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from topomend.replay.topology import fittest, merge, wide
+from topomend.replay.topology import merge
 
 
 class Merging(Enum):
-    """By a table of all masks; by search, the closest by how it is spread over twins; by searching masks alone."""
+    """By a table of all masks, or by search as on machines with more than ``merge.TABLED_NODES`` NUMA nodes."""
 
     TABLED = "tabled"
-    SPREAD = "spread"
     SEARCHED = "searched"
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """While this lasts, hints are merged this way on machines of any width up to ``merge.TABLED_NODES``."""
-        before = merge.TABLED_NODES, fittest.MOST_SPREADS, wide.MOST_CHOICES
-        if self is not Merging.TABLED:
-            merge.TABLED_NODES = 0
+        before = merge.TABLED_NODES
         if self is Merging.SEARCHED:
-            fittest.MOST_SPREADS = wide.MOST_CHOICES = 0
+            merge.TABLED_NODES = 0
         try:
             yield
         finally:
-            merge.TABLED_NODES, fittest.MOST_SPREADS, wide.MOST_CHOICES = before
+            merge.TABLED_NODES = before

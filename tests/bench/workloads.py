@@ -1,6 +1,6 @@
 """What is measured: nodes, pods and merges, in the words of the oracle and of replay."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from topomend.model.node_state import NodeState
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.replay.topology.distances import Distances
-from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, hints_or, per_node
+from topomend.replay.topology.hints import Family, Hints, Offer, SocketRule, per_node
 from topomend.replay.topology.merge import NUMAInfo
 from topomend.wire.pod import read_pod
 
@@ -29,6 +29,9 @@ SERVER = f"sockets:2 cores:32 threads:2 memory:256Gi device:{GPU}@0=4,1=4"
 
 EIGHT = f"sockets:2 numa:4 cores:8 threads:2 memory:64Gi device:{GPU}@{{each}} device:{NIC}@{{each}}".format(
     each=",".join(f"{node}=2" for node in range(8))
+)
+SIXTEEN = f"sockets:2 numa:8 cores:4 threads:2 memory:16Gi device:{GPU}@{{each}}".format(
+    each=",".join(f"{node}=2" for node in range(16))
 )
 WIDE = f"sockets:2 numa:17 cores:4 threads:2 memory:16Gi device:{GPU}@{{each}} device:{NIC}@{{each}}".format(
     each=",".join(f"{node}=2" for node in range(34))
@@ -152,27 +155,8 @@ def contrary_masks(numa_nodes: int, resources: int) -> list[Offer]:
     return [Hints(masks=masks, width=width) for width in range(1, resources + 1)]
 
 
-def tight_offers(seed: int, numa_nodes: int) -> Sequence[Offer]:
-    """Two to four resources of random amounts, of which some NUMA nodes hold just what is asked, or a bit less."""
-    random = Random(seed)
-    nodes = range(numa_nodes)
-    width = random.randint(2, numa_nodes // 2)
-    chosen = random.sample(nodes, width)
-    offers = []
-    for _ in range(random.choice((2, 3, 4))):
-        most = random.choice((4, 16, 64 << 30))
-        amounts = {node: random.randint(0, most) for node in nodes}
-        if random.random() < 0.5:
-            need = sum(amounts[node] for node in chosen)
-        else:
-            need = int(sum(sorted(amounts.values(), reverse=True)[:width]) * random.uniform(0.7, 0.95))
-        family = Family((1 << numa_nodes) - 1, (per_node(amounts, max(1, need)),))
-        offers.append(hints_or(Answer.IMPOSSIBLE, Hints((family,), width=width if random.random() < 0.8 else None)))
-    return offers
-
-
-def hard_merges() -> Iterator[tuple[str, int, NUMAInfo, list[Offer]]]:
-    """The hardest that searches for hard ones have met: what it is, how wide, and what is merged."""
+def one_resource_merges() -> Iterator[tuple[str, int, NUMAInfo, list[Offer]]]:
+    """One resource on many NUMA nodes: the name of the merge, its NUMA nodes, and what is merged."""
     for name, distances in distances_in_classes().items():
         yield f"closest 17 by {name}", 34, NUMAInfo((1 << 34) - 1, distances), any_nodes(17)
     for count in (2, 4):

@@ -41,7 +41,7 @@ BATCH = 500
 VARIED = 7
 """One case in so many is a kept one with something changed: an odd number, so that all merges meet them."""
 
-MERGINGS = (Merging.TABLED, Merging.SPREAD, Merging.TABLED, Merging.SEARCHED)
+MERGINGS = tuple(Merging)
 """How the hints of one case after the other are merged."""
 
 MOST_SHRUNK = 5

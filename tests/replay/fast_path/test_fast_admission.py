@@ -22,6 +22,7 @@ from topomend.model.node_state import NodeState, held_cpus
 from topomend.model.pod import Pod
 from topomend.model.verdict import Preference, ResourceTrace
 from topomend.replay.admission import admit, release
+from topomend.replay.errors import KUBELET_WOULD_HANG
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR as ERROR
 from topomend.replay.fast_path import admission
 from topomend.replay.fast_path.admission import MAX_ANSWERS, FastPlacement, Fit, Refusal
@@ -67,6 +68,17 @@ def _fits_a_node(trace: ResourceTrace) -> bool:
 def test_it_is_admits_answer_on_the_oddest_nodes_and_pods(state: NodeState, asked: Pod) -> None:
     assert Fit(asked).admits(state) == admit(state, asked)[0].admitted
     told(state, asked)
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted"])
+def test_where_the_kubelet_would_walk_its_hints_for_hours_admit_answers(policy: str) -> None:
+    kinds = [f"example.com/d{number}" for number in range(5)]
+    shape = "numa:8 cores:4 " + " ".join(f"device:{kind}@" + ",".join(f"{n}=1" for n in range(8)) for kind in kinds)
+    state, asked = node(shape, policy), pod("p", "cpu=2 memory=1Gi " + " ".join(f"{kind}=1" for kind in kinds))
+    assert admit(state, asked)[0].reason == KUBELET_WOULD_HANG
+    assert not Fit(asked).admits(state)
+    assert Fit(asked).outcome(state) is None
+    assert admit(state, pod("p", f"cpu=2 memory=1Gi {kinds[0]}=1"))[0].admitted
 
 
 @pytest.mark.parametrize("seed", [SEED])

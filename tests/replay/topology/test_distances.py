@@ -1,4 +1,4 @@
-"""Twins and spreads say of random machines what comparing all masks says.
+"""NUMA nodes of one class can replace each other in any mask.
 
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
@@ -10,14 +10,7 @@ from itertools import combinations
 import pytest
 
 from topomend.model.bitmask import mask_of
-from topomend.replay.topology.distances import (
-    Distances,
-    Spread,
-    classes_of_twins,
-    count_of_spreads,
-    spreads,
-    total_distance,
-)
+from topomend.replay.topology.distances import Distances, fittest, interchangeable_classes, total_distance
 
 SEED = int(os.environ.get("TOPOMEND_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
@@ -36,35 +29,33 @@ def random_distances(pick: random.Random, count: int) -> Distances:
 
 
 @pytest.mark.parametrize("seed", [SEED])
-def test_masks_that_are_spread_alike_are_as_close_and_every_spread_is_told_once(seed: int) -> None:
+def test_masks_with_as_many_numa_nodes_of_each_class_are_equally_close(seed: int) -> None:
     pick = random.Random(seed)
     for _ in range(200):
         count = pick.randint(1, 7)
         distances = random_distances(pick, count)
-        classes = classes_of_twins(range(count), distances)
-        assert sorted(node for twins in classes for node in twins) == list(range(count))
-        width = pick.randint(1, count)
-        by_spread: dict[Spread, set[int]] = {}
-        for nodes in combinations(range(count), width):
-            spread = tuple(len(set(nodes).intersection(twins)) for twins in classes)
-            by_spread.setdefault(spread, set()).add(total_distance(mask_of(nodes), distances))
-        told = spreads(classes, width, distances)
-        assert told == sorted((total, spread) for spread, totals in by_spread.items() for total in totals)
-        assert count_of_spreads(classes, width) == len(by_spread)
+        classes = interchangeable_classes(range(count), distances)
+        totals: dict[tuple[int, ...], int] = {}
+        for nodes in combinations(range(count), pick.randint(1, count)):
+            spread = tuple(sorted(classes[node] for node in nodes))
+            total = total_distance(mask_of(nodes), distances)
+            assert totals.setdefault(spread, total) == total
 
 
-def test_of_two_sockets_the_numa_nodes_of_each_are_twins() -> None:
+def test_the_numa_nodes_of_each_of_two_sockets_are_interchangeable() -> None:
     distances = {
         node: tuple(10 if node == other else 12 if node // 2 == other // 2 else 32 for other in range(4))
         for node in range(4)
     }
-    assert classes_of_twins(range(4), distances) == [(0, 1), (2, 3)]
-    assert spreads([(0, 1), (2, 3)], 2, distances) == [(44, (0, 2)), (44, (2, 0)), (84, (1, 1))]
+    assert interchangeable_classes(range(4), distances) == [0, 0, 1, 1]
 
 
-def test_numa_nodes_with_a_distance_of_their_own_to_themselves_are_no_twins() -> None:
-    assert classes_of_twins(range(3), {0: (10, 20, 20), 1: (20, 11, 20), 2: (20, 20, 10)}) == [(0, 2), (1,)]
+def test_numa_nodes_with_a_distance_of_their_own_to_themselves_are_not_interchangeable() -> None:
+    assert interchangeable_classes(range(3), {0: (10, 20, 20), 1: (20, 11, 20), 2: (20, 20, 10)}) == [0, 1, 0]
 
 
-def test_where_ids_have_gaps_no_numa_node_stands_for_another() -> None:
-    assert classes_of_twins([0, 2], {0: (10, 20), 2: (20, 10)}) == [(0,), (2,)]
+def test_the_fittest_mask_is_narrow_then_close_then_small() -> None:
+    distances = {0: (10, 32, 12), 1: (32, 10, 12), 2: (12, 12, 10)}
+    assert fittest([], distances) is None
+    assert fittest([0b111, 0b011, 0b110, 0b101], distances) == 0b101
+    assert fittest([0b111, 0b110, 0b011], None) == 0b011

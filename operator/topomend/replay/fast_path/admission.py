@@ -25,6 +25,7 @@ from topomend.replay.gates import read_gates
 from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
+from topomend.replay.topology.walk_time import is_too_long
 
 MAX_ANSWERS = 16
 """Of how many kinds of pods a state remembers its answer; the first is forgotten first."""
@@ -213,9 +214,14 @@ class _Question:
             return None if self.kubelet.memory and self.need.memory else True
         if policy == SINGLE_NUMA_NODE:
             return True
-        if not preferred or self.kubelet.numa.distances is not None:
+        if not preferred or self.kubelet.numa.distances is not None or self._may_hang():
             return None
         return True if common else None if policy == BEST_EFFORT else False
+
+    def _may_hang(self) -> bool:
+        """Whether the kubelet might walk the hints for longer than anybody waits, if every list were full."""
+        lists = len(self.need.devices) + len(self.need.memory) + 1
+        return is_too_long(((1 << self.kubelet.numa.nodes.bit_count()) - 1) ** lists)
 
     def outcome(self, pod: Pod) -> FastPlacement | Refusal | None:
         """The answer with its place or its reason, where both follow from what is free."""
@@ -246,7 +252,9 @@ class _Question:
     def _refusal(self) -> Refusal | None:
         """A part without preference is not merged: the others then need to be refused by themselves."""
         policy = self.node.kubelet.topology_manager_policy
-        if policy != SINGLE_NUMA_NODE and (policy != RESTRICTED or self.kubelet.numa.distances is not None):
+        if policy != SINGLE_NUMA_NODE and (
+            policy != RESTRICTED or self.kubelet.numa.distances is not None or self._may_hang()
+        ):
             return None
         common, preferred, impossible = self.kubelet.numa.nodes, True, False
         merged: dict[str, NUMAMask] = {}

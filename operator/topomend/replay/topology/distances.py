@@ -1,33 +1,31 @@
-"""How close NUMA nodes are to each other, and which of several masks is the fittest by it."""
+"""How close NUMA nodes are to each other, and which of several masks is the closest.
+
+Only option prefer-closest-numa-nodes makes the kubelet look at distances.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import mul
 from typing import TypeAlias
 
-from topomend.model.bitmask import NUMAMask, mask_of, members
+from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 Distances: TypeAlias = Mapping[int, tuple[int, ...]]
 """For each NUMA node its row, which the kubelet indexes by NUMA id (numa_info.go:CalculateAverageFor)."""
 
-Twins: TypeAlias = tuple[int, ...]
-"""NUMA nodes that can stand for each other: how close a mask is does not depend on which of them it holds."""
-
-Spread: TypeAlias = tuple[int, ...]
-"""How many NUMA nodes of each class of twins a mask holds."""
-
 
 def fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask | None:
-    """The narrowest, of these the closest, of these the smallest."""
-    several = set(masks)
-    width = min((mask.bit_count() for mask in several), default=0)
-    return closest({mask for mask in several if mask.bit_count() == width}, distances) if several else None
+    """The narrowest of ``masks``; among equals the closest, then the smallest. None where there is no mask."""
+    candidates = set(masks)
+    if not candidates:
+        return None
+    width = min(mask.bit_count() for mask in candidates)
+    return closest({mask for mask in candidates if mask.bit_count() == width}, distances)
 
 
 def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMask:
-    """The closest of ``masks``, all of one width and at least one, of these the smallest.
+    """The closest of ``masks``, all of one width and at least one; among equals the smallest.
 
-    Source: policy.go:CompareNUMAAffinityMasks. Raises KubeletBreaks as ``total_distance`` does, of several masks alone.
+    Source: policy.go:CompareNUMAAffinityMasks. Raises KubeletBreaks as ``total_distance`` does, if there are several.
     """
     if len(masks) == 1 or distances is None:
         return min(masks)
@@ -37,7 +35,9 @@ def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMas
 def total_distance(mask: NUMAMask, distances: Distances) -> int:
     """The sum of distances over all ordered pairs of a mask (numa_info.go:CalculateAverageFor).
 
-    Raises KubeletBreaks where a NUMA id lies past the end of a list, which the kubelet reads unasked.
+    The kubelet compares averages. Masks of one width have as many pairs, so their sums compare alike.
+
+    Raises KubeletBreaks where a NUMA id lies past the end of a list, which the kubelet reads without a check.
     """
     nodes = list(members(mask))
     try:
@@ -54,53 +54,28 @@ def has_gaps(distances: Distances) -> bool:
     return any(node >= len(row) for node in distances for row in distances.values())
 
 
-def classes_of_twins(nodes: Sequence[int], distances: Distances) -> list[Twins]:
-    """The NUMA nodes by what they are as far from as each other: from every third one there and back, and from itself.
+def interchangeable_classes(nodes: Sequence[int], distances: Distances) -> list[int]:
+    """A class number for each of ``nodes``: nodes of one class can replace each other in any mask.
 
-    Of three nodes, two pairs of which can stand for each other, so can the third pair: one of each class is compared.
+    Two nodes are interchangeable if they are as far from themselves and from every third node, there and back. The
+    relation is transitive, so one node of each class is enough to compare with.
     """
-    if has_gaps(distances):
-        return [(node,) for node in nodes]
-    classes: list[list[int]] = []
+    representatives: list[int] = []
+    classes = []
     for node in nodes:
-        found = next((each for each in classes if _are_twins(node, each[0], nodes, distances)), None)
-        if found is None:
-            classes.append([node])
+        for number, representative in enumerate(representatives):
+            if _are_interchangeable(node, representative, nodes, distances):
+                classes.append(number)
+                break
         else:
-            found.append(node)
-    return [tuple(each) for each in classes]
+            classes.append(len(representatives))
+            representatives.append(node)
+    return classes
 
 
-def _are_twins(one: int, other: int, nodes: Sequence[int], distances: Distances) -> bool:
+def _are_interchangeable(one: int, other: int, nodes: Sequence[int], distances: Distances) -> bool:
     return distances[one][one] == distances[other][other] and all(
         distances[one][third] + distances[third][one] == distances[other][third] + distances[third][other]
         for third in nodes
         if third not in {one, other}
     )
-
-
-def count_of_spreads(classes: Iterable[Twins], width: int) -> int:
-    """In how many ways ``width`` NUMA nodes can be spread over classes of twins."""
-    ways = [1] + [0] * width
-    for twins in classes:
-        ways = [sum(ways[max(0, wide - len(twins)) : wide + 1]) for wide in range(width + 1)]
-    return ways[width]
-
-
-def spreads(classes: Sequence[Twins], width: int, distances: Distances) -> list[tuple[int, Spread]]:
-    """The ways to spread ``width`` NUMA nodes over classes of twins, with their total distances, the closest first."""
-    found: list[tuple[int, Spread]] = [(0, ())]
-    room = sum(map(len, classes))
-    for number, twins in enumerate(classes):
-        room -= len(twins)
-        node = twins[0]
-        between = [distances[node][other[0]] + distances[other[0]][node] for other in classes[:number]]
-        inside = [total_distance(mask_of(twins[:count]), distances) for count in range(len(twins) + 1)]
-        wider = []
-        for total, spread in found:
-            left = width - sum(spread)
-            apart = sum(map(mul, spread, between))
-            for count in range(max(0, left - room), min(left, len(twins)) + 1):
-                wider.append((total + count * apart + inside[count], (*spread, count)))
-        found = wider
-    return sorted(found)

@@ -5,7 +5,7 @@ machine with many NUMA nodes costs no more than its rules: a ``Family`` holds ev
 everything, and the few masks that obey no such rule are named one by one. How hints merge is left to ``merge``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -154,6 +154,20 @@ def hints_or(answer: Answer, hints: Hints) -> Offer:
     return hints if hints.masks or any(not family.is_empty() for family in hints.families) else answer
 
 
-def masks_offered(offers: Iterable[ResourceOffer]) -> list[Hints]:
-    """The answers that carry masks."""
-    return [each.offer for each in offers if isinstance(each.offer, Hints)]
+def width_rank(width: int, wanted: int) -> tuple[bool, int]:
+    """How a mask that is not preferred ranks by its number of NUMA nodes, lowest first.
+
+    ``wanted`` is the kubelet's BestNonPreferredAffinityCount: the widest of the lists' narrowest masks. It ranks first,
+    then narrower widths, widest first, then wider ones, narrowest first. Masks of one width compare by fitness.
+
+    Source: policy.go:compare, which walks towards that order. Its cases, for a hint with ``current`` NUMA nodes:
+
+    - 1, current > wanted: only a fitter candidate replaces it, which is a narrower one.
+    - 2, current == wanted: only a fitter candidate of the same width replaces it.
+    - 3a, current < wanted: a candidate wider than wanted never replaces it.
+    - 3b: a candidate of exactly wanted replaces it.
+    - 3ca: a candidate wider than current, but narrower than wanted, replaces it.
+    - 3cb: a candidate narrower than current never replaces it.
+    - 3cc: a candidate as wide as current replaces it if it is fitter.
+    """
+    return width > wanted, abs(width - wanted)

@@ -3,25 +3,30 @@
 The kubelet walks the product of all lists, (2^n - 1)^resources permutations, and keeps the best. The outcome does not
 depend on the order of that walk (policy.go:compare is a ranking), so it is found here without it:
 
-- A merged hint is preferred only if every resource gave the same preferred mask: intersect, take the fittest.
-- Otherwise the fittest of all intersections. Which masks are intersections of one mask from each list follows from
-  counting, for every mask, the choices whose intersection contains it, and undoing the overlap (Moebius inversion).
+- A merged hint is preferred only if every resource gave the same preferred mask. So take the masks that all resources
+  offer and prefer, and of these the fittest.
+- Otherwise the merged hint is the fittest intersection of one mask from each list. To find the intersections, count for
+  every mask the choices whose intersection contains it, and undo the overlap (Moebius inversion).
 
-Up to ``TABLED_NODES`` NUMA nodes the masks are tabled; beyond that ``wide`` searches them by their rules.
+Up to ``TABLED_NODES`` NUMA nodes the masks are tabled, beyond that ``wide`` finds them by their rules. Both say so
+where the kubelet would walk for more than an hour (``walk_time``).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
-from topomend.replay.topology import wide
 from topomend.replay.topology.distances import Distances, closest
-from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold
+from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold, width_rank
+from topomend.replay.topology.search import masks_by_width, narrowest_of
+from topomend.replay.topology.walk_time import check_walk
+from topomend.replay.topology.wide import WideMerge
 
-TABLED_NODES = 10
-"""The most NUMA nodes for which a table of all masks is made: a thousand masks."""
+TABLED_NODES = 17
+"""The most NUMA nodes for which all masks are tabled: the most on which a kubelet merges two full lists in an hour."""
 
 
 TieBreak: TypeAlias = Callable[[NUMAMask], int]
@@ -78,22 +83,13 @@ def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = 
 
 
 def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
-    """The narrowest mask offered that contains ``including``; None where there is none."""
-    found = [mask for mask in hints.masks if not including & ~mask]
+    """The narrowest mask offered that contains ``including``; among equals the smallest. None where there is none."""
+    masks = [mask for mask in hints.masks if not including & ~mask]
     for family in hints.families:
-        if including & ~family.universe:
-            continue
-        ids = tuple(members(family.universe))
-        if len(ids) <= TABLED_NODES:
-            wanted = _compress(including, ids)
-            table = _family_table(family, ids)
-            tabled = next((mask for mask in _by_width(len(ids)) if table[mask] and not wanted & ~mask), None)
-            candidate = None if tabled is None else _expand(tabled, ids)
-        else:
-            candidate = wide.narrowest(family, including)
-        if candidate is not None:
-            found.append(candidate)
-    return min(found, key=lambda mask: (mask.bit_count(), mask), default=None)
+        mask = narrowest_of(family, including)
+        if mask is not None:
+            masks.append(mask)
+    return min(masks, key=lambda mask: (mask.bit_count(), mask), default=None)
 
 
 def least_width(family: Family) -> int | None:
@@ -108,23 +104,10 @@ def least_width(family: Family) -> int | None:
 
 def first_masks(hints: Hints, limit: int) -> list[NUMAMask]:
     """The narrowest masks offered, at most ``limit`` of them, narrowest first."""
-    found = set(hints.masks)
+    masks = set(hints.masks)
     for family in hints.families:
-        ids = tuple(members(family.universe))
-        if len(ids) <= TABLED_NODES:
-            table = _family_table(family, ids)
-            _take(found, (_expand(mask, ids) for mask in _by_width(len(ids)) if table[mask]), limit)
-        else:
-            _take(found, wide.members_by_width(family), limit)
-    return sorted(found, key=lambda mask: (mask.bit_count(), mask))[:limit]
-
-
-def _take(found: set[NUMAMask], masks: Iterator[NUMAMask], limit: int) -> None:
-    for _ in range(limit):
-        mask = next(masks, None)
-        if mask is None:
-            return
-        found.add(mask)
+        masks.update(islice(masks_by_width(family), limit))
+    return sorted(masks, key=lambda mask: (mask.bit_count(), mask))[:limit]
 
 
 def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
@@ -148,12 +131,13 @@ def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
 def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
     ids = tuple(members(info.nodes))
     tables = [_table(each, ids) for each in hints]
+    check_walk(map(sum, tables))
     if certain:
         preferred = _common_preferred(info, hints, tables, ids)
         if preferred is not None:
             return Hint(preferred, preferred=True)
     order = _by_width(len(ids))
-    widths = [next(mask for mask in order if table[mask]).bit_count() for table in tables]
+    wanted = max(next(mask for mask in order if table[mask]).bit_count() for table in tables)
     reachable = _intersections(tables)
     by_width: dict[int, list[NUMAMask]] = {}
     for mask in order:
@@ -161,15 +145,8 @@ def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
             by_width.setdefault(mask.bit_count(), []).append(_expand(mask, ids))
     if not by_width:
         return Hint(info.nodes, preferred=False)
-    return Hint(closest(by_width[min(by_width, key=width_rank(max(widths)))], info.distances), preferred=False)
-
-
-def width_rank(wanted: int) -> Callable[[int], tuple[bool, int]]:
-    """How non-preferred masks rank by width (policy.go:compare): ``wanted``, then narrower ones, widest first.
-
-    Wider ones come last, narrowest first. ``wanted`` is the kubelet's BestNonPreferredAffinityCount.
-    """
-    return lambda width: (width > wanted, abs(width - wanted))
+    best = min(by_width, key=lambda width: width_rank(width, wanted))
+    return Hint(closest(by_width[best], info.distances), preferred=False)
 
 
 def _common_preferred(
@@ -272,11 +249,10 @@ def _by_width(nodes: int) -> tuple[int, ...]:
 
 
 def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
-    if certain:
-        preferred = wide.common_preferred(info.nodes, hints, info.distances)
-        if preferred is not None:
-            return Hint(preferred, preferred=True)
+    wide = WideMerge(info.nodes, hints, info.distances)
+    preferred = wide.fittest_preferred() if certain else None
+    if preferred is not None:
+        return Hint(preferred, preferred=True)
     widths = [mask.bit_count() for mask in map(narrowest, hints) if mask is not None]
-    order = sorted(range(1, info.nodes.bit_count() + 1), key=width_rank(max(widths)))
-    best = wide.fittest_intersection(info.nodes, hints, order, info.distances)
-    return Hint(info.nodes if best is None else best, preferred=False)
+    mask = wide.fittest_intersection(max(widths))
+    return Hint(info.nodes if mask is None else mask, preferred=False)

@@ -1,166 +1,182 @@
-"""Hints on machines with too many NUMA nodes to table all masks: what ``merge`` asks, answered by search."""
+"""The merge on machines with too many NUMA nodes for a table of all masks.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+A kubelet that answers within an hour has at most one long list of hints: two lists of ``MAX_SHORT_LIST`` make too many
+permutations. So all lists but the longest are written out, and the longest is asked by its rules.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import combinations, product
+from itertools import combinations
 from math import comb
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.topology.distances import Distances, fittest
-from topomend.replay.topology.fittest import fittest_found
-from topomend.replay.topology.hints import Family, Hints, Threshold, touching
-from topomend.replay.topology.intersection import IntersectionSearch
-from topomend.replay.topology.search import Budget, Search
-
-MOST_CHOICES = 100
-"""Among how many choices of sockets each is searched by itself."""
+from topomend.replay.topology.hints import Family, Hints, Threshold, touching, width_rank
+from topomend.replay.topology.search import Budget, fittest_of_width, narrowest_of
+from topomend.replay.topology.walk_time import MAX_SHORT_LIST, check_walk
 
 
-def narrowest(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
-    """The narrowest mask of the family that contains ``including``; None where there is none."""
-    if family.is_empty() or including & ~family.universe:
-        return None
-    budget = Budget()
-    for width in range(max(1, family.least, including.bit_count()), family.universe.bit_count() + 1):
-        search = Search(family.universe, family.thresholds, width, budget, including=including)
-        found = next(search.masks(), None)
-        if found is not None:
-            return found
-    return None
+class WideMerge:
+    """What the merge asks of lists of hints that are too long for tables.
 
-
-def members_by_width(family: Family) -> Iterator[NUMAMask]:
-    """The family's masks, narrowest first."""
-    budget = Budget()
-    for width in range(max(1, family.least), family.universe.bit_count() + 1):
-        yield from Search(family.universe, family.thresholds, width, budget, all_alike=False).masks()
-
-
-def common_preferred(nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> NUMAMask | None:
-    """The fittest mask that every resource offers and prefers; None where there is none."""
-    named = {mask for each in hints for mask in each.masks}
-    found = [mask for mask in named if all(each.offers(mask) and each.prefers(mask) for each in hints)]
-    budget = Budget()
-    for families in product(*(each.families for each in hints)):
-        mask = _common_of_families(nodes, families, hints, distances, budget)
-        if mask is not None:
-            found.append(mask)
-    return fittest(found, distances)
-
-
-def fittest_intersection(
-    nodes: NUMAMask, hints: Sequence[Hints], widths: Iterable[int], distances: Distances | None
-) -> NUMAMask | None:
-    """The fittest mask that is the intersection of one mask from each resource, of the first width that has one.
-
-    ``widths`` are in order of preference.
+    Raises KubeletBreaks where the kubelet would walk their permutations for more than an hour.
     """
-    alone = _single_nodes(nodes, hints)
-    searches = [IntersectionSearch(nodes, choice, distances, Budget()) for choice in product(*map(_parts, hints))]
-    for width in widths:
-        found = list(alone) if width == 1 else []
-        for search in searches:
-            mask = search.of_width(width)
-            if mask is not None:
-                found.append(mask)
-        if found:
-            return fittest(found, distances)
-    return None
 
+    def __init__(self, nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> None:
+        check_walk(map(_least_length, hints))
+        self._nodes = nodes
+        self._hints = hints
+        self._distances = distances
+        self._budget = Budget()
+        self._longest, self._lists = _divided(hints)
 
-def _common_of_families(
-    nodes: NUMAMask,
-    families: Sequence[Family],
-    hints: Sequence[Hints],
-    distances: Distances | None,
-    budget: Budget,
-) -> NUMAMask | None:
-    universe = nodes
-    for family in families:
-        universe &= family.universe
-    if not universe:
-        return None
-    thresholds = [threshold for family in families for threshold in family.thresholds]
-    least = max(family.least for family in families)
-    rules = [each.sockets for each in hints if each.sockets is not None]
-    kinds: dict[int, object] = {
-        node: tuple(mask for rule in rules for mask in rule.numa_nodes_of_sockets if mask >> node & 1)
-        for node in members(universe)
-    }
-    common = _Common(universe, thresholds, hints, distances, budget, kinds)
-    widths = _widths(hints, least, universe.bit_count())
-    return next((mask for mask in map(common.fittest_of_width, widths) if mask is not None), None)
+    def fittest_preferred(self) -> NUMAMask | None:
+        """The fittest mask that every resource offers and prefers; None where there is none."""
+        if not self._lists:
+            return self._fittest_preferred_of(self._longest)
+        masks = min(self._lists, key=len)
+        return fittest(
+            (mask for mask in masks if all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)),
+            self._distances,
+        )
 
+    def fittest_intersection(self, wanted: int) -> NUMAMask | None:
+        """The fittest intersection of one mask from each list; ``wanted`` as in ``width_rank``."""
+        intersections = {self._nodes}
+        for masks in self._lists:
+            intersections = {common & mask for common in intersections for mask in masks}
+        intersections.discard(0)
+        named = {common & mask for common in intersections for mask in self._longest.masks} - {0}
+        families = set(self._meeting_longest(intersections))
+        widths = {family: _best_width(family, wanted) for family in families}
+        ranks = [width_rank(width, wanted) for width in (*widths.values(), *(mask.bit_count() for mask in named))]
+        if not ranks:
+            return None
+        best = min(ranks)
+        masks = [mask for mask in named if width_rank(mask.bit_count(), wanted) == best]
+        for family, width in widths.items():
+            if width_rank(width, wanted) == best:
+                mask = fittest_of_width(family, width, self._distances, self._budget)
+                masks += [] if mask is None else [mask]
+        return fittest(masks, self._distances)
 
-@dataclass
-class _Common:
-    """Masks that meet all thresholds and that every resource prefers; ``kinds`` as in ``Search``."""
+    def _meeting_longest(self, intersections: Iterable[NUMAMask]) -> Iterator[Family]:
+        for common in intersections:
+            for family in self._longest.families:
+                met = _intersected(family, common)
+                if not met.is_empty():
+                    yield met
 
-    universe: NUMAMask
-    thresholds: Sequence[Threshold]
-    hints: Sequence[Hints]
-    distances: Distances | None
-    budget: Budget
-    kinds: Mapping[int, object]
+    def _fittest_preferred_of(self, hints: Hints) -> NUMAMask | None:
+        """The same for one list alone."""
+        masks = [mask for mask in hints.masks if hints.prefers(mask)]
+        for width in range(1, self._nodes.bit_count() + 1):
+            for family in hints.families:
+                for preferred in self._preferred(family, hints, width):
+                    mask = fittest_of_width(preferred, width, self._distances, self._budget)
+                    masks += [] if mask is None else [mask]
+            if any(mask.bit_count() <= width for mask in masks):
+                break
+        return fittest(masks, self._distances)
 
-    def fittest_of_width(self, width: int) -> NUMAMask | None:
-        """The closest mask of so many NUMA nodes, of these the smallest."""
-        found = []
-        for universe, touched in self._sockets(width):
-            search = Search(
-                universe,
-                [*self.thresholds, *touched],
-                width,
-                self.budget,
-                distances=self.distances,
-                kinds=self.kinds,
-            )
-            mask = fittest_found(search, lambda mask: all(each.prefers(mask) for each in self.hints))
-            if mask is not None:
-                found.append(mask)
-        return fittest(found, self.distances)
-
-    def _sockets(self, width: int) -> Iterator[tuple[NUMAMask, list[Threshold]]]:
-        """The NUMA nodes to search, and what a mask must touch.
-
-        Where a resource prefers masks of this width only for their sockets, each choice of its sockets is searched by
-        itself: a mask that touches all of these and no other one. With too many choices masks are tried one by one.
-        """
-        rule = next((each.sockets for each in self.hints if each.sockets and each.width not in {None, width}), None)
-        sockets = [nodes & self.universe for nodes in rule.numa_nodes_of_sockets] if rule else []
-        reachable = [nodes for nodes in sockets if nodes]
-        if not rule or comb(len(reachable), rule.count) > MOST_CHOICES:
-            yield self.universe, []
+    def _preferred(self, family: Family, hints: Hints, width: int) -> Iterator[Family]:
+        """Families that together are the masks of ``family`` of this width that are preferred."""
+        if hints.width in {None, width}:
+            yield family
             return
-        for chosen in combinations(range(len(reachable)), rule.count):
-            excluded_nodes = reduce(or_, (nodes for each, nodes in enumerate(reachable) if each not in chosen), 0)
-            yield self.universe & ~excluded_nodes, [touching(reachable[each]) for each in chosen]
+        if hints.sockets is None:
+            return
+        sockets = hints.sockets.numa_nodes_of_sockets
+        for chosen in combinations(range(len(sockets)), hints.sockets.count):
+            self._budget.spend()
+            others = reduce(or_, (nodes for number, nodes in enumerate(sockets) if number not in chosen), 0)
+            demands = tuple([touching(sockets[number]) for number in chosen])
+            yield Family(family.universe & ~others, (*family.thresholds, *demands), family.least)
 
 
-def _widths(hints: Sequence[Hints], least: int, most: int) -> Iterable[int]:
-    """The widths that every resource may prefer."""
-    fixed = {each.width for each in hints if each.width is not None and each.sockets is None}
-    return [width for width in range(max(1, least), most + 1) if fixed <= {width}]
+def _divided(hints: Sequence[Hints]) -> tuple[Hints, list[list[NUMAMask]]]:
+    """The longest list, by its rules, and all others written out."""
+    if len(hints) == 1:
+        return hints[0], []
+    written = {index: _written_out(each) for index, each in enumerate(hints)}
+    lengths = [MAX_SHORT_LIST + 1 if masks is None else len(masks) for masks in written.values()]
+    check_walk(lengths)
+    longest = max(written, key=lengths.__getitem__)
+    return hints[longest], [masks for index, masks in written.items() if masks is not None and index != longest]
 
 
-def _single_nodes(nodes: NUMAMask, hints: Sequence[Hints]) -> list[NUMAMask]:
-    """The single NUMA nodes that one resource offers as such, and that some mask of every other holds."""
-    return [
-        1 << node
-        for node in members(nodes)
-        if any(each.offers(1 << node) for each in hints) and all(_reaches(each, node) for each in hints)
+def _written_out(hints: Hints) -> list[NUMAMask] | None:
+    """Every mask offered; None where there are more than ``MAX_SHORT_LIST``.
+
+    A family holds every wider mask too, so that all its masks are found by leaving out one node after the other.
+    """
+    offered = set(hints.masks)
+    for family in hints.families:
+        masks = [] if family.is_empty() else [family.universe]
+        for node in members(family.universe):
+            masks += [mask for mask in (mask & ~(1 << node) for mask in masks) if mask and family.holds(mask)]
+            if len(masks) > MAX_SHORT_LIST:
+                return None
+        offered.update(masks)
+    return list(offered) if len(offered) <= MAX_SHORT_LIST else None
+
+
+def _least_length(hints: Hints) -> int:
+    """How many masks the list has at least: enough that hopeless merges are seen at once."""
+    return max([1, len(hints.masks), *(_least_members(family) for family in hints.families)])
+
+
+def _least_members(family: Family) -> int:
+    """Every mask of so many NUMA nodes that even the poorest meet all thresholds."""
+    size = family.universe.bit_count()
+    enough = max([family.least, *(_poorest_width(threshold, family.universe) for threshold in family.thresholds)])
+    return sum(comb(size, width) for width in range(max(1, enough), size + 1))
+
+
+def _poorest_width(threshold: Threshold, universe: NUMAMask) -> int:
+    """How many of the poorest NUMA nodes meet the threshold; too many where all of them do not.
+
+    A group of several NUMA nodes gives its amount once: it is left out, which only makes the answer wider.
+    """
+    amounts = dict.fromkeys(members(universe), 0)
+    for nodes, amount in threshold.groups:
+        node = nodes.bit_length() - 1
+        if nodes.bit_count() == 1 and node in amounts:
+            amounts[node] += amount
+    gathered = 0
+    for count, amount in enumerate(sorted(amounts.values())):
+        if gathered >= threshold.need:
+            return count
+        gathered += amount
+    return len(amounts) if gathered >= threshold.need else len(amounts) + 1
+
+
+def _intersected(family: Family, common: NUMAMask) -> Family:
+    """The intersections of ``common`` with the masks of ``family``, which are a family again.
+
+    Whichever NUMA nodes outside ``common`` a mask holds, the intersection is the same. So a mask may as well hold all
+    of them, and the NUMA nodes inside ``common`` have to bring what is then lacking.
+    """
+    outside = family.universe & ~common
+    thresholds = [
+        Threshold(
+            tuple([(nodes, amount) for nodes, amount in threshold.groups if not nodes & outside]),
+            threshold.need - threshold.gathered(outside),
+        )
+        for threshold in family.thresholds
     ]
-
-
-def _reaches(hints: Hints, node: int) -> bool:
-    return any(mask >> node & 1 for mask in hints.masks) or any(
-        family.universe >> node & 1 and not family.is_empty() for family in hints.families
+    return Family(
+        family.universe & common,
+        tuple([threshold for threshold in thresholds if threshold.need > 0]),
+        max(1, family.least - outside.bit_count()),
     )
 
 
-def _parts(hints: Hints) -> list[Family]:
-    """A resource's families, and each of its other masks as a family of one; single nodes are seen to elsewhere."""
-    named = [Family(mask, (), mask.bit_count()) for mask in hints.masks if mask.bit_count() > 1]
-    return [*(family for family in hints.families if not family.is_empty()), *named]
+def _best_width(family: Family, wanted: int) -> int:
+    """The width of the family that ranks best. It has masks of every width from its narrowest to all its nodes."""
+    widest = family.universe.bit_count()
+    if widest <= wanted:
+        return widest
+    narrowest = narrowest_of(family)
+    return wanted if narrowest is None else max(wanted, narrowest.bit_count())
