@@ -27,7 +27,7 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
 from topomend.replay.errors import KUBELET_WOULD_HANG
-from topomend.replay.fast_path.admission import Fit
+from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.fast_path.capacity import prepare
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import NUMAInfo, merge
@@ -208,9 +208,9 @@ def fits() -> Iterator[Row]:
     states = workloads.node_states(NODES)
     pod = read_pod(workloads.pod("asked", cpu=8, memory="16Gi", gpu=2))
     gc.collect()
-    unread = _cpu_seconds(lambda: _ask(Fit(pod), states))
+    unread = _cpu_seconds(lambda: _ask(FastAdmission(pod), states))
     cold = _median(_cold(states), RUNS)
-    asking = Fit(pod)
+    asking = FastAdmission(pod)
     fitting = _ask(asking, states)
     changes = []
     for round_ in range(5):
@@ -236,10 +236,10 @@ def fits() -> Iterator[Row]:
 def _cold(states: list[NodeState]) -> Callable[[], object]:
     """Each time another pod is asked about, so that no state remembers an answer."""
     asked = iter([read_pod(workloads.pod("cold", cpu=8, memory=f"{16 + number}Gi", gpu=2)) for number in range(RUNS)])
-    return lambda: _ask(Fit(next(asked)), states)
+    return lambda: _ask(FastAdmission(next(asked)), states)
 
 
-def _ask(asking: Fit, states: list[NodeState]) -> int:
+def _ask(asking: FastAdmission, states: list[NodeState]) -> int:
     return sum([asking.admits(state) for state in states])
 
 

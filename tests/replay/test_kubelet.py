@@ -97,10 +97,16 @@ def test_options_that_exclude_each_other_do_not_where_one_is_off() -> None:
     assert started(state.machine, state.kubelet).cpu is not None
 
 
-def test_a_start_is_remembered_as_long_as_the_machine_lives_and_no_longer() -> None:
+def test_a_remembered_start_does_not_keep_its_machine_alive() -> None:
     two, settings = machine(0, 1), KubeletSettings(cpu_manager_policy="static", memory_manager_policy="Static")
     assert start(two, settings) is start(two, settings)
     gone = weakref.ref(two)
     del two
     gc.collect()
     assert gone() is None
+
+
+def test_nodes_with_equal_machines_and_settings_share_one_started_kubelet() -> None:
+    state = node(TWO)
+    assert start(state.machine, state.kubelet) is start(replace(state.machine), replace(state.kubelet))
+    assert start(state.machine, state.kubelet) is not start(state.machine, replace(state.kubelet, version="v1.30.0"))

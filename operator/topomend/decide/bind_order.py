@@ -12,7 +12,7 @@ from topomend.cache.snapshot import PodKey, Publication
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.replay.admission import admit, release
-from topomend.replay.fast_path.admission import FastPlacement, Fit
+from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
 MAX_PERMUTED = 4
 """Of more pods not every order is tried, but those that are known to be bad: the largest last, the newest first."""
@@ -53,7 +53,7 @@ def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:
     together = _together(pods)
     if together is None:
         return False
-    outcome = Fit(together).outcome(state)
+    outcome = FastAdmission(together).outcome(state)
     return isinstance(outcome, FastPlacement) and outcome.numa_nodes.bit_count() == 1
 
 

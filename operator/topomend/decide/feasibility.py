@@ -19,7 +19,7 @@ from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import MAX_ANSWERS, FastPlacement, Fit, Kind, Refusal, kind_of
+from topomend.replay.fast_path.admission import MAX_ANSWERS, FastAdmission, FastPlacement, PodShape, Refusal, shape_of
 from topomend.replay.identity_cache import IdentityCache
 from topomend.wire.relaunch import MAX_VERDICTS
 
@@ -159,18 +159,18 @@ class _Question:
     """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places;
     ``replayed`` gets what replay says of it."""
 
-    fit: Fit
+    fit: FastAdmission
     placement: Placement
     requests: Mapping[str, MilliQuantity]
-    kind: Kind
+    shape: PodShape
     replayed: list[tuple[KubeletSettings, str]] = field(default_factory=list)
 
 
 def _question(pod: Pod, placement: Placement) -> _Question:
-    fit = Fit(pod)
+    fit = FastAdmission(pod)
     selector = tuple(sorted(placement.node_selector.items()))
     return _Question(
-        fit, placement, requests_of(pod), kind_of((fit.kind, selector, placement.terms, placement.tolerations))
+        fit, placement, requests_of(pod), shape_of((fit.shape, selector, placement.terms, placement.tolerations))
     )
 
 
@@ -227,13 +227,13 @@ class _Asked:
     __slots__ = ("_names", "replies")
 
     def __init__(self) -> None:
-        self.replies: BoundedDict[Kind, tuple[Node, _Reply]] = BoundedDict(MAX_ANSWERS)
+        self.replies: BoundedDict[PodShape, tuple[Node, _Reply]] = BoundedDict(MAX_ANSWERS)
         self._names: frozenset[str] | None = None
 
     def may_hold(self, state: NodeState, name: str) -> bool:
         """Whether a pod of this name holds something there, in whichever namespace.
 
-        ``Fit.is_held_by`` asks the same first, but has to find the state again: a fifth of a diagnosis of thousands.
+        ``FastAdmission.is_on`` asks the same first, but has to find the state again: a fifth of a diagnosis.
         """
         if self._names is None:
             self._names = frozenset([each.name for each in state.pods])
@@ -246,13 +246,13 @@ _asked: IdentityCache[NodeState, _Asked] = IdentityCache(_Asked)
 def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
     """What scheduler and replay say in short, remembered with the state for all pods of the kind."""
     asked = _asked.of(state)
-    if asked.may_hold(state, question.fit.pod.name) and question.fit.is_held_by(state):
+    if asked.may_hold(state, question.fit.pod.name) and question.fit.is_on(state):
         return _kept_off(node, question) or _replayed(node, state, question, _replay_whole(state, question.fit.pod))
-    known = asked.replies.get(question.kind)
+    known = asked.replies.get(question.shape)
     if known is not None and known[0] is node:
         return known[1]
     reply = _kept_off(node, question) or _replayed(node, state, question, _replay(state, question.fit))
-    asked.replies[question.kind] = (node, reply)
+    asked.replies[question.shape] = (node, reply)
     return reply
 
 
@@ -263,7 +263,7 @@ def _replayed(node: Node, state: NodeState, question: _Question, said: _Admitted
     return Candidate(node.name, node.labels[HOSTNAME_LABEL], said.numa_nodes, said.score)
 
 
-def _replay(state: NodeState, fit: Fit) -> _Admitted | _Refused:
+def _replay(state: NodeState, fit: FastAdmission) -> _Admitted | _Refused:
     outcome = fit.outcome(state)
     if isinstance(outcome, FastPlacement):
         return _Admitted(outcome.numa_nodes, score_of(state, outcome))

@@ -11,7 +11,7 @@ from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import Fit
+from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.qos import is_memory
 
 _NOTHING_TO_MEASURE = float("inf")
@@ -33,7 +33,7 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     What passes by itself (a node that is not ready or cordoned, a taint) does not count.
     """
     nodes = [node for node in snapshot.nodes.values() if not filter_node_affinity(node, placement)]
-    fit = Fit(pod)
+    fit = FastAdmission(pod)
     if not nodes or any(_could_admit(snapshot, node, pod, fit) for node in nodes):
         return ""
     return (
@@ -41,7 +41,7 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     )
 
 
-def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: Fit) -> bool:
+def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: FastAdmission) -> bool:
     if lacking_total(node, pod, ()):
         return False
     publication = snapshot.publications.get(node.name)

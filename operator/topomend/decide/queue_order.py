@@ -15,7 +15,7 @@ from topomend.model.cluster import WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus, largest_hole
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import Fit
+from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.identity_cache import IdentityCache
 from topomend.wire.group import FIT_GATE
 
@@ -64,7 +64,7 @@ def _by_largest_hole(snapshot: Snapshot) -> list[str]:
 def _kept_for(snapshot: Snapshot, pod: WatchedPod, names: Iterable[str]) -> dict[str, NUMAMask]:
     """The first of the nodes that could admit the pod, and its NUMA nodes that are to be kept: none where it admits it
     now, for then the pod has only not been looked at yet."""
-    fit = Fit(pod.pod)
+    fit = FastAdmission(pod.pod)
     for name in names:
         empty, now = emptied(snapshot.publications[name].state), snapshot.publications[name].state_with_assumed
         if _may_go(snapshot, pod, name) and fit.admits(empty):
@@ -125,7 +125,7 @@ def _has_room_on(snapshot: Snapshot, pod: WatchedPod, names: Sequence[str], enou
     """Whether the pod finds room on so many of the nodes."""
     if len(names) < enough:
         return False
-    fit = Fit(pod.pod)
+    fit = FastAdmission(pod.pod)
     room = (
         name
         for name in names
@@ -136,7 +136,7 @@ def _has_room_on(snapshot: Snapshot, pod: WatchedPod, names: Sequence[str], enou
 
 def _takes_a_place(snapshot: Snapshot, pod: WatchedPod, states: dict[str, NodeState]) -> bool:
     """Put the pod onto the first node that admits it, if one does."""
-    fit = Fit(pod.pod)
+    fit = FastAdmission(pod.pod)
     for name, state in states.items():
         if _may_go(snapshot, pod, name) and fit.admits(state):
             states[name] = admit(state, pod.pod)[1]

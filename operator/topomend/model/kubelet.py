@@ -1,7 +1,9 @@
 """What the kubelet's configuration says that admission depends on. Field names are the kubelet's own."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from hashlib import blake2b
 
 from topomend.model.bitmask import CPUSet
 
@@ -38,3 +40,10 @@ class KubeletSettings:
     reserved_cpu_millis: int = 0
     reserved_memory: tuple[MemoryReservation, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Equal for equal settings, in whichever order their options are."""
+        values = [getattr(self, setting.name) for setting in fields(self)]
+        ordered = [sorted(value.items()) if isinstance(value, Mapping) else value for value in values]
+        return blake2b(repr(ordered).encode(), digest_size=16).digest()

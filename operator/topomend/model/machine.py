@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from hashlib import blake2b
 from operator import or_
 
 from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
@@ -177,6 +178,11 @@ class Machine:
     isolated: CPUSet = 0
     pci_devices: tuple[PCIDevice, ...] = ()
     hardware: Hardware = Hardware()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Equal for machines whose NUMA nodes and cores are equal, which is all of a machine that admission reads."""
+        return blake2b(repr((self.numa_nodes, self.cores)).encode(), digest_size=16).digest()
 
     @cached_property
     def cpus(self) -> CPUSet:

@@ -1,4 +1,4 @@
-"""What a kubelet works out once, at its start: options, topology, reserved CPUs and memory, or why it does not start.
+"""What a kubelet computes once, at its start: options, topology, reserved CPUs and memory, or why it does not start.
 
 Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologymanager/topology_manager.go:NewManager,
 cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
@@ -14,7 +14,6 @@ from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
-from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
 from topomend.replay.topology import policies, prefer_most_allocated_numa_node
@@ -41,21 +40,19 @@ class ContainerManager:
 def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
     """The kubelet with these settings on this machine, or the text with which it would refuse to start.
 
-    The answer is remembered with the machine: states of one node share both, and equal nodes may.
+    Nodes with equal machines and equal settings share one answer.
     """
-    started = _started.of(machine)
-    known = started.get(id(settings))
-    if known is None:
-        known = started[id(settings)] = (settings, _start(machine, settings))
-    return known[1]
+    key = machine.digest, settings.digest
+    started = _started.get(key)
+    if started is None:
+        started = _started[key] = _start(machine, settings)
+    return started
 
 
-MOST_SETTINGS = 16
-"""With how many settings a machine's kubelet is remembered; they are kept with it, so that no others have their id."""
+MAX_STARTED = 10_000
+"""How many kubelets are remembered: twice the nodes of the largest cluster that the operator is made for."""
 
-_started: IdentityCache[Machine, BoundedDict[int, tuple[KubeletSettings, ContainerManager | str]]] = IdentityCache(
-    lambda: BoundedDict(MOST_SETTINGS)
-)
+_started: BoundedDict[tuple[bytes, bytes], ContainerManager | str] = BoundedDict(MAX_STARTED)
 
 
 def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:

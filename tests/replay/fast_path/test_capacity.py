@@ -6,7 +6,7 @@ from tests.replay.nodes import TWO, node, pod
 
 from topomend.replay.admission import admit
 from topomend.replay.fast_path import capacity
-from topomend.replay.fast_path.admission import Fit
+from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.fast_path.capacity import prepare
 
 GPU = f"{TWO} device:v.com/gpu@0=2"
@@ -17,7 +17,7 @@ def test_what_was_free_is_forgotten_with_the_state() -> None:
     gc.collect()
     before = len(capacity._free)
     state = replace(node(GPU))
-    Fit(ASKING).admits(state)
+    FastAdmission(ASKING).admits(state)
     assert len(capacity._free) == before + 1
     del state
     gc.collect()
@@ -28,6 +28,6 @@ def test_what_is_free_is_read_as_a_state_arrives(monkeypatch: pytest.MonkeyPatch
     state = admit(node(GPU), pod("q", "cpu=3 memory=1Gi"))[1]
     prepare(state)
     prepare(node(GPU, "unknown"))  # whose kubelet does not start
-    for part in ("pool_of", "_pages", "_space_of_devices"):
+    for part in ("pool_of", "_numa_memory", "_capacity_of_devices"):
         monkeypatch.setattr(capacity, part, lambda *_: pytest.fail("read again"))
-    assert not Fit(ASKING).admits(state)
+    assert not FastAdmission(ASKING).admits(state)

@@ -25,19 +25,19 @@ from topomend.replay.admission import admit, release
 from topomend.replay.errors import KUBELET_WOULD_HANG
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR as ERROR
 from topomend.replay.fast_path import admission
-from topomend.replay.fast_path.admission import MAX_ANSWERS, FastPlacement, Fit, Refusal
+from topomend.replay.fast_path.admission import MAX_ANSWERS, FastAdmission, FastPlacement, Refusal
 from topomend.wire.pod import read_pod
 
 SEED = int(os.environ.get("TOPOMEND_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
 
 def quick(state: NodeState, asking: Pod) -> bool | None:
-    return Fit(asking)._told_by_what_is_free(state)
+    return FastAdmission(asking)._from_free_capacity(state)
 
 
 def told(state: NodeState, asking: Pod) -> bool:
     """Whether the outcome is told in short; then it is what admission comes to."""
-    outcome = Fit(asking).outcome(state)
+    outcome = FastAdmission(asking).outcome(state)
     if outcome is None:
         return False
     verdict, after = admit(state, asking)
@@ -66,7 +66,7 @@ def _fits_a_node(trace: ResourceTrace) -> bool:
 @settings(max_examples=400, deadline=None)
 @given(any_states | odd_but_running(), any_pods)
 def test_it_is_admits_answer_on_the_oddest_nodes_and_pods(state: NodeState, asked: Pod) -> None:
-    assert Fit(asked).admits(state) == admit(state, asked)[0].admitted
+    assert FastAdmission(asked).admits(state) == admit(state, asked)[0].admitted
     told(state, asked)
 
 
@@ -76,8 +76,8 @@ def test_where_the_kubelet_would_walk_its_hints_for_hours_admit_answers(policy: 
     shape = "numa:8 cores:4 " + " ".join(f"device:{kind}@" + ",".join(f"{n}=1" for n in range(8)) for kind in kinds)
     state, asked = node(shape, policy), pod("p", "cpu=2 memory=1Gi " + " ".join(f"{kind}=1" for kind in kinds))
     assert admit(state, asked)[0].reason == KUBELET_WOULD_HANG
-    assert not Fit(asked).admits(state)
-    assert Fit(asked).outcome(state) is None
+    assert not FastAdmission(asked).admits(state)
+    assert FastAdmission(asked).outcome(state) is None
     assert admit(state, pod("p", f"cpu=2 memory=1Gi {kinds[0]}=1"))[0].admitted
 
 
@@ -124,25 +124,25 @@ def test_common_pods_are_told_by_what_is_free(policy: str, memory: bool) -> None
 def test_a_pod_that_the_node_holds_is_left_to_admission() -> None:
     state = admit(node(GPU), ASKING)[1]
     assert quick(state, ASKING) is None
-    assert Fit(ASKING).admits(state)
+    assert FastAdmission(ASKING).admits(state)
 
 
 def test_an_answer_is_remembered_until_the_node_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     state = node(GPU)
-    asking = Fit(ASKING)
+    asking = FastAdmission(ASKING)
     assert asking.admits(state)
     full = admit(state, pod("q", "cpu=3 memory=1Gi"))[1]
     assert not asking.admits(full)
     assert asking.admits(state)
-    monkeypatch.setattr(asking, "_told_by_what_is_free", lambda _: pytest.fail("asked again"))
+    monkeypatch.setattr(asking, "_from_free_capacity", lambda _: pytest.fail("asked again"))
     assert asking.admits(state)
 
 
 def test_answers_to_the_last_kinds_of_pods_are_remembered_whatever_their_names() -> None:
     state = node(GPU)
     for memory in range(1, 3 * MAX_ANSWERS):
-        assert Fit(pod("p", f"cpu=1 memory={memory}Mi")).admits(state)
-        assert Fit(pod("q", f"cpu=1 memory={memory}Mi")).admits(state)
+        assert FastAdmission(pod("p", f"cpu=1 memory={memory}Mi")).admits(state)
+        assert FastAdmission(pod("q", f"cpu=1 memory={memory}Mi")).admits(state)
     assert len(admission._answers.of(state)) == MAX_ANSWERS
 
 
@@ -165,7 +165,7 @@ def test_answers_to_the_last_kinds_of_pods_are_remembered_whatever_their_names()
 def test_an_outcome_is_told_with_its_place_or_its_reason(
     state: NodeState, asking: Pod, outcome: FastPlacement | Refusal
 ) -> None:
-    assert Fit(asking).outcome(state) == outcome
+    assert FastAdmission(asking).outcome(state) == outcome
     assert told(state, asking)
 
 
@@ -186,7 +186,7 @@ GROUPED = admit(node(GPU, "restricted", memory=True), pod("q", "cpu=5 memory=10G
     ids=["a pool that holds CPUs of a pod", "the most allocated NUMA node", "memory of a group"],
 )
 def test_an_outcome_that_takes_more_than_counting_is_left_to_admission(state: NodeState, asking: Pod) -> None:
-    assert Fit(asking).outcome(state) is None
+    assert FastAdmission(asking).outcome(state) is None
     assert quick(state, asking) in {None, admit(state, asking)[0].admitted}
 
 
@@ -240,11 +240,11 @@ def test_cpus_of_one_socket_are_left_to_admission_where_they_count_as_aligned() 
     )
     asking = pod("p", "cpu=2 memory=1Gi")
     assert quick(state, asking) is None
-    assert Fit(asking).admits(state)
+    assert FastAdmission(asking).admits(state)
 
 
 def test_cpus_that_are_spread_are_left_to_admission_which_may_never_end() -> None:
     state = node("sockets:32 cores:4 memory:1Gi", "none", cpu_options="distribute-cpus-across-numa=true")
     asking = pod("p", "cpu=66 memory=1Gi")
     assert quick(state, asking) is None
-    assert not Fit(asking).admits(state)
+    assert not FastAdmission(asking).admits(state)

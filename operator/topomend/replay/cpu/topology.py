@@ -66,7 +66,7 @@ def discover(machine: Machine) -> CPUTopology | str:
 
 @lru_cache(maxsize=256)
 def _topology(of: tuple[Core, ...]) -> CPUTopology:
-    """IdentityCache by the cores alone: machines that differ in a few bytes of memory share it."""
+    """The topology of these cores. Machines that differ only in a few bytes of memory share it."""
     machine = Machine((), of)
     cores = {core.id: core.threads for core in sorted(of, key=lambda core: core.id)}
     count = machine.cpus.bit_count()

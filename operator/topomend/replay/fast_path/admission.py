@@ -1,7 +1,7 @@
-"""Whether nodes admit a pod, for thousands of them at once: the yes or no of ``admission.admit``, sooner.
+"""Whether a node admits a pod: the answer of ``admission.admit``, from the free amounts of each NUMA node alone.
 
-Of a pod that asks for something in one container it can mostly be told from what is free on each NUMA node (``free``).
-Whatever depends on more than that is asked of ``admit``.
+This works for pods of which one container asks for exclusive CPUs, memory or devices. ``capacity`` reads the free
+amounts. Everything else goes to ``admit``.
 """
 
 from collections.abc import Hashable, Iterator
@@ -20,7 +20,7 @@ from topomend.replay.admission import admit
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR
-from topomend.replay.fast_path.capacity import Free, Page, Precheck, Space, free_of
+from topomend.replay.fast_path.capacity import FreeCapacity, NUMACapacity, NUMAMemory, Precheck, free_capacity_of
 from topomend.replay.gates import read_gates
 from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
@@ -28,18 +28,18 @@ from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SIN
 from topomend.replay.topology.walk_time import is_too_long
 
 MAX_ANSWERS = 16
-"""Of how many kinds of pods a state remembers its answer; the first is forgotten first."""
+"""How many pod shapes a node's state remembers its answer for; the oldest answer goes first."""
 
 _ANY_GATES = read_gates(KubeletSettings())
-"""No gate changes the class of a pod without pod-level resources, and no others are asked about."""
+"""No gate changes the QoS class of a pod without pod-level resources, and other pods go to ``admit``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FastPlacement:
-    """An admitted pod's place: the NUMA nodes that its containers are aligned to, none where they are not.
+    """Where an admitted pod goes: the NUMA nodes that its containers are aligned to, none without alignment.
 
-    ``preferred`` is whether every container's affinity is; ``cpus`` is how many CPUs the pod takes for itself, all on
-    these NUMA nodes where there are any.
+    ``preferred`` is whether every container's affinity is preferred. ``cpus`` is the number of exclusive CPUs, which
+    all lie on ``numa_nodes`` unless that is empty.
     """
 
     numa_nodes: NUMAMask
@@ -49,84 +49,84 @@ class FastPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The Topology Manager's refusal: its reason, and the resources that fit no NUMA node by themselves.
+    """The Topology Manager's refusal: its reason, and the resources that fit on no NUMA node.
 
-    Where each of them fits some but no NUMA node suits all, all are named.
+    If each resource fits on some NUMA node, but no NUMA node fits all of them, ``lacking`` names all.
     """
 
     reason: str
     lacking: tuple[str, ...]
 
 
-class Fit:
-    """One pod's answers, remembered with the states of the nodes for all pods that ask for the same."""
+class FastAdmission:
+    """One pod's answers. Each node state remembers its answer for all pods of the same shape."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self._need = _need_of(pod)
-        self.kind = kind_of(_likeness(pod))
+        self.shape = shape_of(_content(pod))
 
     def admits(self, node: NodeState) -> bool:
         """Whether the kubelet of ``node`` would admit the pod: ``admit(node, pod)[0].admitted``."""
-        if self.is_held_by(node):
+        if self.is_on(node):
             return admit(node, self.pod)[0].admitted
         answers = _answers.of(node)
-        answer = answers.get(self.kind)
+        answer = answers.get(self.shape)
         if answer is None:
-            answer = self._told_by_what_is_free(node)
+            answer = self._from_free_capacity(node)
             if answer is None:
                 answer = admit(node, self.pod)[0].admitted
-            answers[self.kind] = answer
+            answers[self.shape] = answer
         return answer
 
-    def is_held_by(self, node: NodeState) -> bool:
-        """Whether the node holds a pod of this name already: its answer is then about this pod alone."""
-        return free_of(node).holds(node, self.pod.namespace, self.pod.name)
+    def is_on(self, node: NodeState) -> bool:
+        """Whether a pod of this name already has an allocation on the node: then no other pod shares its answer."""
+        return free_capacity_of(node).holds(node, self.pod.namespace, self.pod.name)
 
     def outcome(self, node: NodeState) -> FastPlacement | Refusal | None:
-        """What ``admit`` would say, as far as rank and reason go; None where only ``admit`` can tell."""
+        """The placement or refusal of ``admit``; None where only ``admit`` can decide."""
         question = self._question(node)
         return question.outcome(self.pod) if isinstance(question, _Question) else None
 
-    def _told_by_what_is_free(self, node: NodeState) -> bool | None:
+    def _from_free_capacity(self, node: NodeState) -> bool | None:
         question = self._question(node)
         return question.admits() if isinstance(question, _Question) else question
 
     def _question(self, node: NodeState) -> "_Question | bool | None":
-        """The need asked of the node, or the answer without it."""
+        """The question for this node; or the answer where the need does not matter, None where ``admit`` decides."""
         kubelet = start(node.machine, node.kubelet)
         if isinstance(kubelet, str):
             return False
-        if self._need is None or kubelet.numa.nodes >> 64 or self.is_held_by(node):
+        if self._need is None or kubelet.numa.nodes >> 64 or self.is_on(node):
             return None
-        return _Question(node, kubelet, free_of(node), self._need)
+        return _Question(node, kubelet, free_capacity_of(node), self._need)
 
 
-class Kind:
-    """All pods that ask for the same, whatever their names."""
+class PodShape:
+    """All pods with the same containers and resources, whatever their names. Compared by identity, which is fast."""
 
     __slots__ = ()
 
 
 @lru_cache(maxsize=256)
-def kind_of(_: Hashable) -> Kind:
-    """The kind of all pods that are alike in this."""
-    return Kind()
+def shape_of(_: Hashable) -> PodShape:
+    """The shape of all pods with this content."""
+    return PodShape()
 
 
-def _likeness(pod: Pod) -> Hashable:
-    """Equal for pods that differ in nothing but who they are."""
-    containers = tuple((each.name, each.kind, _asked(each.resources)) for each in pod.containers)
-    return containers, pod.qos_class, pod.resources and _asked(pod.resources)
+def _content(pod: Pod) -> Hashable:
+    """All of a pod that admission reads but its name and uid."""
+    containers = tuple((each.name, each.kind, _amounts(each.resources)) for each in pod.containers)
+    return containers, pod.qos_class, pod.resources and _amounts(pod.resources)
 
 
-def _asked(resources: Resources) -> Hashable:
+def _amounts(resources: Resources) -> Hashable:
     return tuple(resources.requests.items()), tuple(resources.limits.items())
 
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a pod asks for in its one container that asks for anything: exclusive CPUs, bytes, devices."""
+    """The request of the one container that requests anything: exclusive CPUs, bytes, devices."""
 
     cpus: int = 0
     memory: tuple[tuple[str, int], ...] = ()
@@ -134,7 +134,11 @@ class _Need:
 
 
 def _need_of(pod: Pod) -> _Need | None:
-    """None where more than one container asks, or none that is an app, or the pod as a whole, or in odd numbers."""
+    """The pod's need; None where the fast path does not apply.
+
+    It does not where several containers request something, where the one that does is an init container, with
+    pod-level resources, and with amounts that the kubelet cannot represent.
+    """
     if pod.resources is not None:
         return None
     pinned = qos.is_guaranteed(pod, _ANY_GATES)
@@ -155,18 +159,18 @@ def _need_of(pod: Pod) -> _Need | None:
 
 
 def _is_extended(resource: str) -> bool:
-    """Whether a plugin can offer it (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
+    """Whether a device plugin can offer the resource (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
     return "/" in resource
 
 
-_answers: IdentityCache[NodeState, BoundedDict[Kind, bool]] = IdentityCache(lambda: BoundedDict(MAX_ANSWERS))
+_answers: IdentityCache[NodeState, BoundedDict[PodShape, bool]] = IdentityCache(lambda: BoundedDict(MAX_ANSWERS))
 
 
-class _Singles(NamedTuple):
-    """The NUMA nodes that hold a part of the need each on its own.
+class _SingleNodes(NamedTuple):
+    """The NUMA nodes that each have enough of one resource.
 
-    ``preferred`` tells whether the Topology Manager prefers single NUMA nodes for it: where one would do if nothing
-    were taken. ``impossible`` is whether no mask holds the part, however wide.
+    ``preferred`` is whether the Topology Manager prefers single NUMA nodes for it: whether one would have enough if it
+    were empty. ``impossible`` is whether no mask has enough, however wide.
     """
 
     nodes: NUMAMask
@@ -176,28 +180,29 @@ class _Singles(NamedTuple):
 
 @dataclass(slots=True)
 class _Question:
-    """A need asked of a node.
+    """Whether one node meets one need.
 
-    ``admits`` leaves behind whether any part of it is aligned, and the NUMA nodes that hold all such parts.
+    ``admits`` sets ``aligned``, whether any resource is aligned, and ``common``, the NUMA nodes with enough of each
+    aligned resource.
     """
 
     node: NodeState
     kubelet: ContainerManager
-    free: Free
+    free: FreeCapacity
     need: _Need
     aligned: bool = False
     common: NUMAMask = 0
 
     def admits(self) -> bool | None:
-        """Whether the node admits it; None where that does not follow from what is free.
+        """Whether the node admits the pod; None where the free amounts do not decide.
 
-        Where every part prefers single NUMA nodes, all policies but none take the lowest one that holds all of it, and
-        all but best-effort refuse where there is none. What a NUMA node holds can then be allocated from it.
+        If every resource prefers single NUMA nodes, each policy but none takes the lowest NUMA node with enough of
+        all. Without such a node restricted and single-numa-node refuse.
         """
         policy = self.node.kubelet.topology_manager_policy
         common, aligned, preferred = self.kubelet.numa.nodes, False, True
         for _, told in self._parts():
-            if isinstance(told, _Singles):
+            if isinstance(told, _SingleNodes):
                 aligned = True
                 common &= told.nodes
                 if told.impossible or (not common and policy == SINGLE_NUMA_NODE):
@@ -224,13 +229,13 @@ class _Question:
         return is_too_long(((1 << self.kubelet.numa.nodes.bit_count()) - 1) ** lists)
 
     def outcome(self, pod: Pod) -> FastPlacement | Refusal | None:
-        """The answer with its place or its reason, where both follow from what is free."""
+        """The placement or the refusal; None where the free amounts do not decide both answer and reason."""
         admitted = self.admits()
         if admitted is None or not pod.containers:
             return None
-        return self._standing(pod) if admitted else self._refusal()
+        return self._placement(pod) if admitted else self._refusal()
 
-    def _standing(self, pod: Pod) -> FastPlacement | None:
+    def _placement(self, pod: Pod) -> FastPlacement | None:
         """Containers that ask for nothing are aligned to all NUMA nodes, under single-numa-node to none."""
         kubelet, settings = self.kubelet, self.node.kubelet
         policy, every = settings.topology_manager_policy, kubelet.numa.nodes
@@ -250,7 +255,7 @@ class _Question:
         return FastPlacement(lowest, preferred=True, cpus=cpus)
 
     def _refusal(self) -> Refusal | None:
-        """A part without preference is not merged: the others then need to be refused by themselves."""
+        """The refusal; None where the free amounts do not decide it. Resources without alignment are not merged."""
         policy = self.node.kubelet.topology_manager_policy
         if policy != SINGLE_NUMA_NODE and (
             policy != RESTRICTED or self.kubelet.numa.distances is not None or self._may_hang()
@@ -261,7 +266,7 @@ class _Question:
         for resource, told in self._parts():
             if told is Precheck.NOT_ALIGNED:
                 continue
-            if not isinstance(told, _Singles):
+            if not isinstance(told, _SingleNodes):
                 return None
             named = {resource: told.nodes}
             if resource == qos.MEMORY and self.kubelet.memory:
@@ -278,9 +283,12 @@ class _Question:
             return None
         return Refusal(TOPOLOGY_AFFINITY_ERROR, tuple([name for name, nodes in merged.items() if not nodes] or merged))
 
-    def _fitting_memory(self, together: NUMAMask, pages: tuple[Page, ...]) -> dict[str, NUMAMask] | None:
-        """The NUMA nodes that hold each resource by itself, where ``together`` hold all of them; empty where the
-        Memory Manager has no preference, which it has not where no mask holds all; None where that is not known."""
+    def _fitting_memory(self, together: NUMAMask, pages: tuple[NUMAMemory, ...]) -> dict[str, NUMAMask] | None:
+        """For each kind of memory the NUMA nodes with enough of it; ``together`` have enough of every kind.
+
+        Empty where the Memory Manager has no preference because no mask has enough of every kind. None where that is
+        not known.
+        """
         if not together:
             if any(page.grouped for page in pages):
                 return None
@@ -293,8 +301,8 @@ class _Question:
             name: sum([1 << page.node for page in pages if page.free[name] >= size]) for name, size in self.need.memory
         }
 
-    def _parts(self) -> Iterator[tuple[str, _Singles | Precheck]]:
-        """What each part of the need comes to, in the order in which the kubelet asks its managers."""
+    def _parts(self) -> Iterator[tuple[str, _SingleNodes | Precheck]]:
+        """The precheck of each requested resource, in the order in which the kubelet asks its managers."""
         for resource, count in self.need.devices:
             yield resource, self._devices(resource, count)
         if self.need.cpus and self.kubelet.cpu:
@@ -302,7 +310,7 @@ class _Question:
         if self.need.memory and self.kubelet.memory:
             yield qos.MEMORY, self._memory(self.kubelet.memory)
 
-    def _cpus(self, policy: cpu_static.StaticPolicy) -> _Singles | Precheck:
+    def _cpus(self, policy: cpu_static.StaticPolicy) -> _SingleNodes | Precheck:
         count, options = self.need.cpus, policy.options
         space, physical, _ = self.free.cpus(self.node, policy)
         if options.full_pcpus_only and (count % policy.topology.cpus_per_core or count > physical):
@@ -312,12 +320,13 @@ class _Question:
         if self.node.kubelet.topology_manager_policy == NONE and space.total < count:
             # Cores that are partly offline are counted whole, and then even this can be admitted.
             return Precheck.UNCLEAR
-        return _Singles(_holding(space, count), space.widest >= count)
+        return _SingleNodes(_holding(space, count), space.widest >= count)
 
-    def _memory(self, policy: memory_static.StaticPolicy) -> _Singles | Precheck:
-        """Where no NUMA node has enough the Memory Manager may have no preference, but can allocate nothing either.
+    def _memory(self, policy: memory_static.StaticPolicy) -> _SingleNodes | Precheck:
+        """The NUMA nodes with enough of every kind of memory.
 
-        A group of NUMA nodes that has enough on one of them is left to the Memory Manager.
+        If none has enough, the Memory Manager may have no preference, but it cannot allocate anything either. If a NUMA
+        node of a group has enough, ``admit`` decides.
         """
         nodes, need = 0, self.need.memory
         preferred = False
@@ -333,17 +342,17 @@ class _Question:
             if enough and grouped:
                 return Precheck.UNCLEAR
             nodes |= enough << number
-        return _Singles(nodes, preferred)
+        return _SingleNodes(nodes, preferred)
 
-    def _devices(self, resource: str, count: int) -> _Singles | Precheck:
+    def _devices(self, resource: str, count: int) -> _SingleNodes | Precheck:
         space = self.free.devices(self.node, self.kubelet, resource)
         if isinstance(space, Precheck):
             return space
         if space.total < count:
-            return _Singles(0, preferred=False, impossible=True) if space.nodes else Precheck.REFUSED
-        return _Singles(_holding(space, count), space.widest >= count) if space.nodes else Precheck.NOT_ALIGNED
+            return _SingleNodes(0, preferred=False, impossible=True) if space.nodes else Precheck.REFUSED
+        return _SingleNodes(_holding(space, count), space.widest >= count) if space.nodes else Precheck.NOT_ALIGNED
 
 
-def _holding(space: Space, amount: int) -> NUMAMask:
-    """The NUMA nodes that hold so much each on its own."""
+def _holding(space: NUMACapacity, amount: int) -> NUMAMask:
+    """The NUMA nodes that have at least ``amount`` free."""
     return sum([bit for bit, free in space.nodes if free >= amount])

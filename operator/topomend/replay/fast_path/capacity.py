@@ -1,7 +1,7 @@
-"""What is free on a node in one state: CPUs, memory and devices, on each NUMA node and in total.
+"""The free CPUs, memory and devices of a node in one state, on each NUMA node and in total.
 
-Each part is read once, as the kubelet's managers would count it: when it is first asked for, at best before, as the
-state arrives (``prepare``). What a pod comes to by it is told beside it (``fit``).
+The amounts are those that the kubelet's managers count. Each is read once: on the first use, or before it by
+``prepare``. ``admission`` compares them with a pod.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,11 @@ from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 
 
-class Space(NamedTuple):
-    """What is free of something: on each NUMA node, here as its mask, and in total.
+class NUMACapacity(NamedTuple):
+    """The free amount of one resource: by the mask of each NUMA node, and in total.
 
-    ``widest`` is the most that one NUMA node has when nothing is taken. No NUMA nodes where nothing is aligned.
+    ``widest`` is the largest amount that one NUMA node has when it is empty. ``nodes`` is empty for a resource without
+    alignment.
     """
 
     nodes: tuple[tuple[NUMAMask, int], ...]
@@ -30,16 +31,19 @@ class Space(NamedTuple):
 
 
 class Precheck(Enum):
-    """What asking for something comes to where no NUMA nodes are the answer."""
+    """The answer to a request where NUMA nodes are not the answer."""
 
     REFUSED = "refused"
     UNCLEAR = "unclear"
     NOT_ALIGNED = "not aligned"
 
 
-class Page(NamedTuple):
-    """The memory of a NUMA node: its id, the free bytes of each resource, whether it is in a group with others, and
-    whether any block touches it."""
+class NUMAMemory(NamedTuple):
+    """The memory of one NUMA node.
+
+    ``free`` maps each kind of memory to bytes. ``grouped`` is whether a block spans this NUMA node and others,
+    ``touched`` whether any block lies on it.
+    """
 
     node: int
     free: Mapping[str, int]
@@ -47,60 +51,66 @@ class Page(NamedTuple):
     touched: bool
 
 
-class Free:
-    """What is free on a node in one state, each part read when it is first asked for.
+class FreeCapacity:
+    """The free amounts of one node state, each read on its first use.
 
-    The state itself is handed in anew each time: what is remembered of it must not keep it alive.
+    Every method takes the state again, because a value in an ``IdentityCache`` must not keep its subject alive.
     """
 
     __slots__ = ("_cpus", "_devices", "_memory", "_names")
 
     def __init__(self) -> None:
-        self._cpus: tuple[Space, int, bool] | None = None
-        self._memory: tuple[Page, ...] | None = None
-        self._devices: dict[str, Space | Precheck] = {}
+        self._cpus: tuple[NUMACapacity, int, bool] | None = None
+        self._memory: tuple[NUMAMemory, ...] | None = None
+        self._devices: dict[str, NUMACapacity | Precheck] = {}
         self._names: frozenset[str] | None = None
 
     def holds(self, node: NodeState, namespace: str, name: str) -> bool:
-        """Whether a pod of this name holds something."""
+        """Whether a pod of this name has an allocation."""
         if self._names is None:
             self._names = frozenset([each.name for each in node.pods])
         return name in self._names and any((each.namespace, each.name) == (namespace, name) for each in node.pods)
 
-    def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[Space, int, bool]:
-        """CPUs for exclusive use, how many CPUs are free on cores without a reserved one, and whether only CPUs that
-        nobody holds will be taken: where cores or sockets are uneven the kubelet may take reserved ones, too."""
+    def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[NUMACapacity, int, bool]:
+        """Three answers about exclusive CPUs.
+
+        - Their free amounts.
+        - How many CPUs are free on cores without a reserved CPU.
+        - Whether the kubelet takes free CPUs only: on uneven cores or sockets it may take reserved ones as well.
+        """
         if self._cpus is None:
             pool = pool_of(policy, node)
             available = pool & ~policy.reserved
             local = policy.topology.numa_nodes
             nodes = tuple([(1 << number, (cpus & available).bit_count()) for number, cpus in local.items()])
-            space = Space(nodes, available.bit_count(), max([cpus.bit_count() for cpus in local.values()], default=0))
+            space = NUMACapacity(
+                nodes, available.bit_count(), max([cpus.bit_count() for cpus in local.values()], default=0)
+            )
             physical = (pool & ~policy.reserved_physical).bit_count()
             certain = policy.topology.is_even and (node.cpu_pool is None or not available & held_cpus(node))
             self._cpus = space, physical, certain
         return self._cpus
 
-    def memory(self, node: NodeState, policy: memory_static.StaticPolicy) -> tuple[Page, ...]:
+    def memory(self, node: NodeState, policy: memory_static.StaticPolicy) -> tuple[NUMAMemory, ...]:
         """The memory of each NUMA node."""
         if self._memory is None:
-            self._memory = _pages(node, policy)
+            self._memory = _numa_memory(node, policy)
         return self._memory
 
-    def devices(self, node: NodeState, kubelet: ContainerManager, resource: str) -> Space | Precheck:
-        """The devices of a resource, or what comes of asking for it where there are none."""
+    def devices(self, node: NodeState, kubelet: ContainerManager, resource: str) -> NUMACapacity | Precheck:
+        """The devices of a resource, or the answer to a request where there are none."""
         if resource not in self._devices:
-            self._devices[resource] = _space_of_devices(node, kubelet, resource)
+            self._devices[resource] = _capacity_of_devices(node, kubelet, resource)
         return self._devices[resource]
 
 
-def _pages(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[Page, ...]:
-    """What the Memory Manager's book says, read without one where that is as good."""
+def _numa_memory(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[NUMAMemory, ...]:
+    """The Memory Manager's state, without a copy of it where the published one is complete."""
     numbers = [page.numa_node for page in node.memory or ()]
     if node.memory is not None and sorted(numbers) == sorted(policy.allocatable):
         return tuple(
             [
-                Page(
+                NUMAMemory(
                     page.numa_node,
                     {
                         resource: amount - page.reserved.get(resource, 0)
@@ -113,10 +123,10 @@ def _pages(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[Page, .
             ]
         )
     pages = book_of(policy, node).nodes.values()
-    return tuple([Page(page.node, page.free, page.cells.bit_count() > 1, page.assignments > 0) for page in pages])
+    return tuple([NUMAMemory(page.node, page.free, page.cells.bit_count() > 1, page.assignments > 0) for page in pages])
 
 
-def _space_of_devices(node: NodeState, kubelet: ContainerManager, resource: str) -> Space | Precheck:
+def _capacity_of_devices(node: NodeState, kubelet: ContainerManager, resource: str) -> NUMACapacity | Precheck:
     offered = {device.id: device for device in node.devices if device.resource == resource}
     taken = {
         name
@@ -141,9 +151,9 @@ def _space_of_devices(node: NodeState, kubelet: ContainerManager, resource: str)
     if not healthy:
         return Precheck.REFUSED if offered or taken else Precheck.NOT_ALIGNED
     if not aligned:
-        return Space((), sum(free.values()), 0)
+        return NUMACapacity((), sum(free.values()), 0)
     bits = [1 << number for number in members(universe_of(total, kubelet.numa.nodes, kubelet.gates))]
-    return Space(
+    return NUMACapacity(
         tuple([(bit, _touching(free, bit)) for bit in bits]),
         sum(free.values()),
         max([_touching(total, bit) for bit in bits]),
@@ -154,20 +164,20 @@ def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
     return sum([count for mask, count in counts.items() if mask & bit])
 
 
-_free: IdentityCache[NodeState, Free] = IdentityCache(Free)
+_free: IdentityCache[NodeState, FreeCapacity] = IdentityCache(FreeCapacity)
 
 
-def free_of(node: NodeState) -> Free:
-    """What is free on the node, remembered with its state."""
+def free_capacity_of(node: NodeState) -> FreeCapacity:
+    """The free amounts of the node, remembered with its state."""
     return _free.of(node)
 
 
 def prepare(node: NodeState) -> None:
-    """Read what is free on a node as its state arrives, so that the first question need not."""
+    """Read the free amounts of a node whose state has arrived, so that the first pod need not wait for it."""
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
         return
-    free = free_of(node)
+    free = free_capacity_of(node)
     if kubelet.cpu:
         free.cpus(node, kubelet.cpu)
     if kubelet.memory:
