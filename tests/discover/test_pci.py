@@ -49,6 +49,27 @@ def test_a_device_without_a_node_takes_the_one_of_its_nearest_bridge(tmp_path: P
     assert (devices[0].numa_node, devices[0].numa_source) == (1, "bridge 0000:3a:00.0")
 
 
+def test_of_two_bridges_with_nodes_of_their_own_the_nearest_one_counts(tmp_path: Path) -> None:
+    root_port = replace(BRIDGE, address="0000:39:00.0", numa_node=0)
+    switch = replace(BRIDGE, path=(root_port.address,))
+    gpu = replace(GPU, numa_node=None, path=(root_port.address, switch.address))
+    devices, _ = read(tree(tmp_path, root_port, switch, gpu))
+    assert [(device.address, device.numa_node, device.numa_source) for device in devices] == [
+        (GPU.address, 1, f"bridge {switch.address}")
+    ]
+
+
+def test_devices_of_a_root_complex_that_disagree_say_nothing_about_another(tmp_path: Path) -> None:
+    neighbours = [
+        replace(GPU, address=f"0000:3a:0{slot}.0", numa_node=numa_node, path=()) for slot, numa_node in ((1, 0), (2, 1))
+    ]
+    gpu = replace(GPU, address="0000:3a:03.0", numa_node=None, path=())
+    devices, _ = read(tree(tmp_path / "agreeing", neighbours[1], gpu))
+    assert (devices[-1].numa_node, devices[-1].numa_source) == (1, "root complex pci0000:3a")
+    devices, _ = read(tree(tmp_path / "disagreeing", *neighbours, gpu))
+    assert (devices[-1].numa_node, devices[-1].numa_source) == (None, "")
+
+
 def test_without_a_bridge_that_knows_the_cpus_said_to_be_local_tell(tmp_path: Path) -> None:
     folder = tree(tmp_path, replace(GPU, numa_node=None, path=()))
     for name, text in (("local_cpulist", "2-3"), ("local_cpus", "c")):

@@ -2010,6 +2010,12 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("the deviation is rounded down", "_round", "whole + 1 if scaled - whole >= 0.5 else whole", "whole"),
         (
+            "halves are rounded to the even neighbour",
+            "_round",
+            "(whole + 1 if scaled - whole >= 0.5 else whole) / 1000",
+            "round(number, 3)",
+        ),
+        (
             "what is taken does not count for the balance",
             "_DistributedSearch._scored",
             "            left[place] -= even\n",

@@ -1,5 +1,6 @@
-"""The nouns: what a machine, a kubelet, a node's state, a pod, a verdict and a plan are.
+"""The nouns: machine, kubelet settings, node state, pod, verdict, the scheduler's view of a node, relaunch record.
 
-Everything here is a frozen value. Where the data came from (sysfs, an API object, a one-line shape) and what is done
-with it belongs to other rooms; this one imports nothing but the standard library and does no I/O.
+They are frozen values of the standard library alone, and do no I/O. Other rooms own where the data comes from
+(``discover`` reads sysfs, ``wire`` reads API objects) and what happens with it. Plans belong to ``decide``, the view of
+the whole cluster to ``cache``.
 """

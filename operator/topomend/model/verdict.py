@@ -1,6 +1,7 @@
-"""What an admission decided, and the trace from which anyone can be told why."""
+"""The kubelet's answer to a pod, and the trace that explains it."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from topomend.model.bitmask import CPUSet, NUMAMask
 from topomend.model.node_state import MemoryBlock
@@ -8,7 +9,7 @@ from topomend.model.node_state import MemoryBlock
 
 @dataclass(frozen=True, slots=True)
 class DevicePlacement:
-    """How many devices of a resource a container gets, and on which NUMA nodes those stand."""
+    """How many devices of a resource a container gets, and the NUMA nodes of these devices."""
 
     resource: str
     count: int
@@ -17,7 +18,7 @@ class DevicePlacement:
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlacement:
-    """What one container was given. ``affinity`` None is no affinity; ``cpus`` empty is the shared pool."""
+    """The allocation of one container. ``affinity`` None is no affinity; ``cpus`` 0 is the shared pool."""
 
     name: str
     init: bool
@@ -28,8 +29,8 @@ class ContainerPlacement:
     devices: tuple[DevicePlacement, ...] = ()
 
 
-class Preference:
-    """How a resource answered the Topology Manager, where the kubelet's own code leaves it to nil against empty."""
+class Preference(Enum):
+    """How a resource answered the Topology Manager. The kubelet's code writes a nil list, an empty list, or hints."""
 
     NONE = "no preference"
     IMPOSSIBLE = "impossible"
@@ -48,7 +49,7 @@ class ResourceTrace:
     resource: str
     requested: int
     free: tuple[tuple[int, int], ...]
-    preference: str
+    preference: Preference
     fits: tuple[tuple[NUMAMask, bool], ...] = ()
 
 
@@ -65,7 +66,7 @@ class MergeTrace:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The allocation that failed after its merge had succeeded: which container, which manager, its own words."""
+    """An allocation that failed after a successful merge: the container, the manager, and the manager's error."""
 
     container: str
     provider: str
@@ -74,10 +75,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The kubelet's answer. ``reason`` and ``message`` are its own strings, empty when admitted.
+    """The kubelet's answer. ``reason`` and ``message`` are the kubelet's strings, empty if it admits the pod.
 
-    ``message`` carries the prefix ``Pod was rejected: `` as the pod's status shows it. ``unmodelled`` names what replay
-    does not know about this node, in which case the verdict is a best effort and must be shown as one.
+    ``message`` has the prefix ``Pod was rejected: ``, as in the pod's status. ``unmodelled`` names the facts about the
+    node that replay does not know. If there are any, the verdict is a best effort and must be shown as one.
     """
 
     namespace: str

@@ -186,7 +186,7 @@ def _trace(offer: ResourceOffer) -> ResourceTrace:
     return ResourceTrace(offer.provider, offer.resource, offer.requested, offer.free, preference, fits)
 
 
-def _described(offer: Offer) -> tuple[str, tuple[tuple[NUMAMask, bool], ...]]:
+def _described(offer: Offer) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:
     if isinstance(offer, Hints):
         return Preference.HINTS, tuple((mask, offer.prefers(mask)) for mask in first_masks(offer, TRACED_MASKS))
     return (Preference.NONE if offer is Answer.NO_PREFERENCE else Preference.IMPOSSIBLE), ()

@@ -5,6 +5,7 @@ import pytest
 from topomend.model.bitmask import format_id_list, mask_of, parse_id_list
 from topomend.model.machine import Core, Machine, NUMANode
 from topomend.model.shape import parse_shape
+from topomend.replay.cpu import assignment
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.topology import CPUTopology, discover
 from topomend.replay.errors import KubeletBreaks
@@ -111,3 +112,16 @@ def test_a_remainder_that_groups_cannot_use_up_is_said_to_hang() -> None:
     """Six CPUs are left over for two NUMA nodes of three free ones each: in pairs these give four, and then nothing."""
     with pytest.raises(KubeletBreaks, match="for ever"):
         taken("sockets:4 cores:3 threads:2", "0-7,9-10,12-13,15-16,18-19,21-22", 14, spread_over_numa(2))
+
+
+@pytest.mark.parametrize(
+    ("number", "rounded"), [(1 / 16, 0.063), (3 / 16, 0.188), (5 / 16, 0.313), (13 / 16, 0.813), (0.0624, 0.062)]
+)
+def test_halves_round_away_from_zero_as_in_go(number: float, rounded: float) -> None:
+    """Means over 16 NUMA nodes end in halves of a thousandth. Python's ``round`` would take the even neighbour."""
+    assert assignment._round(number) == rounded
+
+
+def test_the_deviation_of_16_numa_nodes_is_that_of_go() -> None:
+    assert assignment._standard_deviation([1] + [0] * 15) == 0.242
+    assert assignment._standard_deviation([5] + [0] * 15) == 1.21
