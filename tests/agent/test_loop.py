@@ -3,35 +3,32 @@ from pathlib import Path
 import pytest
 
 from topomend.agent import AgentSettings, run
-from topomend.agent.loop import MAX_BACKOFF_SECONDS, MAX_RETRY_AFTER_SECONDS, Backoff
+from topomend.agent.loop import DELAYS, MAX_RETRY_AFTER_SECONDS, retry_after
 from topomend.kube.errors import TooManyRequests, Unanswered
+from topomend.runtime.backoff import Retry
 
 
-def test_each_failure_doubles_the_wait_up_to_ten_seconds() -> None:
-    backoff = Backoff()
-    delays = [backoff.failed(0.0, Unanswered("no")) for _ in range(30)]
-    for number, delay in enumerate(delays):
-        longest = min(MAX_BACKOFF_SECONDS, 2.0**number)
+def test_each_failure_doubles_the_wait_up_to_ten_seconds_and_a_success_resets_it() -> None:
+    retry = Retry(DELAYS)
+    for number in range(30):
+        delay = retry.failed(100.0)
+        longest = min(10.0, 2.0**number)
         assert longest / 2 <= delay <= longest
-    assert backoff.until == delays[-1] <= 10.0
+        assert retry.until == 100.0 + delay
+    retry.succeeded()
+    assert retry.until == 0.0
+    assert retry.failed(100.0) <= 1.0
 
 
 def test_waits_differ_between_nodes() -> None:
-    assert len({Backoff().failed(0.0, Unanswered("no")) for _ in range(20)}) > 10
+    assert len({Retry(DELAYS).failed(0.0) for _ in range(20)}) > 10
 
 
-def test_a_success_ends_the_waiting() -> None:
-    backoff = Backoff()
-    for _ in range(5):
-        backoff.failed(100.0, Unanswered("no"))
-    backoff.succeeded()
-    assert backoff.until == 0.0
-    assert backoff.failed(100.0, Unanswered("no")) <= 1.0
-
-
-def test_a_server_that_names_a_time_is_given_it_up_to_a_minute() -> None:
-    assert Backoff().failed(0.0, TooManyRequests(429, "", "", retry_after=7.0)) == 7.0
-    assert Backoff().failed(0.0, TooManyRequests(429, "", "", retry_after=9999.0)) == MAX_RETRY_AFTER_SECONDS
+def test_a_time_that_the_server_names_is_respected_up_to_a_minute() -> None:
+    named, absurd = (TooManyRequests(429, "", "", retry_after=seconds) for seconds in (7.0, 9999.0))
+    assert Retry(DELAYS).failed(0.0, retry_after(named)) == 7.0
+    assert retry_after(absurd) == MAX_RETRY_AFTER_SECONDS
+    assert retry_after(Unanswered("no")) == 0.0
 
 
 def test_without_a_cluster_the_agent_ends_with_3_and_says_what_to_set(

@@ -38,7 +38,7 @@ def refused(uid: str = "1", version: str = "5") -> WatchedPod:
     )
 
 
-def folded(*seen: changes.Event, snapshot: Snapshot = Snapshot()) -> Snapshot:  # noqa: B008  a frozen value
+def folded(*seen: changes.Change, snapshot: Snapshot = Snapshot()) -> Snapshot:  # noqa: B008  a frozen value
     for each in seen:
         snapshot = apply(snapshot, each)
     return snapshot
@@ -81,7 +81,7 @@ def test_a_gated_replacement_is_known_until_its_gate_goes() -> None:
 
 def test_a_released_pod_takes_its_place_on_every_node_it_may_go_to() -> None:
     other = changes.Published(replace(STATE, name="b"), "4")
-    snapshot = folded(PUBLISHED, other, changes.Released(asking(2), ("a", "b"), 1.0))
+    snapshot = folded(PUBLISHED, other, changes.PodAssumed(asking(2), ("a", "b"), 1.0))
     assert (held(snapshot, "a"), held(snapshot, "b")) == (["p"], ["p"])
     snapshot = folded(changes.PodUpdated(watched(node="b"), 2.0), snapshot=snapshot)
     assert (held(snapshot, "a"), held(snapshot, "b")) == ([], ["p"])
@@ -108,7 +108,7 @@ def test_a_pod_that_left_the_watch_keeps_its_place_for_a_while() -> None:
 
 
 def test_a_replacement_keeps_its_place_while_the_refused_pod_of_its_name_goes() -> None:
-    snapshot = folded(PUBLISHED, changes.PodUpdated(refused(), 1.0), changes.Released(asking(2, uid=""), ("a",), 1.0))
+    snapshot = folded(PUBLISHED, changes.PodUpdated(refused(), 1.0), changes.PodAssumed(asking(2, uid=""), ("a",), 1.0))
     snapshot = folded(
         changes.PodUpdated(refused(version="6"), 1.1), changes.PodRemoved("ns", "p", "1", 1.2), snapshot=snapshot
     )
@@ -122,7 +122,7 @@ def test_a_refused_pod_gives_its_place_back_at_once() -> None:
 
 
 def test_a_place_is_given_back_when_the_release_is_withdrawn() -> None:
-    assert held(folded(PUBLISHED, changes.Released(asking(2), ("a",), 1.0), changes.PodForgotten("ns", "p"))) == []
+    assert held(folded(PUBLISHED, changes.PodAssumed(asking(2), ("a",), 1.0), changes.PodForgotten("ns", "p"))) == []
 
 
 def holding(*names: str) -> NodeState:
@@ -218,7 +218,14 @@ def test_only_open_records_are_kept() -> None:
 
 
 def disagreed(count: int, snapshot: Snapshot) -> Snapshot:
-    return folded(*(changes.ReplayMismatch("a", f"uid-{number}", 10.0) for number in range(count)), snapshot=snapshot)
+    return folded(*(changes.MismatchDetected("a", f"uid-{number}", 10.0) for number in range(count)), snapshot=snapshot)
+
+
+def test_a_mismatch_reported_twice_counts_once_and_lasts_no_longer() -> None:
+    mismatches = [changes.MismatchDetected("a", "uid", now) for now in (10.0, 500.0)]
+    snapshot = folded(*mismatches, snapshot=folded(PUBLISHED))
+    assert len(snapshot.mismatches["a"].pods) == 1
+    assert not folded(changes.TimePassed(10.0 + changes.MISMATCH_SECONDS), snapshot=snapshot).mismatches
 
 
 def test_a_disagreement_counts_once_for_a_pod_and_is_forgotten_after_ten_minutes() -> None:
@@ -239,7 +246,7 @@ def test_a_doubt_ends_when_the_nodes_topology_changes_and_not_when_its_pods_do()
 
 def test_a_doubt_ends_when_the_node_admits_a_pod_as_predicted() -> None:
     snapshot = disagreed(3, folded(PUBLISHED))
-    snapshot = folded(changes.Released(asking(2), ("a",), 11.0), snapshot=snapshot)
+    snapshot = folded(changes.PodAssumed(asking(2), ("a",), 11.0), snapshot=snapshot)
     shown = replace(STATE, pods=(PodAllocation("ns", "p", "", (ContainerAllocation("main", cpus=6),)),))
     assert not folded(changes.Published(shown, "4"), snapshot=snapshot).mismatches
 
@@ -264,7 +271,7 @@ def test_an_agent_that_confirms_nothing_for_half_an_hour_is_no_longer_believed()
 
 
 def test_a_heartbeat_keeps_the_publication_its_version_and_what_is_expected() -> None:
-    snapshot = folded(confirmed("3", "t1", 100.0), changes.Released(asking(2), ("a",), 110.0))
+    snapshot = folded(confirmed("3", "t1", 100.0), changes.PodAssumed(asking(2), ("a",), 110.0))
     beaten = folded(confirmed("9", "t2", 700.0, state=replace(STATE)), snapshot=snapshot)
     before, after = snapshot.publications["a"], beaten.publications["a"]
     assert after.state is before.state

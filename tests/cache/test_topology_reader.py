@@ -31,7 +31,7 @@ def test_what_is_no_time_is_no_heartbeat(time: object) -> None:
     assert found.heartbeat is None
 
 
-def test_a_node_that_is_not_ready_and_one_without_status_are_told_as_such() -> None:
+def test_a_node_that_is_not_ready_and_one_without_status_are_distinguished() -> None:
     found = published(content("False"), DATE)
     assert isinstance(found, changes.Published)
     assert found.problem == "its agent says R: why"

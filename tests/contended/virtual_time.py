@@ -16,11 +16,10 @@ from tests.contended.outcome import Outcome, Stay
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.filters import HOSTNAME_LABEL
 from topomend.decide.plan import RelaunchOn, Yield, choose_in_order
-from topomend.model.cluster import Node, WatchedPod
+from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
 from topomend.model.node_state import NodeState, free_cpus
-from topomend.reconcile.gated_pods import TURN_SECONDS, TURNS
+from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS
 from topomend.replay.admission import admit, release
 from topomend.wire.group import FIT_GATE
 from topomend.wire.pod import read_pod
@@ -77,7 +76,7 @@ class VirtualCluster:
     def _after(self, between: tuple[float, float], happens: Callable[[], None]) -> None:
         self._at(self._now + self._chance.uniform(*between), happens)
 
-    def _see(self, event: changes.Event) -> None:
+    def _see(self, event: changes.Change) -> None:
         self._snapshot = changes.apply(self._snapshot, event)
 
     def _version(self) -> str:
@@ -102,14 +101,14 @@ class VirtualCluster:
         before = len(self._gated)
         for number in sorted(self._gated):
             pod = self._gated[number]
-            yields = self._gave_way.get(number, 0) < TURNS
+            yields = self._gave_way.get(number, 0) < MAX_YIELDS
             choice = choose_in_order(self._snapshot, pod, self._now, yields=yields)
             if isinstance(choice, Yield):
                 self._gave_way[number] = self._gave_way.get(number, 0) + 1
-                self._at(self._now + TURN_SECONDS, lambda: None)
+                self._at(self._now + YIELD_SECONDS, lambda: None)
             elif isinstance(choice, RelaunchOn):
                 free = replace(self._gated.pop(number), gates=(), version=self._version())
-                self._see(changes.Released(pod.pod, choice.nodes, self._now))
+                self._see(changes.PodAssumed(pod.pod, choice.nodes, self._now))
                 self._see(changes.PodUpdated(free, self._now))
                 self._after(BINDS, partial(self._is_bound, number, replace(free, node=choice.nodes[0])))
         return len(self._gated) < before

@@ -167,7 +167,7 @@ def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
     _is_well(operator)
 
 
-def test_a_pod_whose_records_name_is_taken_by_a_record_of_another_is_told_and_relaunched_once_that_is_gone(
+def test_a_pod_whose_record_name_is_taken_is_reported_and_relaunched_once_the_name_is_free(
     fragmented: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
     """The operator comes late, or nobody could know the name."""
@@ -197,7 +197,7 @@ def test_a_pod_whose_records_name_is_taken_by_a_record_of_another_is_told_and_re
 
 
 @pytest.mark.usefixtures("brake")
-def test_a_controller_reference_with_an_impossible_uid_is_told_and_holds_nobody_up(
+def test_a_controller_reference_with_an_impossible_uid_is_reported_and_delays_no_other_pod(
     fragmented: Cluster, operator: Operator
 ) -> None:
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "a/b c" * 60, "controller": True}

@@ -131,7 +131,7 @@ def test_a_pod_that_somebody_changed_is_left_to_people(
     assert tenant.patch(f"{PODS}/train", evil).allowed
     operator = start()
     told = wait_for("it to be told", lambda: events_of(fragmented, made, "RelaunchSkipped"))
-    assert told[0]["note"].startswith("train was changed after it was created (generation 2)")
+    assert told[0]["note"].startswith("train was changed after its creation (generation 2)")
     assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
     assert not fragmented.records()
     assert "Traceback" not in operator.text()

@@ -26,7 +26,7 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
         made = fragmented.create(
             pod(f"refused-{number}", 3, node=NODE_A, annotations={"topomend.io/relaunch": "false"})
         )
-        told = wait_for("a report to be asked for", partial(events_of, fragmented, made, "ReplayDisagreed"))
+        told = wait_for("a report to be asked for", partial(events_of, fragmented, made, "ReplayMismatch"))
         assert "please report it" in told[0]["note"]
     gated = pod("gated", 3)
     gated["spec"] |= {
@@ -34,8 +34,8 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
         "schedulingGates": [{"name": "topomend.io/fit"}],
     }
     made = fragmented.create(gated)
-    deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "FitDeferred"))
-    assert "1 not as replayed" in deferred[0]["note"]
+    deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "UngateDeferred"))
+    assert "1 with replay mismatches" in deferred[0]["note"]
     fragmented.publish(true)
     fragmented.vacate(NODE_A, "filler-1")
     time.sleep(2)  # long enough to be let go, if the node were trusted
@@ -72,7 +72,7 @@ def test_a_pod_that_was_fitted_to_one_node_and_refused_there_may_go_to_any_other
 
 
 @pytest.mark.timeout(120)
-def test_a_pod_that_was_let_go_and_that_no_scheduler_binds_is_told_of(
+def test_an_ungated_pod_that_no_scheduler_binds_is_reported(
     fragmented: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
     """Slow: a scheduler is given half a minute."""
@@ -86,6 +86,6 @@ def test_a_pod_that_was_let_go_and_that_no_scheduler_binds_is_told_of(
     }
     made = fragmented.create(gated)
     told = wait_for("it to be told", partial(events_of, fragmented, made, "NotScheduled"), 75)
-    assert told[0]["note"].startswith("let go to numa-b and not scheduled since")
+    assert told[0]["note"].startswith("Ungated for nodes numa-b but not scheduled")
     assert not fragmented.get("alone")["spec"].get("schedulingGates")
     assert "Traceback" not in operator.text()

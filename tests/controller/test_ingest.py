@@ -1,4 +1,4 @@
-"""What the observer makes of what agents publish. No cluster: objects are handed in as they would come."""
+"""How ingest reads objects and which pods it enqueues. No cluster: objects are put in as they would come."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,18 +22,18 @@ POD = PodID("ns", "p", "1")
 
 
 class Seen:
-    """An observer, the pods that it had looked at, and a clock."""
+    """An ingest, the pods that it enqueued, and a clock."""
 
     def __init__(self) -> None:
-        self.looked_at: list[PodID] = []
+        self.requeued: list[PodID] = []
         self.refused: list[WatchedPod] = []
         self.now = 1000.0
         self.store = Store()
-        self.waiting = UnschedulablePods(self.store, self.looked_at.append)
+        self.waiting = UnschedulablePods(self.store, self.requeued.append)
         self.ingest = Ingest(
             self.store,
             self.waiting,
-            lambda pod, _: self.looked_at.append(pod),
+            lambda pod, _: self.requeued.append(pod),
             self.refused.append,
             lambda: self.now,
         )
@@ -47,33 +47,33 @@ class Seen:
         return self.store.snapshot.publications["a"]
 
     def wait_for(self, pod: PodID) -> None:
-        self.waiting.begin(pod, Result(on_any_change=True), self.waiting.stop(pod))
+        self.waiting.add(pod, Result(on_any_change=True), self.waiting.remove(pod))
 
-    def take(self, item: WatchEvent | changes.Event) -> None:
+    def take(self, item: WatchEvent | changes.Change) -> None:
         self.ingest._take(item)
 
 
-def test_a_heartbeat_has_no_pod_looked_at_and_a_change_has() -> None:
+def test_a_heartbeat_requeues_no_pod_and_a_change_does() -> None:
     seen, date = Seen(), datetime.now(UTC)
     first = seen.publication(5, date)
-    assert seen.looked_at == [POD]
-    seen.looked_at.clear()
+    assert seen.requeued == [POD]
+    seen.requeued.clear()
     second = seen.publication(6, date + timedelta(seconds=600))
     assert (second.state, second.version, second.confirmed) == (STATE, first.version, "6")
-    assert seen.looked_at == []
+    assert seen.requeued == []
     seen.publication(7, date + timedelta(seconds=700), cpuPool="0-3")
-    assert seen.looked_at == [POD]
+    assert seen.requeued == [POD]
 
 
 def test_an_agent_that_died_is_not_believed() -> None:
     seen, date = Seen(), datetime.now(UTC)
     seen.publication(5, date)
-    seen.looked_at.clear()
+    seen.requeued.clear()
     for _ in range(3):
         seen.now += changes.SILENT_SECONDS
         seen.take(changes.TimePassed(seen.now))
     assert seen.store.snapshot.publications["a"].problem == changes.SILENT
-    assert seen.looked_at == [POD]
+    assert seen.requeued == [POD]
     assert seen.publication(6, date + timedelta(hours=2)).problem == ""
 
 
@@ -82,7 +82,7 @@ def test_what_an_agent_left_that_died_before_the_operator_started_is_not_believe
     assert Seen().publication(5, died).problem == changes.SILENT
 
 
-def test_a_refused_pod_of_a_controller_is_told_at_its_first_sight_even_if_it_is_gone_at_once() -> None:
+def test_a_refused_pod_of_a_controller_is_reported_even_if_it_is_deleted_at_once() -> None:
     seen = Seen()
     owned = replace(refused("2"), owner=Owner("StatefulSet", "db", "9"))
     seen.take(changes.PodUpdated(refused(), 10.0))
@@ -91,13 +91,13 @@ def test_a_refused_pod_of_a_controller_is_told_at_its_first_sight_even_if_it_is_
     assert seen.refused == [owned]
 
 
-def test_when_a_node_changes_those_that_have_waited_longest_are_looked_at_first() -> None:
+def test_a_changed_node_requeues_the_pods_that_have_waited_longest_first() -> None:
     seen = Seen()
     waiting = [WatchedPod("ns", name, name, "5", Pod("ns", name), gates=(FIT_GATE,)) for name in ("c", "a", "d", "b")]
     for pod in waiting:
         seen.now += 1.0
         seen.take(changes.PodUpdated(pod, seen.now))
         seen.wait_for(PodID("ns", pod.name, pod.uid))
-    seen.looked_at.clear()
+    seen.requeued.clear()
     seen.publication(5, datetime.now(UTC))
-    assert [each.name for each in seen.looked_at] == ["p", "c", "a", "d", "b"]
+    assert [each.name for each in seen.requeued] == ["p", "c", "a", "d", "b"]

@@ -172,7 +172,7 @@ def _look(owner: Owner, cluster: Cluster) -> Storm:
         print(f"hole to running, s: {took:.2f}")
         assert took < stretched(HOLE_SECONDS)
         assert running["metadata"]["name"] in {each["metadata"]["name"] for each in gated}
-        wait_for("its wait to be told", lambda: events_of(cluster, gated[0], "FitDeferred"))
+        wait_for("its wait to be told", lambda: events_of(cluster, gated[0], "UngateDeferred"))
         if owner.pods == 1 and owner.kind != "Job":
             wait_for("the owner to leave the list", lambda: uid not in _listed(cluster), owner.quiet + 60)
         else:

@@ -64,7 +64,7 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     fragmented.occupy(NODE_B, "filler-3", 2)
     made = fragmented.create(pod("train", 3, preferred=NODE_A))
     deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"] == "no other node admits it now: 1 cpu; tried again when a node changes"
+    assert deferred[0]["note"] == "no other node admits it now: 1 cpu; retried when a node changes"
     assert fragmented.phase("train") == "Failed"
     conditions = wait_for("the record to say so", lambda: _conditions(fragmented))
     assert (conditions["Succeeded"]["status"], conditions["Succeeded"]["reason"]) == ("Unknown", "NoNodeAdmitsNow")
@@ -91,22 +91,20 @@ def test_a_place_that_a_pods_end_frees_is_taken_before_any_agent_has_looked(
     assert "Traceback" not in operator.text()
 
 
-def test_a_pod_that_no_node_could_ever_admit_is_told_so_at_once_and_what_it_lacks(
-    two_nodes: Cluster, operator: Operator
-) -> None:
+def test_an_infeasible_pod_is_reported_at_once_with_what_it_lacks(two_nodes: Cluster, operator: Operator) -> None:
     for state in list(two_nodes.states.values()):
         two_nodes.publish(state)
     made = two_nodes.create(pod("vast", 5))
     told = wait_for("it to be told", lambda: events_of(two_nodes, made, "NoNodeCanEverAdmit"), stretched(5))
     assert told[0]["note"] == (
         "no node admits vast even when empty; closest: numa-a refuses container main: cpu asks 5 and fits no NUMA "
-        "node: free 3 on NUMA 0, 4 on NUMA 1, lacks 1 (single-numa-node); tried again when a node or the pod changes"
+        "node: free 3 on NUMA 0, 4 on NUMA 1, lacks 1 (single-numa-node); retried when a node or the pod changes"
     )
     assert not events_of(two_nodes, made, "RelaunchDeferred")
     conditions = wait_for("the record to say so", lambda: _conditions(two_nodes))
     assert conditions["NoNodeCanEverAdmit"]["status"] == "True"
     assert conditions["NoNodeCanEverAdmit"]["message"] == told[0]["note"].removesuffix(
-        "; tried again when a node or the pod changes"
+        "; retried when a node or the pod changes"
     )
     assert conditions["Succeeded"]["status"] == "Unknown"
     assert two_nodes.phase("vast") == "Failed"
@@ -156,7 +154,7 @@ def test_refused_replicas_are_cleared_away_and_nothing_is_created_for_them(
     assert "Traceback" not in operator.text()
 
 
-def test_a_malformed_state_is_told_once_and_its_node_left_aside(
+def test_a_malformed_state_is_reported_once_and_its_node_ignored(
     fragmented: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
     machine = fragmented.client.get(NODE_TOPOLOGIES, NODE_B)["status"]["machine"]
@@ -164,7 +162,7 @@ def test_a_malformed_state_is_told_once_and_its_node_left_aside(
     fragmented.client.merge(NODE_TOPOLOGIES, NODE_B, {"status": broken}, subresource="status")
     operator = start_operator()
     made = fragmented.create(pod("train", 3, preferred=NODE_A))
-    told = "nodetopologies numa-b is malformed and is left aside: status.machine.cores[1]: '0' where a list of CPUs"
+    told = "nodetopologies numa-b is malformed and ignored: status.machine.cores[1]: '0' where a list of CPUs"
     wait_for("the fault to be told", lambda: told in operator.text())
     deferred = wait_for("the delay to be told", lambda: events_of(fragmented, made, "RelaunchDeferred"))
     assert deferred[0]["note"].startswith("no other node admits it now: 1 unknown")
@@ -204,7 +202,7 @@ def test_an_operator_that_starts_before_the_kinds_are_installed_says_so_and_work
 
 
 @pytest.mark.usefixtures("two_nodes")
-def test_the_operator_ends_in_time_however_soon_it_is_told_to(start_operator: Callable[..., Operator]) -> None:
+def test_the_operator_ends_in_time_however_soon_it_is_stopped(start_operator: Callable[..., Operator]) -> None:
     for soon in (0.0, 0.02, 0.05, 0.1, 0.2):
         operator = start_operator("--leader-elect")
         wait_for("the operator to run", lambda operator=operator: "the operator runs" in operator.text())  # type: ignore[misc]
@@ -213,7 +211,7 @@ def test_the_operator_ends_in_time_however_soon_it_is_told_to(start_operator: Ca
         assert "the operator stops" in operator.text(), soon
 
 
-def test_the_operator_ends_in_time_when_it_is_told_to(operator: Operator) -> None:
+def test_the_operator_ends_in_time_when_it_is_stopped(operator: Operator) -> None:
     begin = time.monotonic()
     assert operator.terminate() == 0
     assert time.monotonic() - begin < stretched(8)

@@ -86,7 +86,7 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
     made = two_nodes.client.create(DEPLOYMENTS, _deployment(2), NAMESPACE)
     try:
         waiting = wait_for("both replicas to be created", lambda: _both(_steered(two_nodes)))
-        wait_for("the wait to be told", lambda: events_of(two_nodes, waiting[0], "FitDeferred"))
+        wait_for("the wait to be told", lambda: events_of(two_nodes, waiting[0], "UngateDeferred"))
         time.sleep(5)
         assert [each["metadata"]["name"] for each in _steered(two_nodes)] == [
             each["metadata"]["name"] for each in waiting

@@ -80,15 +80,15 @@ def test_of_many_pods_the_largest_is_tried_last() -> None:
     assert not in_any_order(crowded, [asking(6, "wide"), *small[:-1]], small[-1])
 
 
-def test_a_pod_is_let_go_beside_another_only_once_that_is_there_if_their_order_matters() -> None:
+def test_a_pod_is_ungated_beside_an_assumed_one_only_if_their_order_does_not_matter() -> None:
     snapshot = one_hole(waiting("small", 1, 2))
     small = snapshot.gated[("ns", "small")]
     empty = NodeState("a", snapshot.publications["a"].state.machine, SETTINGS)
     one_free_on_numa_1 = release(admit(admit(empty, asking(3, "low"))[1], asking(3, "high"))[1], "ns", "low")
     snapshot = apply(snapshot, changes.Published(one_free_on_numa_1, "9"))
-    snapshot = apply(snapshot, changes.Released(asking(3, "wide"), ("a",), 1.0))
+    snapshot = apply(snapshot, changes.PodAssumed(asking(3, "wide"), ("a",), 1.0))
     waits = plans.choose_in_order(snapshot, small, 2.0)
     assert isinstance(waits, plans.Wait)
-    assert waits.reason == "a NUMA 1 admits it once the pods that are on their way there have come"
+    assert waits.reason == "a NUMA 1 admits it once the pods assumed there have arrived"
     snapshot = apply(snapshot, changes.Published(admit(one_free_on_numa_1, asking(3, "wide"))[1], "10"))
     assert isinstance(plans.choose_in_order(snapshot, small, 2.0), plans.RelaunchOn)

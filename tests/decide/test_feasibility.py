@@ -22,7 +22,7 @@ from tests.replay.test_properties import any_pods, any_states, odd_but_running
 
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide import feasibility
-from topomend.decide.explanation import explain, lacking, places
+from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.decide.feasibility import Diagnosis, diagnose
 from topomend.decide.scoring import Score, score
 from topomend.model.cluster import Node, Placement
@@ -63,10 +63,10 @@ def admitted_whole(
     for state in states:
         verdict, after = admit(state, asked)
         if verdict.admitted:
-            yes.append((f"{state.name} {places(verdict)}".rstrip(), score(after, verdict)))
+            yes.append((f"{state.name} {numa_nodes_text(verdict)}".rstrip(), score(after, verdict)))
         else:
             text = explain(verdict, state.name, state.kubelet.topology_manager_policy)
-            no.append((state.name, verdict.reason, lacking(verdict), text))
+            no.append((state.name, verdict.reason, blocking_resources(verdict), text))
     return sorted(yes, key=lambda each: each[1]), sorted(no, key=lambda each: (not each[1].endswith("Error"), each[0]))
 
 
@@ -133,11 +133,11 @@ def test_common_pods_are_surveyed_without_an_admission(policy: str, monkeypatch:
 def test_what_replay_said_is_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
     state = node(TWO)
     gc.collect()
-    before = len(feasibility._asked)
+    before = len(feasibility._answers)
     for memory in range(1, 3 * MAX_ANSWERS):
         diagnosed([state], pod("p", f"cpu=1 memory={memory}Mi"))
-    assert len(feasibility._asked) == before + 1
-    assert len(feasibility._asked.of(state).replies) == MAX_ANSWERS
+    assert len(feasibility._answers) == before + 1
+    assert len(feasibility._answers.of(state).by_shape) == MAX_ANSWERS
     del state
     gc.collect()
-    assert len(feasibility._asked) == before
+    assert len(feasibility._answers) == before

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from topomend.decide.filters import filter_pod, lacking_total
+from topomend.decide.filters import filter_pod, insufficient_resource
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 
@@ -93,6 +93,6 @@ def test_a_node_selector_must_match_whole() -> None:
 
 
 def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:
-    assert lacking_total(NODE, POD, [POD] * 3) == ""
-    assert lacking_total(NODE, POD, [POD] * 4) == "cpu"
-    assert lacking_total(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [POD]) == "pods"
+    assert insufficient_resource(NODE, POD, [POD] * 3) == ""
+    assert insufficient_resource(NODE, POD, [POD] * 4) == "cpu"
+    assert insufficient_resource(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [POD]) == "pods"

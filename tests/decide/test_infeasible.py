@@ -36,18 +36,18 @@ def node(name: str, cpus: int = 7, **fields: object) -> Node:
     return replace(Node(name, labels={"kubernetes.io/hostname": name}, allocatable=allocatable), **fields)  # type: ignore[arg-type]
 
 
-def view_of(*seen: changes.Event) -> Snapshot:
+def view_of(*seen: changes.Change) -> Snapshot:
     snapshot = Snapshot()
     for each in seen:
         snapshot = apply(snapshot, each)
     return snapshot
 
 
-def both(name: str, shape: str = "numa:2 cores:4", cpus: int = 7, **fields: Any) -> tuple[changes.Event, ...]:
+def both(name: str, shape: str = "numa:2 cores:4", cpus: int = 7, **fields: Any) -> tuple[changes.Change, ...]:
     return changes.NodeUpdated(node(name, cpus, **fields)), changes.Published(state(name, shape), "3")
 
 
-def test_a_pod_larger_than_any_numa_node_is_told_which_node_comes_closest_and_what_it_lacks() -> None:
+def test_of_a_pod_larger_than_any_numa_node_the_closest_node_and_what_it_lacks_are_named() -> None:
     snapshot = view_of(*both("small", "numa:2 cores:3", cpus=6), *both("large", "numa:2 cores:5", cpus=9))
     assert why_infeasible(snapshot, asking(6), ANYWHERE) == (
         "no node admits p even when empty; closest: large refuses container main: cpu asks 6 and fits no NUMA node: "
@@ -69,7 +69,7 @@ def test_a_node_whose_total_is_too_small_says_so() -> None:
     )
 
 
-def test_memory_is_told_in_bytes_that_read_well() -> None:
+def test_memory_is_shown_with_a_unit() -> None:
     small = {"cpu": 7000, "memory": 1000 << 19, "pods": 110000}
     snapshot = view_of(*both("a"), changes.NodeUpdated(node("a", allocatable=small)))
     assert why_infeasible(snapshot, asking(3), ANYWHERE).endswith("a has 512Ki memory in total, p asks 1Mi")
@@ -104,6 +104,14 @@ def test_resources_that_no_numa_node_has_together_are_a_near_miss() -> None:
         "no node admits p even when empty; closest: a refuses container main: vendor.com/gpu fits NUMA 0 only, "
         "cpu fits NUMA 1 only (single-numa-node)"
     )
+
+
+def test_the_closest_node_lacks_the_smallest_share_of_all_resources_together() -> None:
+    """``z`` lacks half of the CPUs; ``b`` lacks a third of the CPUs and a third of the devices."""
+    few_cpus = both("z", "numa:2 cores:3 device:vendor.com/gpu@0=3,1=3")
+    few_of_both = both("b", "numa:2 cores:4 device:vendor.com/gpu@0=2,1=2")
+    closest = why_infeasible(view_of(*few_cpus, *few_of_both), asking(6, gpu=3), ANYWHERE)
+    assert closest.startswith("no node admits p even when empty; closest: z refuses container main: cpu asks 6")
 
 
 def test_pods_that_come_and_go_change_no_machine_and_devices_do() -> None:

@@ -7,8 +7,8 @@ from topomend.cache.changes import apply
 from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, Treatment, eligibility
-from topomend.decide.explanation import explain, table
-from topomend.decide.feasibility import RejectedBy, diagnose, full
+from topomend.decide.explanation import explain
+from topomend.decide.feasibility import RejectedBy, diagnose, insufficient
 from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import Node, Owner, Placement, WatchedPod
 from topomend.model.kubelet import KubeletSettings
@@ -94,13 +94,13 @@ def test_where_it_is_not_known_which_came_first_the_refusing_node_stands_last() 
 def test_no_two_pods_are_sent_to_one_hole() -> None:
     snapshot = view_of(FRAGMENTED, state("b", 4))  # b has one hole of three CPUs
     assert isinstance(planned(snapshot, refused()), plans.RelaunchOn)
-    snapshot = apply(snapshot, changes.Released(asking(3, "first"), ("b",), 10.0))
+    snapshot = apply(snapshot, changes.PodAssumed(asking(3, "first"), ("b",), 10.0))
     assert isinstance(planned(snapshot, refused()), plans.Wait)
 
 
 def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
     snapshot = view_of(FRAGMENTED, state("b"), state("c"))
-    plan = plans.plan(snapshot, Refusal(refused(), "5", 10.0), LIMITS, {"b": full("b", "cpu")})
+    plan = plans.plan(snapshot, Refusal(refused(), "5", 10.0), LIMITS, {"b": insufficient("b", "cpu")})
     assert isinstance(plan, plans.RelaunchOn)
     assert plan.nodes == ("c",)
     assert plan.diagnosis.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}
@@ -121,10 +121,10 @@ def test_a_node_that_decided_three_times_in_a_row_otherwise_than_replay_is_no_ca
 ) -> None:
     snapshot = view_of(FRAGMENTED, state("b"))
     for number in range(disagreements):
-        snapshot = apply(snapshot, changes.ReplayMismatch("b", f"uid-{number}", 10.0))
+        snapshot = apply(snapshot, changes.MismatchDetected("b", f"uid-{number}", 10.0))
     plan = planned(snapshot, refused())
     assert isinstance(plan, plans.RelaunchOn) == is_candidate
-    assert is_candidate or plan.reason == "no other node admits it now: 1 not as replayed"
+    assert is_candidate or plan.reason == "no other node admits it now: 1 with replay mismatches"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_node_that_decided_three_times_in_a_row_otherwise_than_replay_is_no_ca
         ({"reason": "OutOfcpu"}, Treatment.LEAVE, "p was not refused for its topology"),
         ({"message": "Resources"}, Treatment.LEAVE, "p was not refused for its topology"),
         ({"relaunch": "false"}, Treatment.LEAVE, 'topomend.io/relaunch is "false"'),
-        ({"mirror": True}, Treatment.LEAVE, "p is a static pod: its kubelet alone makes it"),
+        ({"mirror": True}, Treatment.LEAVE, "p is a static pod, which only its kubelet creates"),
         ({"deleting": True}, Treatment.LEAVE, "p is being deleted"),
         ({"finalizers": ("x.io/y",)}, Treatment.LEAVE, "finalizer x.io/y on p belongs to another controller"),
         ({"finalizers": ("topomend.io/relaunch",)}, Treatment.RELAUNCH, "p has no controller that recreates it"),
@@ -165,6 +165,25 @@ def test_who_recreates_a_pod_decides_what_is_done_about_it(
     assert (found.treatment, found.reason) == (treatment, reason)
 
 
+@pytest.mark.parametrize(
+    ("generation", "released", "treatment"),
+    [
+        (0, False, Treatment.RELAUNCH),  # an API server that does not count
+        (1, False, Treatment.RELAUNCH),
+        (2, False, Treatment.LEAVE),
+        (2, True, Treatment.RELAUNCH),  # one change is the operator's own
+        (3, True, Treatment.LEAVE),
+    ],
+)
+def test_a_bare_pod_that_somebody_else_changed_is_not_recreated(
+    generation: int, released: bool, treatment: Treatment
+) -> None:
+    answer = eligibility(refused(generation=generation, released=released), LIMITS)
+    assert answer.treatment is treatment
+    changed = f"p was changed after its creation (generation {generation}) and is not recreated"
+    assert (changed in answer.reason) is (treatment is Treatment.LEAVE)
+
+
 def test_a_namespace_opts_out_and_a_pod_in_it_opts_in_again() -> None:
     closed = Limits(relaunch=False)
     assert eligibility(refused(), closed).treatment is Treatment.LEAVE
@@ -177,15 +196,9 @@ def test_a_refusal_is_explained_with_what_was_asked_and_free_on_each_numa_node()
         "a refuses container main: cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
         "(single-numa-node)"
     )
-    assert table(verdict, "single-numa-node") == (
-        "     asked  NUMA 0 free  NUMA 1 free",
-        "cpu      3         1 no         2 no",
-        "NUMA 0 lacks 2 cpu; NUMA 1 lacks 1 cpu",
-        "single-numa-node refuses what is not one NUMA node",
-    )
 
 
-def test_resources_that_fit_different_numa_nodes_are_told_apart() -> None:
+def test_resources_that_fit_different_numa_nodes_are_named_with_them() -> None:
     shape = parse_shape("numa:2 cores:4 device:vendor.com/gpu@0=1")
     machine = NodeState("a", shape.machine(), SETTINGS, shape.offered_devices())
     amounts = {"cpu": 4000, "memory": 1 << 30, "vendor.com/gpu": 1000}
@@ -197,7 +210,7 @@ def test_resources_that_fit_different_numa_nodes_are_told_apart() -> None:
 
 
 def judged(snapshot: Snapshot, now: float) -> object:
-    return plans.judge(snapshot, Refusal(refused(), "5", 10.0), now)
+    return plans.explain_refusal(snapshot, Refusal(refused(), "5", 10.0), now)
 
 
 def test_a_refusal_that_replay_shares_is_explained_at_once() -> None:
@@ -208,7 +221,7 @@ def test_a_refusal_that_replay_shares_is_explained_at_once() -> None:
 
 def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then_a_disagreement() -> None:
     snapshot = view_of(state("a"))
-    assert judged(snapshot, 10.0) == plans.NotYet(13.0)
+    assert judged(snapshot, 10.0) == plans.AwaitsPublication(13.0)
     assert isinstance(judged(snapshot, 13.0), plans.ReplayMismatch)
     assert isinstance(judged(apply(snapshot, changes.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
     newer = judged(apply(snapshot, changes.Published(state("a", 1), "6")), 11.0)
@@ -226,5 +239,5 @@ def test_a_kubelet_that_refused_what_a_pod_that_has_ended_meanwhile_left_no_room
 def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:
     found = judged(Snapshot(), 10.0)
     assert found == plans.Explained(
-        "a refused p (TopologyAffinityError); why is not known: no agent publishes its state"
+        "a refused p (TopologyAffinityError); the cause is unknown: no agent publishes its state"
     )

@@ -53,7 +53,7 @@ def test_of_two_that_ask_the_same_the_older_goes_first() -> None:
     assert isinstance(plans.choose_in_order(snapshot, OLD, 2.0), plans.RelaunchOn)
 
 
-def test_a_smaller_pod_gives_way_to_an_older_one_that_fits_too() -> None:
+def test_a_smaller_pod_yields_to_an_older_one_that_the_node_admits_too() -> None:
     small = waiting("small", 1, 2)
     assert plans.choose_in_order(one_hole(OLD, small), small, 2.0) == plans.Yield("ns/old")
 
@@ -63,7 +63,7 @@ def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     assert isinstance(plans.choose_in_order(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
-def test_nobody_gives_way_where_there_is_room_for_all_that_are_older() -> None:
+def test_no_pod_yields_where_the_nodes_admit_all_older_ones_too() -> None:
     first, second, small = waiting("a-1", 1, 1), waiting("a-2", 1, 1), waiting("small", 1, 2)
     assert isinstance(plans.choose_in_order(one_hole(first, second, small), small, 2.0), plans.RelaunchOn)
 
@@ -84,7 +84,7 @@ def test_behind_many_older_ones_a_pod_waits_whatever_the_room() -> None:
     assert isinstance(plans.choose_in_order(snapshot, next_to_last, 2.0), plans.RelaunchOn)
 
 
-def test_where_there_is_room_on_more_nodes_than_pods_nobody_gives_way_however_many_are_older() -> None:
+def test_no_pod_yields_where_more_nodes_admit_the_older_ones_than_there_are_pods() -> None:
     older = [waiting(f"a-{number:02d}", 1, 1) for number in range(MAX_OLDER_PODS + 2)]
     young = waiting("young", 1, 2)
     snapshot = one_hole(*older, young)
@@ -109,7 +109,7 @@ def test_an_older_pod_that_may_not_go_there_holds_nobody_up() -> None:
 def test_an_older_pod_that_is_on_its_way_or_ends_holds_nobody_up_but_its_place_is_taken() -> None:
     leaving = replace(OLD, deleting=True)
     assert isinstance(plans.choose_in_order(one_hole(leaving, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
-    released = apply(one_hole(OLD, YOUNG), changes.Released(OLD.pod, ("a",), 2.0))
+    released = apply(one_hole(OLD, YOUNG), changes.PodAssumed(OLD.pod, ("a",), 2.0))
     waits = plans.choose_in_order(released, YOUNG, 2.0)
     assert isinstance(waits, plans.Wait)
     assert waits.reason == "no node admits it now: 1 cpu"
@@ -146,7 +146,7 @@ def test_a_numa_node_is_kept_for_a_wide_pod_that_has_waited_and_small_ones_no_lo
     assert _place(plans.choose_in_order(snapshot, small, LATER - 1)) == "a NUMA 1"
     kept = plans.choose_in_order(snapshot, small, LATER)
     assert isinstance(kept, plans.Wait)
-    assert kept.reason == "a NUMA 1 admits it, but is kept for a pod that has waited longer"
+    assert kept.reason == "a NUMA 1 admits it, but is reserved for a pod that has waited longer"
     assert isinstance(plans.choose_in_order(snapshot, small, LATER, yields=False), plans.Wait)
 
 
@@ -173,16 +173,16 @@ def test_numa_nodes_are_kept_for_no_more_than_two_pods() -> None:
     snapshot = one_hole(*wides, small)
     for name in "bc":
         snapshot = _holding(snapshot, name, asking(4, "right"))
-    kept = queue_order.kept(snapshot, small, LATER)
+    kept = queue_order.reserved_numa_nodes(snapshot, small, LATER)
     assert kept == {"a": 0b10, "b": 0b10}
 
 
 def test_a_pod_that_fits_already_needs_nothing_kept_and_one_that_is_spread_needs_all() -> None:
-    assert queue_order.kept(one_hole(OLD, YOUNG), YOUNG, LATER) == {}
+    assert queue_order.reserved_numa_nodes(one_hole(OLD, YOUNG), YOUNG, LATER) == {}
     spread = replace(SETTINGS, topology_manager_policy="best-effort")
     snapshot = one_hole(waiting("wide", 7, 1), YOUNG)
     snapshot = apply(snapshot, changes.Published(replace(snapshot.publications["a"].state, kubelet=spread), "9"))
-    assert queue_order.kept(snapshot, YOUNG, LATER) == {"a": 0b11}
+    assert queue_order.reserved_numa_nodes(snapshot, YOUNG, LATER) == {"a": 0b11}
 
 
 def test_nothing_is_kept_for_a_pod_that_no_node_could_ever_admit_nor_for_a_younger_one() -> None:

@@ -150,7 +150,7 @@ def test_an_error_event_of_any_kind_is_survived(scene_of: Callable[[str], Scene]
         assert scene.proxy.end("pods", _line(_error(code, reason))) == 1
         refused = scene.refuse(f"train-{code}")
         scene.runs_anew(refused, 15)
-    assert scene.operator.text().count("they are started again") == 3
+    assert scene.operator.text().count("they are restarted") == 3
     scene.is_well()
 
 
@@ -162,7 +162,7 @@ def test_half_a_line_and_then_the_end_is_survived(scene_of: Callable[[str], Scen
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
     wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
-    assert scene.operator.text().count("they are started again") == 1
+    assert scene.operator.text().count("they are restarted") == 1
     scene.is_well()
 
 
@@ -327,7 +327,7 @@ def _lists_fail(scene: Scene) -> None:
     assert time.monotonic() - begun > 64
     assert {503, 403} <= set(refusals)
     wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
-    assert "they are started again" not in scene.operator.text()
+    assert "they are restarted" not in scene.operator.text()
     scene.is_well()
 
 

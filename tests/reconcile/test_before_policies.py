@@ -76,7 +76,7 @@ def _install(cluster: Cluster) -> None:
     wait_for("their pods to be gone", lambda: not cluster.pods())
 
 
-def test_before_1_36_pods_are_relaunched_and_cleared_away_and_a_storm_that_cannot_be_braked_is_told(
+def test_before_1_36_pods_are_relaunched_or_deleted_and_a_storm_that_cannot_be_braked_is_reported(
     older: Cluster, operator: Operator
 ) -> None:
     off = "the storm brake is off: this API server has no MutatingAdmissionPolicy"

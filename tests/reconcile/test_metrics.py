@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.controller.conftest import NODE_A, Cluster, Operator, pod, wait_for
 from tests.patience import stretched
+from tests.reconcile.threads import at_once
 
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide.plan import Explained, ReplayMismatch
@@ -32,11 +33,22 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_a_refusal_counts_once_however_often_it_is_explained(metrics: Metrics) -> None:
     for _ in range(3):
-        metrics.judged("1", Explained("why", "cpu"))
-        metrics.judged("2", ReplayMismatch("what"))
+        metrics.refusal_explained("1", Explained("why", "cpu"))
+        metrics.refusal_explained("2", ReplayMismatch("what"))
     assert value(metrics, "refusals_total", resource="cpu") == 1
     assert value(metrics, "refusals_total", resource="unknown") == 1
     assert value(metrics, "replay_disagreements_total", kind="refused") == 1
+
+
+def test_a_refusal_counts_once_though_several_threads_explain_it(metrics: Metrics) -> None:
+    uids = [str(number) for number in range(3000)]
+
+    def explain_all() -> None:
+        for uid in uids:
+            metrics.refusal_explained(uid, Explained("why", "cpu"))
+
+    at_once([explain_all] * 4)
+    assert value(metrics, "refusals_total", resource="cpu") == len(uids)
 
 
 def test_a_relaunch_counts_once(metrics: Metrics) -> None:
@@ -75,7 +87,7 @@ def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metr
 
 
 @pytest.mark.cluster
-def test_a_real_relaunch_is_told(fragmented: Cluster, start_operator: Callable[..., Operator]) -> None:
+def test_a_real_relaunch_is_counted(fragmented: Cluster, start_operator: Callable[..., Operator]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -1,8 +1,10 @@
-"""Which nodes are held back from a pod, by a clock that the test moves."""
+"""Which nodes back off from a workload, by a clock that the test moves."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
+from tests.reconcile.threads import at_once
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
@@ -14,7 +16,7 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.shape import parse_shape
 from topomend.reconcile.node_backoff import NodeBackoff
-from topomend.runtime.backoff import Backoff
+from topomend.runtime.backoff import Backoff, Exponential
 
 STATE = NodeState("a", parse_shape("numa:2 cores:4").machine(), KubeletSettings())
 WEB = Owner("ReplicaSet", "web", "web-uid")
@@ -45,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def node_backoff(clock: Clock) -> NodeBackoff:
-    return NodeBackoff(Backoff(clock, lambda: 1.0))
+    return NodeBackoff(Backoff(clock, Exponential(1.0, 300.0)))
 
 
 @pytest.mark.parametrize(
@@ -57,42 +59,51 @@ def node_backoff(clock: Clock) -> NodeBackoff:
     ],
     ids=["of a controller", "of one name", "of names with a suffix"],
 )
-def test_a_node_is_held_back_from_the_like_of_a_pod_that_it_refused(
+def test_a_node_backs_off_from_the_workload_of_a_pod_that_it_refused(
     refused: WatchedPod, like: WatchedPod, other: WatchedPod, node_backoff: NodeBackoff
 ) -> None:
     snapshot = published("5")
-    node_backoff.refused(replace(refused, node="a"))
+    node_backoff.record_refusal(replace(refused, node="a"))
     answers = diagnose(snapshot, like.pod, like.placement, excluded_nodes=node_backoff.excluded_nodes(snapshot, like))
-    assert answers.counts() == {"HeldBack": 1}
-    assert answers.summary("") == "no node admits it now: 1 held back"
+    assert answers.counts() == {"BackingOff": 1}
+    assert answers.summary("") == "no node admits it now: 1 backing off"
     assert diagnose(
         snapshot, other.pod, other.placement, excluded_nodes=node_backoff.excluded_nodes(snapshot, other)
     ).candidates
 
 
+def test_refusals_by_several_nodes_at_once_are_all_remembered(node_backoff: NodeBackoff) -> None:
+    pod, nodes = watched("train", attempt=1), [f"node-{number}" for number in range(400)]
+
+    def refuse(names: list[str]) -> None:
+        for name in names:
+            node_backoff.record_refusal(replace(pod, node=name))
+
+    at_once([partial(refuse, nodes[start::4]) for start in range(4)])
+    assert node_backoff.excluded_nodes(published("5"), pod).keys() == set(nodes)
+
+
 def test_it_is_a_candidate_again_once_it_publishes_something_new(node_backoff: NodeBackoff) -> None:
     pod = watched("train", attempt=1)
-    node_backoff.refused(replace(pod, node="a"))
-    assert node_backoff.left(published("9"), pod) == 1
-    assert node_backoff.left(published("11"), pod) is None
+    node_backoff.record_refusal(replace(pod, node="a"))
+    assert node_backoff.remaining(published("9"), pod) == 1
+    assert node_backoff.remaining(published("11"), pod) is None
     assert not node_backoff.excluded_nodes(published("11"), pod)
 
 
-def test_else_once_its_time_has_passed_which_is_twice_as_long_each_time(
-    node_backoff: NodeBackoff, clock: Clock
-) -> None:
+def test_the_back_off_doubles_with_each_refusal_and_counts_each_once(node_backoff: NodeBackoff, clock: Clock) -> None:
     pod, snapshot = watched("train", attempt=1), published("5")
     for number, seconds in enumerate((1, 2, 4)):
-        for _ in range(2):  # it is seen again and again, and was refused once
-            node_backoff.refused(replace(pod, uid=f"uid-{number}", node="a"))
-        assert node_backoff.left(snapshot, pod) == seconds
+        for _ in range(2):  # reported again and again, and refused once
+            node_backoff.record_refusal(replace(pod, uid=f"uid-{number}", node="a"))
+        assert node_backoff.remaining(snapshot, pod) == seconds
         clock.now += seconds
-        assert node_backoff.left(snapshot, pod) is None
+        assert node_backoff.remaining(snapshot, pod) is None
         assert not node_backoff.excluded_nodes(snapshot, pod)
 
 
-def test_the_refused_pod_itself_says_which_node_refused_it(node_backoff: NodeBackoff) -> None:
-    """Of that node the diagnosis says more than that it is held back."""
+def test_the_node_that_refused_the_pod_itself_is_not_excluded(node_backoff: NodeBackoff) -> None:
+    """The diagnosis says more of that node than that it backs off."""
     pod = watched("train", attempt=1, node="a")
-    node_backoff.refused(pod)
+    node_backoff.record_refusal(pod)
     assert not node_backoff.excluded_nodes(published("5"), pod)

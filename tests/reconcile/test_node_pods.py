@@ -1,6 +1,9 @@
-"""What is remembered of the pods on a node, by a clock that the test moves, against pods that the test lists."""
+"""The list of the pods on a node, by a clock that the test moves, from pods that the test makes up."""
 
+import threading
 from typing import Any
+
+from tests.reconcile.threads import at_once
 
 from topomend.kube.client import Listing, Resource
 from topomend.model.pod import Pod
@@ -11,10 +14,10 @@ class Pods:
     """The pods on any node, by their uids."""
 
     def __init__(self, *uids: str) -> None:
-        self.uids, self.asked = list(uids), 0
+        self.uids, self.lists = list(uids), 0
 
     def list(self, _: Resource, *, fields: str, cached: bool) -> Listing:
-        self.asked += 1
+        self.lists += 1
         assert fields.startswith("spec.nodeName=")
         assert cached
         return Listing(tuple(_pod(uid) for uid in self.uids), "1")
@@ -25,25 +28,45 @@ def _pod(uid: str) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
 
 
-def test_a_list_is_believed_for_a_moment_with_what_was_let_go_since() -> None:
-    now, there = [1000.0], Pods("a")
-    pods = NodePods(there, lambda: now[0])  # type: ignore[arg-type]
-    assert pods.on("node") is None
-    assert set(pods.ask("node")) == {"a"}
-    pods.ungate(Pod("ns", "b", "b"), ["node", "other"])
-    there.uids = []
+def test_a_list_is_used_for_a_moment_with_the_pods_assumed_since() -> None:
+    now, api = [1000.0], Pods("a")
+    pods = NodePods(api, lambda: now[0])  # type: ignore[arg-type]
+    assert pods.listed("node") is None
+    assert set(pods.list("node")) == {"a"}
+    pods.assume(Pod("ns", "b", "b"), ["node", "other"])
+    api.uids = []
     now[0] += FRESH_SECONDS / 2
-    assert set(pods.on("node") or ()) == {"a", "b"}
-    assert pods.on("other") is None
+    assert set(pods.listed("node") or ()) == {"a", "b"}
+    assert pods.listed("other") is None
     now[0] += FRESH_SECONDS
-    assert pods.on("node") is None
-    assert there.asked == 1
+    assert pods.listed("node") is None
+    assert api.lists == 1
 
 
-def test_who_asks_gets_what_is_there_now() -> None:
-    there = Pods("a")
-    pods = NodePods(there)  # type: ignore[arg-type]
-    pods.ask("node")
-    there.uids = ["b"]
-    assert set(pods.ask("node")) == {"b"}
-    assert set(pods.on("node") or ()) == {"b"}
+def test_listing_anew_replaces_the_list() -> None:
+    api = Pods("a")
+    pods = NodePods(api)  # type: ignore[arg-type]
+    pods.list("node")
+    api.uids = ["b"]
+    assert set(pods.list("node")) == {"b"}
+    assert set(pods.listed("node") or ()) == {"b"}
+
+
+def test_a_pod_assumed_while_another_node_is_listed_is_not_lost() -> None:
+    pods, assumed = NodePods(Pods(), lambda: 1000.0), [str(number) for number in range(4000)]  # type: ignore[arg-type]
+    for number in range(500):  # so that forgetting old lists takes a while
+        pods.list(f"other-{number}")
+    pods.list("node")
+    done = threading.Event()
+
+    def assume_all() -> None:
+        for uid in assumed:
+            pods.assume(Pod("ns", uid, uid), ["node"])
+        done.set()
+
+    def list_others() -> None:
+        while not done.is_set():
+            pods.list("other-0")
+
+    at_once([assume_all, list_others, list_others])
+    assert set(pods.listed("node") or ()) == set(assumed)

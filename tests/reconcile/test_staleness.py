@@ -25,7 +25,7 @@ def told(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     return events_of(cluster, cluster.client.get(NODE_TOPOLOGIES, node), "TopologyStale")
 
 
-def test_a_silent_agent_is_told_of_once_a_staleness_however_many_operators_see_it(
+def test_a_silent_agent_is_reported_once_however_many_operators_see_it(
     two_nodes: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
     last_heard(two_nodes, NODE_B, 1)
@@ -35,7 +35,7 @@ def test_a_silent_agent_is_told_of_once_a_staleness_however_many_operators_see_i
         wait_for("the operator to tell of it", lambda operator=operator: "TopologyStale" in operator.text())  # type: ignore[misc]
         operator.terminate()  # it posts what waits to be posted
     [event] = told(two_nodes, NODE_A)
-    assert event["note"].startswith(f"the agent of {NODE_A} has confirmed nothing since {first}: does it run")
+    assert event["note"].startswith(f"the agent of {NODE_A} has confirmed nothing since {first}, so no pod")
     assert (event["type"], event["metadata"]["namespace"]) == ("Warning", "default")
     second = last_heard(two_nodes, NODE_A, 35)
     start_operator()

@@ -1,4 +1,10 @@
-from topomend.runtime.backoff import FORGOTTEN_SECONDS, LONGEST_SECONDS, Backoff, backoff_seconds
+from itertools import islice
+
+import pytest
+
+from topomend.runtime.backoff import PODS, RESET_SECONDS, Backoff, Exponential
+
+EXACT = Exponential(1.0, 300.0)
 
 
 class Clock:
@@ -8,44 +14,54 @@ class Clock:
         return self.now
 
 
-def test_each_failure_is_waited_for_twice_as_long_up_to_a_bound() -> None:
-    assert [backoff_seconds(times) for times in (0, 1, 2, 3, 4)] == [0, 1, 2, 4, 8]
-    assert backoff_seconds(1000) == LONGEST_SECONDS
+def test_each_failure_doubles_the_delay_up_to_a_limit() -> None:
+    assert [EXACT.seconds(failures) for failures in (0, 1, 2, 3, 4)] == [0, 1, 2, 4, 8]
+    assert EXACT.seconds(100_000) == 300
+    assert list(islice(EXACT, 4)) == [1, 2, 4, 8]
 
 
-def test_who_failed_is_held_back_and_nobody_else() -> None:
+def test_jitter_takes_a_random_part_of_a_delay_off_and_never_adds_to_it() -> None:
+    delays = {Exponential(8.0, 8.0, jitter=0.25).seconds(1) for _ in range(200)}
+    assert len(delays) > 100
+    assert 6 <= min(delays) < 6.5
+    assert 7.5 < max(delays) <= 8
+
+
+def test_a_failure_delays_its_key_and_no_other() -> None:
     clock = Clock()
-    backoff = Backoff(clock, lambda: 1.0)
+    backoff = Backoff(clock, EXACT)
     backoff.failed("web", "pod-1")
-    backoff.failed("web", "pod-1")  # seen twice, and still one failure
-    assert (backoff.left("web"), backoff.left("db")) == (1, 0)
+    backoff.failed("web", "pod-1")  # reported twice, and still one failure
+    assert (backoff.remaining("web"), backoff.remaining("db")) == (1, 0)
     backoff.failed("web", "pod-2")
-    assert backoff.left("web") == 2
+    assert backoff.remaining("web") == 2
     clock.now += 2
-    assert backoff.left("web") == 0
+    assert backoff.remaining("web") == 0
 
 
-def test_who_did_not_fail_for_long_begins_anew() -> None:
+@pytest.mark.parametrize(("quiet", "remaining"), [(RESET_SECONDS - 1, 32), (RESET_SECONDS, 1)])
+def test_a_key_starts_again_only_after_long_without_a_failure(quiet: float, remaining: float) -> None:
     clock = Clock()
-    backoff = Backoff(clock, lambda: 1.0)
+    backoff = Backoff(clock, EXACT)
     for number in range(5):
         backoff.failed("web", f"pod-{number}")
-    clock.now += FORGOTTEN_SECONDS
+    clock.now += quiet
+    backoff.failed("db", "pod-0")  # what one key forgets does not depend on another
     backoff.failed("web", "pod-5")
-    assert backoff.left("web") == 1
+    assert backoff.remaining("web") == remaining
 
 
-def test_failures_that_are_seen_by_turns_count_once_each() -> None:
-    backoff = Backoff(Clock(), lambda: 1.0)
+def test_failures_reported_alternately_count_once_each() -> None:
+    backoff = Backoff(Clock(), EXACT)
     for number in range(10):
         backoff.failed("web", f"pod-{number % 2}")
-    assert backoff.left("web") == 2
+    assert backoff.remaining("web") == 2
 
 
-def test_who_failed_together_does_not_come_back_together() -> None:
+def test_keys_that_fail_together_are_not_retried_together() -> None:
     backoff = Backoff(Clock())
     for number in range(20):
         backoff.failed(f"web-{number}", "pod")
-    left = {backoff.left(f"web-{number}") for number in range(20)}
-    assert len(left) > 1
-    assert all(0.75 <= each <= 1.25 for each in left)
+    remaining = {backoff.remaining(f"web-{number}") for number in range(20)}
+    assert len(remaining) > 1
+    assert all(PODS.first * (1 - PODS.jitter) <= seconds <= PODS.first for seconds in remaining)

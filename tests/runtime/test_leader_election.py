@@ -77,17 +77,17 @@ def candidates() -> Candidates:
 
 def test_the_first_to_stand_leads_and_the_second_does_not(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
-    one.stand()
-    two.stand()
+    one.try_acquire_or_renew()
+    two.try_acquire_or_renew()
     assert (one.leads(), two.leads(), candidates.leases.holder()) == (True, False, "one")
     assert candidates.told == [("one", True)]
 
 
 def test_one_that_starts_again_under_its_name_goes_on_at_once(candidates: Candidates) -> None:
-    candidates.named("one").stand()
-    candidates.named("two").stand()
+    candidates.named("one").try_acquire_or_renew()
+    candidates.named("two").try_acquire_or_renew()
     again = candidates.named("one")
-    again.stand()
+    again.try_acquire_or_renew()
     assert again.leads()
     assert candidates.told == [("one", True), ("one", True)]
 
@@ -95,23 +95,23 @@ def test_one_that_starts_again_under_its_name_goes_on_at_once(candidates: Candid
 def test_a_holder_that_renews_is_never_followed(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
     for _ in range(100):
-        one.stand()
-        two.stand()
+        one.try_acquire_or_renew()
+        two.try_acquire_or_renew()
         candidates.clock.now += 2
     assert (one.leads(), two.leads()) == (True, False)
 
 
 def test_a_holder_that_cannot_renew_stops_before_another_may_begin(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
-    one.stand()
-    two.stand()
+    one.try_acquire_or_renew()
+    two.try_acquire_or_renew()
     led_until = begun = 0.0
     start = candidates.clock.now
     while not two.leads():
         candidates.leases.down = True
-        one.stand()
+        one.try_acquire_or_renew()
         candidates.leases.down = False
-        two.stand()
+        two.try_acquire_or_renew()
         assert not (one.leads() and two.leads())
         led_until = candidates.clock.now if one.leads() else led_until
         begun = candidates.clock.now
@@ -123,41 +123,41 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_begin(candidates: C
 
 def test_only_a_change_that_was_seen_counts_and_no_clock_of_another_machine(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
-    one.stand()
+    one.try_acquire_or_renew()
     assert candidates.leases.content
     candidates.leases.content["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z"
-    two.stand()
+    two.try_acquire_or_renew()
     assert not two.leads()
     candidates.clock.now += DURATION_SECONDS - 0.1
-    two.stand()
+    two.try_acquire_or_renew()
     assert not two.leads()
     candidates.clock.now += 0.1
-    two.stand()
+    two.try_acquire_or_renew()
     assert two.leads()
 
 
 def test_a_lease_that_was_given_up_is_taken_at_the_next_look(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
-    one.stand()
-    two.stand()
+    one.try_acquire_or_renew()
+    two.try_acquire_or_renew()
     one.stop()
     assert not one.leads()
-    two.stand()
+    two.try_acquire_or_renew()
     assert two.leads()
 
 
 def test_a_holder_whose_lease_was_taken_writes_no_more_once_it_knows(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
-    one.stand()
+    one.try_acquire_or_renew()
     assert candidates.leases.content
     candidates.leases.content["spec"]["holderIdentity"] = ""
-    two.stand()
-    one.stand()  # its version is old
-    one.stand()
+    two.try_acquire_or_renew()
+    one.try_acquire_or_renew()  # its version is old
+    one.try_acquire_or_renew()
     assert (one.leads(), two.leads()) == (False, True)
 
 
 def test_a_candidate_that_never_led_gives_nothing_up(candidates: Candidates) -> None:
-    candidates.named("one").stand()
+    candidates.named("one").try_acquire_or_renew()
     candidates.named("two").stop()
     assert candidates.leases.holder() == "one"

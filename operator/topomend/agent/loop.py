@@ -5,12 +5,11 @@ what, and what is written are decided in the rooms it composes.
 """
 
 import logging
-import random
 import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from topomend.kube.kubeconfig import find_access
 from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.reader_token import ReaderToken
 from topomend.publish.publisher import NodeFacts, Publisher
+from topomend.runtime.backoff import Exponential, Retry
 
 if TYPE_CHECKING:
     from topomend.agent.metrics import Metrics
@@ -39,7 +39,7 @@ HOST_SECONDS = 600.0
 SETTLE_SECONDS = 1.0
 """After the kernel's word of a change: device changes come in bursts, and sysfs follows."""
 
-MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 10.0
+DELAYS = Exponential(1.0, 10.0, jitter=0.5)
 """So short that the node is true again within 10 s of the API server's return; 5,000 agents then ask it some 700 times
 a second, each time for what it refuses by a closed port or a 503."""
 
@@ -164,16 +164,16 @@ class _Agent:
 
     def again_and_again(self, interval: float, stop: threading.Event) -> int:
         """Publish what changes until told to end; the exit code."""
-        backoff = Backoff()
+        retry = Retry(DELAYS)
         while not stop.is_set():
-            if time.monotonic() >= backoff.until:
+            if time.monotonic() >= retry.until:
                 try:
                     self._publish()
-                    backoff.succeeded()
+                    retry.succeeded()
                 except APIError as error:
                     if self.metrics is not None:
                         self.metrics.failed(self.watcher.errors)
-                    delay = backoff.failed(time.monotonic(), error)
+                    delay = retry.failed(time.monotonic(), retry_after(error))
                     _log.warning("not published, trying again in %.0f s: %s", delay, error)
                 if self.watcher.kubelet_came_back():
                     self.publisher.forget()
@@ -287,21 +287,7 @@ def _listen() -> MachineChanges | None:
         return None
 
 
-@dataclass
-class Backoff:
-    """How long to leave the API server alone: twice as long after each failure, less a random part."""
-
-    until: float = 0.0
-    failures: int = field(default=0)
-
-    def failed(self, now: float, error: APIError) -> float:
-        """Note a failure; the seconds until the next attempt, longer where the server named a time."""
-        longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**self.failures)
-        asked = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
-        delay: float = max(longest * random.uniform(0.5, 1.0), min(asked, MAX_RETRY_AFTER_SECONDS))  # noqa: S311 - no secret
-        self.until, self.failures = now + delay, min(self.failures + 1, 16)
-        return delay
-
-    def succeeded(self) -> None:
-        """Note a success."""
-        self.until, self.failures = 0.0, 0
+def retry_after(error: APIError) -> float:
+    """The seconds for which the API server asks to be left alone, within bounds; 0 where it does not."""
+    asked = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
+    return min(asked, MAX_RETRY_AFTER_SECONDS)

@@ -1,4 +1,4 @@
-"""The cluster as the operator knows it: one frozen snapshot, and the changes that lead from one to the next.
+"""The operator's snapshot of the cluster, and the changes that lead from one snapshot to the next.
 
-Owns assumed pods and what agents published. Pure: it watches nothing itself and decides nothing.
+Owns what is known, assumed pods included. Leaves watching to ``controller`` and decisions to ``decide``.
 """

@@ -1,6 +1,6 @@
-"""What nodes are expected to hold: how pods take their places there in the view, and how these become free again.
+"""Assumed pods: capacity counted against a node before its agent reports the pod.
 
-What happened that they do so is told by ``events``.
+Owns how the snapshot assumes and forgets them. Leaves when that happens to ``changes``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from topomend.replay.admission import admit
 
 
 def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
-    """A pod has ended: what its node published before that shows what it held."""
+    """A pod has ended: the node's publication still contains it where that is older."""
     key, publication = (pod.namespace, pod.name), snapshot.publications.get(pod.node)
     if publication is None or key not in publication.shown or not is_newer(pod.version, publication.confirmed):
         return snapshot
@@ -21,7 +21,7 @@ def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
 
 
 def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> Snapshot:
-    """These are the pods that have ended since the node last published, and when that was seen."""
+    """The snapshot in which these pods have ended since the node published, each with the time that was seen."""
     publication = replace(snapshot.publications[name], ended=ended)
     return with_assumed_pods(
         replace(snapshot, publications=including(snapshot.publications, name, publication)), (name,)
@@ -29,7 +29,7 @@ def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> 
 
 
 def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
-    """A scheduler has chosen: the other nodes' places are free again, and the chosen one's is taken."""
+    """A scheduler has bound the pod: it is assumed on that node, and no longer on the others."""
     publication = snapshot.publications.get(pod.node)
     if publication is None or key in publication.shown:
         return forget(snapshot, key)
@@ -37,21 +37,21 @@ def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
         key not in snapshot.assumed
         and admit(publication.state_with_assumed, pod.pod)[1] == publication.state_with_assumed
     ):
-        return snapshot  # a pod that holds nothing exclusively takes no place
+        return snapshot  # a pod without exclusive resources needs no assumption
     return assume(snapshot, key, AssumedPod(pod.pod, (pod.node,)))
 
 
 def assume(snapshot: Snapshot, key: PodKey, assumed_pod: AssumedPod) -> Snapshot:
-    """The pod's place is taken on each node that it may go to."""
+    """Count the pod against each node that it may be bound to."""
     before = snapshot.assumed.get(key)
     if before == assumed_pod:
         return snapshot
-    touched = set(assumed_pod.nodes) | set(before.nodes if before else ())
-    return with_assumed_pods(replace(snapshot, assumed=including(snapshot.assumed, key, assumed_pod)), touched)
+    names = set(assumed_pod.nodes) | set(before.nodes if before else ())
+    return with_assumed_pods(replace(snapshot, assumed=including(snapshot.assumed, key, assumed_pod)), names)
 
 
 def forget(snapshot: Snapshot, key: PodKey) -> Snapshot:
-    """Its place is free again, where it had one."""
+    """Take the pod's assumption back, where there is one."""
     assumed_pod = snapshot.assumed.get(key)
     if assumed_pod is None:
         return snapshot
@@ -59,7 +59,7 @@ def forget(snapshot: Snapshot, key: PodKey) -> Snapshot:
 
 
 def with_assumed_pods(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
-    """The view in which the named nodes know the pods that are coming to them."""
+    """The snapshot in which the publications of the named nodes hold the pods assumed there."""
     publications = dict(snapshot.publications)
     for name in names:
         if name in publications:

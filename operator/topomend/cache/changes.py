@@ -1,8 +1,8 @@
-"""What can be seen or done, each as a value that knows how it changes the view: ``apply(snapshot, event) -> snapshot``.
+"""The changes that lead from one snapshot to the next: ``apply(snapshot, change) -> snapshot``.
 
-A re-list (``...Listed``) replaces all that was known of its kind, so what a gap in a watch hid is healed by the next
-one; only what was written after ``version``, the list's resourceVersion, is newer than the list and stays. An event
-that tells nothing new returns an equal view. Times are seconds of a clock that only goes forward.
+A relist (``...Listed``) replaces all that was known of its kind, which repairs what a gap in a watch hid; only objects
+written after ``version``, the list's resourceVersion, stay. A change without news returns an equal snapshot. Times are
+seconds of a clock that only goes forward. Owns what each change means. Leaves reading objects to ``wire``.
 """
 
 from collections.abc import Mapping
@@ -44,22 +44,22 @@ ENDED = ("Succeeded", "Failed")
 (pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
 
 UNBOUND_SECONDS = 30.0
-"""How long a released pod that no scheduler binds keeps its place."""
+"""How long an ungated pod that no scheduler binds stays assumed."""
 
 REFUSAL_PREFIX = "Pod was rejected: "
 """What a kubelet writes before the reason why it did not admit a pod (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
 
 
-class Event(Protocol):
-    """Anything that changes the view."""
+class Change(Protocol):
+    """Anything that changes the snapshot."""
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """The view after this."""
+        """The snapshot after this."""
 
 
-def apply(snapshot: Snapshot, event: Event) -> Snapshot:
-    """The view after ``event``."""
-    return event.apply_to(snapshot)
+def apply(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The snapshot after ``change``."""
+    return change.apply_to(snapshot)
 
 
 def is_refusal(pod: WatchedPod) -> bool:
@@ -78,8 +78,7 @@ class PodUpdated:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Remember it if it was refused or waits behind a gate of ours; a bound one takes its place on its node, one
-        that has ended gives it back."""
+        """Remember a refused or gated pod; assume a bound one on its node until it ends."""
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
         known = snapshot.gated.get(key)
@@ -120,7 +119,7 @@ class PodRemoved:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Forget it; if it was on its way it keeps its place until a publication shows it, for a while."""
+        """Forget it; an assumed one stays assumed for a while, until a publication contains it."""
         key = (self.namespace, self.name)
         snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid))
         gated, assumed_pod = snapshot.gated.get(key), snapshot.assumed.get(key)
@@ -145,9 +144,9 @@ class PodsListed:
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """What is not listed is gone; the rest is as listed."""
         listed = {pod.uid for pod in self.pods}
-        known = [*(each.pod for each in snapshot.refused.values()), *snapshot.gated.values()]
-        bound = [(key, each.pod.uid) for key, each in snapshot.assumed.items() if each.expires is None]
-        gone = [(each.namespace, each.name, each.uid) for each in known if not is_newer(each.version, self.version)]
+        known = [*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()]
+        bound = [(key, assumed.pod.uid) for key, assumed in snapshot.assumed.items() if assumed.expires is None]
+        gone = [(pod.namespace, pod.name, pod.uid) for pod in known if not is_newer(pod.version, self.version)]
         for namespace, name, uid in [*gone, *((*key, uid) for key, uid in bound)]:
             if uid not in listed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
@@ -217,7 +216,7 @@ class Published:
     heartbeat: Heartbeat | None = None
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Take the state, and drop from those on their way the pods that it shows.
+        """Take the state, and forget the assumed pods that it contains.
 
         A state that is merely confirmed stays the publication that it was, its version included.
         """
@@ -235,16 +234,16 @@ class Published:
             return with_ended(snapshot, name, {}) if known.ended else snapshot
         published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
         shown = published.shown
-        arrived = {key: each for key, each in snapshot.assumed.items() if name in each.nodes and key in shown}
+        arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
         if name in snapshot.mismatches and (arrived or (known and emptied(known.state) != emptied(self.state))):
             snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, name))
         snapshot = replace(
             snapshot,
             publications=including(snapshot.publications, name, published),
             unreadable=excluding(snapshot.unreadable, name),
-            assumed={key: each for key, each in snapshot.assumed.items() if key not in arrived},
+            assumed={key: pod for key, pod in snapshot.assumed.items() if key not in arrived},
         )
-        return with_assumed_pods(snapshot, {name}.union(*(each.nodes for each in arrived.values())))
+        return with_assumed_pods(snapshot, {name}.union(*(pod.nodes for pod in arrived.values())))
 
     def _heard(self, known: Publication | None) -> float:
         """A heartbeat that is seen to come is new whatever the agent's clock says; else the clock is all there is."""
@@ -295,12 +294,12 @@ class PublicationsListed:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """What is not listed is gone; the rest is as listed."""
-        listed = {each.name if isinstance(each, Unreadable) else each.state.name for each in self.publications}
-        newer = {name for name, each in snapshot.publications.items() if is_newer(each.version, self.version)}
+        listed = {seen.name if isinstance(seen, Unreadable) else seen.state.name for seen in self.publications}
+        newer = {name for name, known in snapshot.publications.items() if is_newer(known.version, self.version)}
         for name in (snapshot.publications.keys() | snapshot.unreadable.keys()) - listed - newer:
             snapshot = Unpublished(name).apply_to(snapshot)
-        for each in self.publications:
-            snapshot = each.apply_to(snapshot)
+        for publication in self.publications:
+            snapshot = publication.apply_to(snapshot)
         return snapshot
 
 
@@ -342,8 +341,8 @@ class RelaunchesListed:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """These are the records."""
-        newer = {key: each for key, each in snapshot.relaunches.items() if is_newer(each.version, self.version)}
-        still_open = {(each.namespace, each.name): each for each in self.relaunches if each.is_open}
+        newer = {key: known for key, known in snapshot.relaunches.items() if is_newer(known.version, self.version)}
+        still_open = {(record.namespace, record.name): record for record in self.relaunches if record.is_open}
         return replace(snapshot, relaunches=still_open | newer)
 
 
@@ -351,36 +350,33 @@ class RelaunchesListed:
 
 
 @dataclass(frozen=True)
-class Released:
-    """A pod is about to be let go to one of ``nodes``: from now on its place there is taken.
-
-    ``pod.uid`` is empty for a replacement that is still to be created.
-    """
+class PodAssumed:
+    """A pod is about to be ungated for ``nodes``; ``pod.uid`` is empty for a replacement that is not created yet."""
 
     pod: Pod
     nodes: tuple[str, ...]
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Take the place on each of the nodes until a scheduler has chosen one."""
+        """Count the pod against each of the nodes until a scheduler has bound it to one."""
         assumed_pod = AssumedPod(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
         return assume(snapshot, (self.pod.namespace, self.pod.name), assumed_pod)
 
 
 @dataclass(frozen=True)
 class PodForgotten:
-    """A pod that was to be released is not."""
+    """An assumed pod will not come."""
 
     namespace: str
     name: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Its place is free again."""
+        """Take its assumption back."""
         return forget(snapshot, (self.namespace, self.name))
 
 
 @dataclass(frozen=True)
-class ReplayMismatch:
+class MismatchDetected:
     """A node's kubelet refused the pod of this uid, which replay of its published state admits."""
 
     node: str
@@ -388,7 +384,7 @@ class ReplayMismatch:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """ReplayMismatches the node, until it admits a pod as predicted, its topology changes, or time passes."""
+        """Count it against the node, until that admits a pod as predicted, its topology changes, or time passes."""
         before = snapshot.mismatches.get(self.node)
         pods = before.pods if before else frozenset()
         if self.uid in pods:
@@ -401,25 +397,25 @@ class ReplayMismatch:
 
 @dataclass(frozen=True)
 class TimePassed:
-    """Nothing happened but time."""
+    """Time has passed."""
 
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Free the places that were kept long enough, forget old doubts, and cease to believe silent agents."""
+        """Expire assumptions and mismatches, and cease to rely on silent agents."""
         for key, assumed_pod in snapshot.assumed.items():
             if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
                 snapshot = forget(snapshot, key)
         for node, mismatch in snapshot.mismatches.items():
             if mismatch.since + MISMATCH_SECONDS <= self.now:
                 snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, node))
-        for name, each in snapshot.publications.items():
-            still = {key: seen for key, seen in each.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
-            if len(still) < len(each.ended):
-                snapshot = with_ended(snapshot, name, still)
+        for name, publication in snapshot.publications.items():
+            recent = {key: seen for key, seen in publication.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
+            if len(recent) < len(publication.ended):
+                snapshot = with_ended(snapshot, name, recent)
         silent = {
-            name: replace(each, problem=SILENT)
-            for name, each in snapshot.publications.items()
-            if each.heartbeat and not each.problem and each.heard + SILENT_SECONDS <= self.now
+            name: replace(published, problem=SILENT)
+            for name, published in snapshot.publications.items()
+            if published.heartbeat and not published.problem and published.heard + SILENT_SECONDS <= self.now
         }
         return replace(snapshot, publications={**snapshot.publications, **silent}) if silent else snapshot

@@ -1,9 +1,9 @@
-"""The view of the cluster that decisions are taken from, as one frozen value.
+"""The operator's picture of the cluster, as one frozen value (kube-scheduler: internal/cache/snapshot.go).
 
-A published state is always a little older than its node. What the view takes from it are the pods that have ended
-since; what it adds are those that are on their way: released by us, or bound by a scheduler, and not in the publication
-yet. ``Publication.expected`` is the node's state with those pods admitted by replay, so that two pods are never sent to
-one hole.
+A published state is always a little older than its node. The snapshot removes the pods that have ended since, and adds
+the assumed ones: ungated by the operator or bound by a scheduler, and not published yet.
+``Publication.state_with_assumed`` is the node's state with those pods admitted by replay, so that no two pods are sent
+to the same free CPUs. Owns what is known. Leaves how it changes to ``changes`` and decisions to ``decide``.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ _Value = TypeVar("_Value")
 class Publication:
     """What a node's agent published. ``version`` is the object's resourceVersion.
 
-    ``ended`` are the pods that ``state`` shows and that have ended since, with when that was seen, in seconds;
-    ``assumed_pods`` are those on their way to the node that it does not show. ``problem`` says why the state is not
-    to be relied on, empty where it is. ``confirmed`` is the resourceVersion at which the agent last wrote, be it the
-    same state with a new ``heartbeat``, which was then ``heard`` (in seconds); agents without one leave it empty.
+    ``ended``: the pods in ``state`` that have ended since, each with the time in seconds that was seen.
+    ``assumed_pods``: the pods assumed on the node that are not in ``state``. ``problem``: why the state cannot be
+    relied on, empty where it can. ``confirmed``: the resourceVersion of the agent's last write, which may be the same
+    state with a new ``heartbeat``; that was ``heard`` at this time in seconds. Agents without one leave it empty.
     """
 
     state: NodeState
@@ -46,7 +46,7 @@ class Publication:
 
     @property
     def shown(self) -> set[PodKey]:
-        """The pods that the node holds as far as is known."""
+        """The pods that the node holds according to its agent, without those that have ended."""
         return {(pod.namespace, pod.name) for pod in self.state.pods} - self.ended.keys()
 
     @cached_property
@@ -59,8 +59,7 @@ class Publication:
 
     @cached_property
     def state_with_assumed(self) -> NodeState:
-        """What is left, with the pods that are coming, worked out when it is asked for: many events pass between two
-        decisions."""
+        """``remaining`` with the assumed pods admitted. Worked out on demand, once for all decisions."""
         state = self.remaining
         for pod in self.assumed_pods:
             state = _after(state, pod)
@@ -69,9 +68,10 @@ class Publication:
 
 @dataclass(frozen=True)
 class AssumedPod:
-    """A pod that will be, or has just been, admitted on one of ``nodes``. ``expires`` None is: not by time.
+    """A pod that is about to be admitted on one of ``nodes``, or just was.
 
-    ``departed`` is whether it left the watch on pods that do not run: it runs now, or is gone.
+    ``expires`` is when the assumption ends by itself, in seconds; None is never. ``departed``: the pod left the watch
+    on pods that do not run, so it runs or is gone.
     """
 
     pod: Pod
@@ -82,7 +82,7 @@ class AssumedPod:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A failed pod as it was first seen: ``version`` is its resourceVersion then, ``seen`` the time in seconds."""
+    """A refused pod. ``version`` is its resourceVersion when it was first seen, ``seen`` that time in seconds."""
 
     pod: WatchedPod
     version: str
@@ -91,7 +91,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ReplayMismatches:
-    """A node whose kubelet refused, one after another, these pods (uids) that replay admits; ``since`` the last one."""
+    """The uids of pods in a row that a kubelet refused and replay admits; ``since`` is the time of the last."""
 
     pods: frozenset[str]
     since: float
@@ -99,11 +99,11 @@ class ReplayMismatches:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything known of the cluster. ``refused`` is by uid; ``unreadable`` says what is wrong with an object.
+    """Everything known of the cluster.
 
-    ``gated`` are the pods that wait behind one of our gates, ``gated_since`` when each was first seen so, in seconds;
-    ``relaunches`` are the records that have not ended.
-    ``mismatches`` are about nodes whose kubelets decided otherwise than replay.
+    ``unreadable``: by node, what is wrong with its published object. ``refused``: by uid. ``gated``: the pods behind a
+    gate of the operator; ``gated_since``: when each was first seen so, in seconds. ``relaunches``: the open records.
+    ``mismatches``: by node, the refusals that replay did not predict.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Snapshot:
 
 
 _successors: IdentityCache[NodeState, dict[int, tuple[Pod, NodeState]]] = IdentityCache(dict)
-"""A state after a pod, by the pod's id: the pods that came before another one are not admitted again for it."""
+"""By state and pod identity, the state with the pod: pods assumed earlier are not admitted again for a later one."""
 
 
 def _after(state: NodeState, pod: Pod) -> NodeState:
@@ -140,7 +140,7 @@ def _after(state: NodeState, pod: Pod) -> NodeState:
 
 
 _remains: IdentityCache[NodeState, dict[PodKey, NodeState]] = IdentityCache(dict)
-"""A state after a pod's end: always the same object, as what is worked out for a state is kept by identity."""
+"""By state and pod, the state without the pod: the same object each time, for results are cached by identity."""
 
 
 def _ending(state: NodeState, key: PodKey) -> NodeState:
@@ -154,7 +154,7 @@ def topology_changed(before: Snapshot, after: Snapshot) -> bool:
     """Whether a node came, went or changed in more than in what its pods hold."""
     if before.nodes != after.nodes or before.publications.keys() != after.publications.keys():
         return True
-    pairs = ((each, after.publications[name]) for name, each in before.publications.items())
+    pairs = ((publication, after.publications[name]) for name, publication in before.publications.items())
     return any(
         old is not new and (bool(old.problem) != bool(new.problem) or emptied(old.state) != emptied(new.state))
         for old, new in pairs
@@ -173,10 +173,10 @@ def is_newer(version: str, other: str) -> bool:
 
 
 def including(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
-    """The mapping with this in it: the same object where it is already."""
+    """The mapping with this entry; the same object where the entry is already there."""
     return mapping if mapping.get(key) == value else {**mapping, key: value}
 
 
 def excluding(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value]:
-    """The mapping without this key: the same object where it has none."""
-    return {each: value for each, value in mapping.items() if each != key} if key in mapping else mapping
+    """The mapping without this key; the same object where the key is not there."""
+    return {other: value for other, value in mapping.items() if other != key} if key in mapping else mapping

@@ -1,4 +1,7 @@
-"""A NodeTopology object as the event that it is: readable, not ready, or malformed."""
+"""Reads a NodeTopology object as a change of the snapshot: published, or unreadable.
+
+Owns that equal machines are held once for all nodes. Leaves the fields of the object to ``wire``.
+"""
 
 import hashlib
 import json
@@ -26,7 +29,7 @@ from topomend.wire.node_topology import (
 _Part = TypeVar("_Part")
 
 MAX_MACHINES = 10_000
-"""Of which what was read is kept: nodes publish theirs again and again, and many have the same."""
+"""How many machines are remembered: nodes publish theirs again and again, and many are equal."""
 
 _machines: BoundedDict[bytes, Machine] = BoundedDict(MAX_MACHINES)
 _kubelets: BoundedDict[bytes, KubeletSettings] = BoundedDict(MAX_MACHINES)
@@ -36,9 +39,9 @@ _cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_MACHIN
 def published(
     content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
 ) -> changes.Published | changes.Unreadable:
-    """The event that a NodeTopology object is, seen at ``date``, which is ``now`` by the clock of the view.
+    """The change that a NodeTopology object means, seen at ``date``, which is ``now`` by the snapshot's clock.
 
-    Of an object that is ``known`` in this very version the state is not read again. Raises MalformedObject.
+    The state of an object that is ``known`` in this version is not read again. Raises MalformedObject.
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
@@ -50,21 +53,21 @@ def published(
 
 
 def _state(content: dict[str, Any]) -> NodeState:
-    """The state as admission looks at it, what it has in common with others held once."""
+    """The state as admission reads it, sharing equal machines and settings with other nodes."""
     status = content["status"]
-    looked_at = _looked_at(status.get("machine"))
-    machine = _read_once(_machines, looked_at, lambda: _sharing_cores(read_machine({"status": {"machine": looked_at}})))
+    relevant = _relevant(status.get("machine"))
+    machine = _read_once(_machines, relevant, lambda: _sharing_cores(read_machine({"status": {"machine": relevant}})))
     kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
     state = read_node_topology(content, machine, kubelet)
     prepare(state)
     return state
 
 
-def _looked_at(machine: object) -> object:
-    """No cards, and no more of the hardware than the kubelet sees."""
+def _relevant(machine: object) -> object:
+    """The machine without PCI devices and without the hardware that the kubelet does not see."""
     if not isinstance(machine, dict):
         return machine
-    return {key: each for key, each in machine.items() if key not in ("pciDevices", "hardware")}
+    return {key: value for key, value in machine.items() if key not in ("pciDevices", "hardware")}
 
 
 def _sharing_cores(machine: Machine) -> Machine:
@@ -73,20 +76,20 @@ def _sharing_cores(machine: Machine) -> Machine:
 
 
 def _read_once(known: BoundedDict[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
-    """What was read of the same content before, or is read now."""
+    """What ``read`` returns, once for equal contents."""
     digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
-    found = known.get(digest)
-    if found is None:
-        found = known[digest] = read()
-    return found
+    part = known.get(digest)
+    if part is None:
+        part = known[digest] = read()
+    return part
 
 
 def why_not_ready(content: dict[str, Any]) -> str:
-    """What a NodeTopology object's agent says that it does not know; empty where it is Ready, or has not said.
+    """Why the object's agent says that it is not Ready; empty where it is, or says nothing.
 
     Raises MalformedObject.
     """
-    for each in read_conditions(content):
-        if each.type == "Ready" and each.status != "True":
-            return f"its agent says {each.reason}: {each.message}"
+    for condition in read_conditions(content):
+        if condition.type == "Ready" and condition.status != "True":
+            return f"its agent says {condition.reason}: {condition.message}"
     return ""

@@ -1,13 +1,13 @@
 """``agent``: publish this node's NodeTopology, and keep it true. What it does is the agent's; here are its flags."""
 
-import json
-import logging
 from pathlib import Path
 from typing import Any
 
 import click
 
 from topomend.agent import AgentSettings, run
+from topomend.cli.log_flags import log_flags
+from topomend.runtime.log import log_to_stderr
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -68,27 +68,11 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Publish the node's NodeResourceTopology too, for schedulers that read it; off by default.",
 )
 @click.option("--once", is_flag=True, help="Publish once and end.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def agent(log_format: str, **settings: Any) -> None:
+@log_flags
+def agent(*, log_level: str, log_format: str, **settings: Any) -> None:
     """Publish this node's NodeTopology, and keep it true.
 
     The cluster is the one that KUBECONFIG names, else the one this runs in. Ends with 3 if that cannot be asked.
     """
-    _log_to_stderr(log_format)
+    log_to_stderr(log_level, log_format)
     click.get_current_context().exit(run(AgentSettings(**settings)))
-
-
-def _log_to_stderr(log_format: str) -> None:
-    handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(_JSONFormatter() if log_format == "json" else text)
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-
-
-class _JSONFormatter(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Time, level and message."""
-        fields = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
-        return json.dumps(fields, ensure_ascii=False)

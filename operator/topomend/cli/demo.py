@@ -116,7 +116,7 @@ def _deployment(stage: Stage) -> None:
         raise DidNotHappen(f"another pod than {waiting['metadata']['name']} runs")
     name, node = running["metadata"]["name"], running["spec"]["nodeName"]
     cpus = stage.wait("its CPUs are published", lambda: _cpus_of(stage, node, name))
-    stage.say(f"{name} is let go, and runs on {node} with CPUs {cpus}")
+    stage.say(f"{name} is ungated and runs on {node} with CPUs {cpus}")
 
 
 def _pod(name: str, cpus: int, node: str = "") -> dict[str, Any]:

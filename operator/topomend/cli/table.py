@@ -1,4 +1,4 @@
-"""Tables as kubectl prints them: no lines, columns three spaces apart, the heading in capitals."""
+"""Tables for a terminal, without lines: as kubectl prints lists, and with figures right-aligned."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,17 @@ import click
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows``, the first of which is the heading, each column as wide as its widest cell."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    """Print ``rows`` as kubectl does, the first is the heading: columns three spaces apart."""
+    widths = _widths(rows)
     for row in rows:
         click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def aligned_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line a row: the first column to the left, all others to the right, two spaces apart."""
+    widths = _widths(rows)
+    return ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip() for row in rows]
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

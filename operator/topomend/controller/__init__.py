@@ -1,1 +1,4 @@
-"""The operator's door: kopf's streams in, reconciling out. Composition only; rules live in the rooms it calls."""
+"""The operator as a process: watch streams in, reconciliation out.
+
+Owns kopf, the threads and their wiring. Leaves every decision and its effects to ``reconcile`` and the rooms below.
+"""

@@ -1,6 +1,7 @@
-"""What the API server says of objects, read and folded into the view, and which pods are to be looked at for it.
+"""Turns objects from watches and lists into changes of the snapshot, and enqueues the pods that they concern.
 
-One thread reads an inbox, so that whoever fills it (kopf's handlers, the sweep) neither waits nor fails.
+One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. Owns reading and
+the choice of pods to enqueue. Leaves what a change does to ``cache``.
 """
 
 import logging
@@ -28,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One object as it came: ``gone`` where it was deleted or no longer matches."""
+    """One object as it was delivered; ``gone`` where it was deleted or no longer matches the watch."""
 
     plural: str
     content: dict[str, Any]
@@ -36,10 +37,10 @@ class WatchEvent:
 
 
 class Ingest:
-    """Folds sightings into the store.
+    """Applies changes to the store.
 
-    ``enqueue`` is told which pods to reconcile, and after how many seconds; ``refused`` of every refused pod that a
-    controller owns, whose corpse may be gone the next moment. Both are quick.
+    ``enqueue`` gets the pods to reconcile with a delay in seconds; ``refused`` gets every refused pod that a controller
+    owns, for the controller may delete it at once. Both return quickly.
     """
 
     def __init__(
@@ -52,12 +53,12 @@ class Ingest:
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
         self._enqueue, self._refused = enqueue, refused
-        self._inbox: queue.SimpleQueue[WatchEvent | changes.Event | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[WatchEvent | changes.Change | None] = queue.SimpleQueue()
         self._malformed: dict[tuple[str, str], str] = {}
-        self._thread = threading.Thread(target=self._fold_all, name="observer", daemon=True)
+        self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
 
     def start(self) -> None:
-        """Begin to read the inbox."""
+        """Start to read the inbox."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -65,33 +66,33 @@ class Ingest:
         self._inbox.put(None)
         self._thread.join(2.0)
 
-    def put(self, item: WatchEvent | changes.Event) -> None:
-        """Hand over what was seen."""
+    def put(self, item: WatchEvent | changes.Change) -> None:
+        """Add an object or a change to the inbox."""
         self._inbox.put(item)
 
-    def read(self, event: WatchEvent) -> changes.Event | None:
-        """The event that a sighting is; None for one that cannot be read and says nothing."""
+    def read(self, event: WatchEvent) -> changes.Change | None:
+        """The change that an object means; None for a malformed object without meaning."""
         try:
             return self._event(event)
         except MalformedObject as error:
             return self._malformed_event(event, str(error))
 
-    def _fold_all(self) -> None:
+    def _apply_all(self) -> None:
         while (item := self._inbox.get()) is not None:
             try:
                 self._take(item)
-            except Exception as error:  # noqa: BLE001  one object must not hide all that come after it
-                _log.error("%s is left aside: unexpected: %r", _name(item), error)
+            except Exception as error:  # noqa: BLE001  one object must not stop those after it
+                _log.error("%s is ignored: unexpected: %r", _name(item), error)
                 _log.debug("where it happened", exc_info=True)
 
-    def _take(self, item: WatchEvent | changes.Event) -> None:
+    def _take(self, item: WatchEvent | changes.Change) -> None:
         event = self.read(item) if isinstance(item, WatchEvent) else item
         if event is not None:
             self._store.apply(event)
-            self._tell(event)
-            self._waiting.tell()
+            self._enqueue_affected(event)
+            self._waiting.requeue_affected()
 
-    def _event(self, event: WatchEvent) -> changes.Event:
+    def _event(self, event: WatchEvent) -> changes.Change:
         content = event.content
         metadata = content["metadata"]
         name = metadata["name"]
@@ -112,39 +113,41 @@ class Ingest:
                 return changes.RelaunchRemoved(metadata["namespace"], name)
         return changes.RelaunchUpdated(read_relaunch(content))
 
-    def _malformed_event(self, event: WatchEvent, problem: str) -> changes.Event | None:
+    def _malformed_event(self, event: WatchEvent, problem: str) -> changes.Change | None:
         name = event.content["metadata"]["name"]
         if self._malformed.get((event.plural, name)) != problem:
             self._malformed[(event.plural, name)] = problem
-            _log.warning("%s %s is malformed and is left aside: %s", event.plural, name, problem)
+            _log.warning("%s %s is malformed and ignored: %s", event.plural, name, problem)
         return (
             changes.Unreadable(name, f"its NodeTopology is malformed: {problem}")
             if (event.plural == "nodetopologies")
             else None
         )
 
-    def _tell(self, event: changes.Event) -> None:
+    def _enqueue_affected(self, event: changes.Change) -> None:
         if isinstance(event, changes.PodUpdated):
-            self._tell_of_pod(event.pod)
+            self._enqueue_pod(event.pod)
         elif isinstance(event, changes.RelaunchUpdated):
-            self._tell_of_record(event.relaunch)
+            self._enqueue_record(event.relaunch)
         elif isinstance(event, changes.PodsListed):
             for pod in sorted(event.pods, key=_age):
-                self._tell_of_pod(pod)
+                self._enqueue_pod(pod)
         elif isinstance(event, changes.RelaunchesListed):
             for relaunch in sorted(event.relaunches, key=_age):
-                self._tell_of_record(relaunch)
+                self._enqueue_record(relaunch)
 
     def enqueue_all(self) -> None:
-        """Have everything looked at that there is to do by the view."""
+        """Enqueue every pod and record of the snapshot that needs work."""
         self._waiting.clear()
         snapshot = self._store.snapshot
-        for pod in sorted((*(each.pod for each in snapshot.refused.values()), *snapshot.gated.values()), key=_age):
-            self._tell_of_pod(pod)
+        for pod in sorted(
+            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()), key=_age
+        ):
+            self._enqueue_pod(pod)
         for relaunch in sorted(snapshot.relaunches.values(), key=_age):
-            self._tell_of_record(relaunch)
+            self._enqueue_record(relaunch)
 
-    def _tell_of_pod(self, pod: WatchedPod) -> None:
+    def _enqueue_pod(self, pod: WatchedPod) -> None:
         if changes.is_refusal(pod):
             if pod.owner:
                 self._refused(pod)
@@ -154,17 +157,17 @@ class Ingest:
         if FIT_GATE in pod.gates:
             self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
 
-    def _tell_of_record(self, relaunch: Relaunch) -> None:
+    def _enqueue_record(self, relaunch: Relaunch) -> None:
         if relaunch.is_open:
             self._enqueue(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
 
 
 def _age(listed: WatchedPod | Relaunch) -> str:
-    """What the oldest is told of first by: a list is in the order of names."""
+    """By which the oldest is enqueued first: a list is in the order of names."""
     return listed.creation_time
 
 
-def _name(item: WatchEvent | changes.Event) -> str:
+def _name(item: WatchEvent | changes.Change) -> str:
     if not isinstance(item, WatchEvent):
         return type(item).__name__
     metadata = item.content.get("metadata")

@@ -1,4 +1,7 @@
-"""The operator as a whole: its parts put together, started, kept going and stopped."""
+"""The operator as a whole: composes its parts, runs their threads, and stops them.
+
+Owns threads, retries of whole reconciliations, and the health check. Leaves what to do about a pod to ``reconcile``.
+"""
 
 import logging
 import queue
@@ -32,21 +35,21 @@ from topomend.runtime.work_queue import WorkQueue
 from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
-SWEEP_RETRY_SECONDS = 2.0
-LONGEST_PATIENCE_SECONDS = 60.0
-"""However long the API server asks to be left alone, and however often something of ours fails, this is waited."""
+RELIST_RETRY_SECONDS = 2.0
+MAX_RETRY_AFTER_SECONDS = 60.0
+"""At most this long, whatever the API server asks for, and after an unexpected error."""
 
-REFUSED_SECONDS = 1.0
-"""What the API server refused is not asked again at once: rights and policies do not change within milliseconds."""
+FORBIDDEN_SECONDS = 1.0
+"""Before a request is repeated that the API server has forbidden: permissions do not change within milliseconds."""
 
 GATHER_SECONDS = 0.5
-"""The streams list their kinds one after another: one sweep is enough for all that do within this."""
+"""The streams list their kinds one after another; one relist serves all lists within this time."""
 
 BURST_SECONDS = 0.02
-"""Nodes change in bursts: who waits for one is looked at once for all that come within this."""
+"""Nodes change in bursts: a pod that waits is reconciled once for all changes within this time."""
 
 STUCK_SECONDS = 120.0
-"""A key that waited this long for a worker means that the workers hang."""
+"""A key that waits this long for a worker means that the workers hang."""
 
 if TYPE_CHECKING:
     from topomend.controller.watch_streams import WatchStreams
@@ -55,12 +58,12 @@ _log = logging.getLogger(__name__)
 
 
 class Operator:
-    """Runs until it is stopped."""
+    """One operator process. Runs until it is stopped."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self._client, self._settings = client, settings
         self._stopped = threading.Event()
-        self._sweep_now = threading.Event()
+        self._relist_now = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue()
         self._to_brake: queue.SimpleQueue[WatchedPod] = queue.SimpleQueue()
         self._store = Store()
@@ -81,24 +84,24 @@ class Operator:
         self._staleness = Staleness(client, self._store, announcer)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
-        self._swept = time.monotonic()
+        self._relisted = time.monotonic()
         self._streams: WatchStreams | None = None
 
     def stop(self) -> None:
-        """Have ``run`` return. Not for signal handlers: one would wait for the thread that it interrupts."""
+        """Make ``run`` return. Not for signal handlers, which would wait for the thread that they interrupt."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Watch, sweep and reconcile until stopped."""
+        """Watch, relist and reconcile until stopped."""
         self._ingest.start()
         workers = self._start_workers()
-        relister = threading.Thread(target=self._sweep_on, name="sweeper", daemon=True)
+        relister = threading.Thread(target=self._relist_loop, name="relist", daemon=True)
         relister.start()
         threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
-        threading.Thread(target=self._look_after, name="places", daemon=True).start()
+        threading.Thread(target=self._expire_loop, name="expiry", daemon=True).start()
         threading.Thread(target=self._keep_parameters, name="parameters", daemon=True).start()
         if self._election:
             self._election.start()
@@ -130,18 +133,18 @@ class Operator:
         return [Endpoints(address, served) for address, served in pages.items()]
 
     def _lead(self, leads: bool) -> None:
-        """Act from now on, or only watch."""
+        """Start or cease to write."""
         if leads:
             _log.info("this operator leads")
             self._take_over()
-            self._sweep_now.set()
+            self._relist_now.set()
         else:
             self._leads.clear()
             self._queue.clear()
-            _log.warning("this operator no longer leads: it watches and writes nothing")
+            _log.warning("this operator no longer leads; it watches and writes nothing")
 
     def _take_over(self) -> None:
-        """Begin with all that there is to do by the view."""
+        """Enqueue all that the snapshot shows."""
         self._reconciler.take_over()
         self._leads.set()
         self._ingest.enqueue_all()
@@ -155,15 +158,15 @@ class Operator:
             self._to_brake.put(pod)
 
     def _brake_all(self) -> None:
-        """A storm is stopped before anything else is done: the workers may be busy, and the refused pod soon gone."""
+        """Brake in a thread of its own: the workers may be busy, and the controller deletes its refused pod soon."""
         while True:
             pod = self._to_brake.get()
             try:
                 self._reconciler.brake(pod)
             except APIError as error:
-                _log.warning("%s/%s: its controller is not held yet: %s", pod.namespace, pod.name, error)
-            except Exception as error:  # noqa: BLE001  the next refused pod is another occasion
-                _log.error("%s/%s: its controller is not held: unexpected: %r", pod.namespace, pod.name, error)
+                _log.warning("%s/%s: its controller is not braked yet: %s", pod.namespace, pod.name, error)
+            except Exception as error:  # noqa: BLE001  the next refused pod brakes its controller
+                _log.error("%s/%s: its controller is not braked: unexpected: %r", pod.namespace, pod.name, error)
 
     def _start_workers(self) -> Sequence[threading.Thread]:
         workers = [
@@ -176,48 +179,47 @@ class Operator:
 
     def _work(self) -> None:
         while (pod := self._queue.get()) is not None:
-            patience = self._reconcile(pod) if self._leads.is_set() else None
-            self._queue.done(pod, failed=patience is not None, at_least=patience or 0.0)
+            retry_after = self._reconcile(pod) if self._leads.is_set() else None
+            self._queue.done(pod, failed=retry_after is not None, at_least=retry_after or 0.0)
 
     def _reconcile(self, pod: PodID) -> float | None:
-        """None where the pod was dealt with, else for how many seconds at least it is to be left alone.
+        """Reconcile the pod. Returns None, or after a failure the seconds to wait at least before the next attempt.
 
-        Whatever goes wrong with one pod, the others go on.
+        A failure with one pod does not stop the others.
         """
-        since = self._waiting.stop(pod)
+        since = self._waiting.remove(pod)
         try:
             result = self._reconciler.reconcile(pod)
         except NotPermitted:
-            return None  # whoever leads now looks at everything there is to do
+            return None  # the operator that leads now enqueues everything
         except (APIError, NoProgress) as error:
-            _log.warning("%s/%s: %s; tried again", pod.namespace, pod.name, error)
-            return _patience(error)
+            _log.warning("%s/%s: %s; retried", pod.namespace, pod.name, error)
+            return _retry_after(error)
         except MalformedObject as error:
-            _log.warning("%s/%s is left aside: %s", pod.namespace, pod.name, error)
+            _log.warning("%s/%s is ignored: %s", pod.namespace, pod.name, error)
             return None
-        except Exception as error:  # noqa: BLE001  a fault of ours with one pod must not take the others along
-            _log.error("%s/%s: unexpected: %r; tried again", pod.namespace, pod.name, error)
+        except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
+            _log.error("%s/%s: unexpected: %r; retried", pod.namespace, pod.name, error)
             _log.debug("where it happened", exc_info=True)
             return 0.0
         if result.on_change:
-            self._waiting.begin(pod, result, since)
+            self._waiting.add(pod, result, since)
         if result.after is not None:
             self._queue.add(pod, result.after)
         return None
 
     def _watch_once_listed(self) -> None:
-        """Start the streams once every kind could be listed: kopf watches only those that are there at its start."""
-        from topomend.controller.watch_streams import WatchStreams  # noqa: PLC0415  kopf takes long to import: sweep meanwhile
+        """Start the streams after the first relist: kopf watches only the kinds that exist when it starts."""
+        from topomend.controller.watch_streams import WatchStreams  # noqa: PLC0415  kopf takes long to import: relist meanwhile
 
         while not self._stopped.is_set():
             if self._listed.wait(TICK_SECONDS):
-                self._streams = WatchStreams(self._ingest.put, self._sweep_now.set)
+                self._streams = WatchStreams(self._ingest.put, self._relist_now.set)
                 self._streams.start()
                 return
 
-    def _look_after(self) -> None:
-        """Free the places of pods that will not come, or that ended before their node was published with them; ease
-        the brake; tell of silent agents."""
+    def _expire_loop(self) -> None:
+        """Forget assumed pods that will not come, ease the brake, report silent agents."""
         wait = TICK_SECONDS
         while not self._stopped.wait(wait):
             wait = TICK_SECONDS
@@ -225,12 +227,12 @@ class Operator:
                 if self._leads.is_set():
                     self._reconciler.expire_assumed()
                     self._reconciler.ease_brake()
-                    self._staleness.tell()
+                    self._staleness.report()
             except APIError as error:
-                _log.debug("not all could be looked after that time changes: %s", error)
-                wait = max(TICK_SECONDS, _patience(error))
-            except Exception as error:  # noqa: BLE001  it is looked after again, and the places are freed by time
-                _log.error("not all could be looked after that time changes: unexpected: %r; tried again", error)
+                _log.debug("assumed pods, brake and agents were not all checked: %s", error)
+                wait = max(TICK_SECONDS, _retry_after(error))
+            except Exception as error:  # noqa: BLE001  checked again, and assumptions expire by time
+                _log.error("assumed pods, brake and agents were not all checked: unexpected: %r; retried", error)
             self._ingest.put(TimePassed(time.monotonic()))
 
     def _keep_parameters(self) -> None:
@@ -242,42 +244,42 @@ class Operator:
                 self._parameters.ensure()
             except APIError as error:
                 _log.debug("the policies' parameters are looked at again: %s", error)
-                wait = max(TICK_SECONDS, _patience(error))
+                wait = max(TICK_SECONDS, _retry_after(error))
             except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                 _log.error("the policies' parameters are looked at again: unexpected: %r", error)
 
-    def _sweep_on(self) -> None:
+    def _relist_loop(self) -> None:
         while not self._stopped.is_set():
-            self._sweep_now.clear()
-            if self._sweep_now.wait(self._relist()):
+            self._relist_now.clear()
+            if self._relist_now.wait(self._relist()):
                 self._stopped.wait(GATHER_SECONDS)
 
     def _relist(self) -> float:
-        """Relist, and say after how many seconds to sweep again."""
+        """Relist. Returns the seconds until the next relist."""
         try:
             self._relister.relist(time.monotonic(), tidy=self._leads.is_set())
         except NotFound as error:
             _log.error("%s; install the kinds: kubectl apply --server-side -f crds/", error)
-            return SWEEP_RETRY_SECONDS
+            return RELIST_RETRY_SECONDS
         except APIError as error:
-            _log.warning("the cluster could not be listed: %s; tried again", error)
-            return max(SWEEP_RETRY_SECONDS, _patience(error))
-        except Exception as error:  # noqa: BLE001  without the sweep, what the streams miss is lost
-            _log.error("the cluster could not be listed: unexpected: %r; tried again", error)
+            _log.warning("the cluster could not be listed: %s; retried", error)
+            return max(RELIST_RETRY_SECONDS, _retry_after(error))
+        except Exception as error:  # noqa: BLE001  without the relist, what the streams miss is lost
+            _log.error("the cluster could not be listed: unexpected: %r; retried", error)
             _log.debug("where it happened", exc_info=True)
-            return LONGEST_PATIENCE_SECONDS
+            return MAX_RETRY_AFTER_SECONDS
         if not self._listed.is_set():
             _log.info("the cluster is listed")
             self._listed.set()
-        self._swept = time.monotonic()
-        return self._settings.sweep_seconds
+        self._relisted = time.monotonic()
+        return self._settings.relist_seconds
 
     def _unready(self) -> str:
         return "" if self._parameters.asked else "the policies' parameters do not name this pod as an owner yet"
 
     def _problem(self) -> str:
-        late = time.monotonic() - self._swept
-        if late > 2 * self._settings.sweep_seconds + STUCK_SECONDS:
+        late = time.monotonic() - self._relisted
+        if late > 2 * self._settings.relist_seconds + STUCK_SECONDS:
             return f"nothing could be listed for {late:.0f} s"
         overdue = self._queue.overdue()
         if overdue > STUCK_SECONDS:
@@ -285,25 +287,25 @@ class Operator:
         return self._unwatched()
 
     def _unwatched(self) -> str:
-        """Which kind is not watched although it could be: while the API server is away, this process is not at fault.
+        """Which kind is not watched although the API server answers.
 
-        A list that was answered since tells the two apart.
+        A list answered since shows that the server is there and this process is at fault.
         """
         for plural, due in self._streams.overdue() if self._streams else ():
-            if self._swept > due:
+            if self._relisted > due:
                 return f"{plural} can be listed but are not watched"
-            self._sweep_now.set()
+            self._relist_now.set()
         return ""
 
 
-def _patience(error: Exception) -> float:
-    """For how many seconds the API server is to be left alone, as it asks or as its answer says, within bounds."""
+def _retry_after(error: Exception) -> float:
+    """How many seconds to leave the API server alone: as it asks, within bounds."""
     if isinstance(error, Forbidden | Invalid | MethodNotAllowed):
-        return REFUSED_SECONDS
+        return FORBIDDEN_SECONDS
     asked = error.retry_after if isinstance(error, APIError) and error.retry_after else 0.0
-    return min(asked, LONGEST_PATIENCE_SECONDS)
+    return min(asked, MAX_RETRY_AFTER_SECONDS)
 
 
 def _new_identity() -> str:
-    """A name that no other candidate has, another life of this one on the same host included."""
+    """A name that no other process has, an earlier one on this host included."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"

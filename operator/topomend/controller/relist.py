@@ -1,6 +1,6 @@
-"""The sweep: everything listed anew, so that an event that never came costs a delay and never a pod.
+"""Lists all objects again, so that an event that never came costs a delay and never a pod.
 
-It also removes records that ended long ago.
+Owns the lists and the removal of old records. Leaves their meaning to ``ingest``.
 """
 
 import logging
@@ -15,7 +15,7 @@ from topomend.kube.errors import Conflict, NotFound
 from topomend.model.relaunch import Relaunch
 
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"
-"""Pods that wait, and pods that failed: all that decisions are about, and a fraction of what runs."""
+"""Pods that wait and pods that failed: all that decisions are about, and few beside those that run."""
 
 _log = logging.getLogger(__name__)
 
@@ -23,31 +23,31 @@ _Event = TypeVar("_Event")
 
 
 class Relister:
-    """Lists, and hands the lists to the observer."""
+    """Lists every kind and hands the lists to ingest."""
 
     def __init__(self, client: Client, ingest: Ingest, record_seconds: float) -> None:
         self._client, self._ingest, self._record_seconds = client, ingest, record_seconds
 
     def relist(self, now: float, *, tidy: bool) -> None:
-        """One sweep; ``tidy`` is whether old records are removed. Raises APIError."""
+        """List every kind once; ``tidy`` removes old records too. Raises APIError."""
         nodes = self._client.read(NODES, self._reader(NODES, changes.NodeUpdated))
         states: Reading[changes.Published | changes.Unreadable] = self._client.read(
             NODE_TOPOLOGIES, self._reader(NODE_TOPOLOGIES, (changes.Published, changes.Unreadable))
         )
         records = self._client.read(RELAUNCHES, self._reader(RELAUNCHES, changes.RelaunchUpdated))
         pods = self._client.read(PODS, self._reader(PODS, changes.PodUpdated), fields=UNFINISHED)
-        relaunches = tuple(each.relaunch for each in records.items)
-        self._ingest.put(changes.NodesListed(tuple(each.node for each in nodes.items), nodes.version))
+        relaunches = tuple(record.relaunch for record in records.items)
+        self._ingest.put(changes.NodesListed(tuple(change.node for change in nodes.items), nodes.version))
         self._ingest.put(changes.PublicationsListed(states.items, states.version))
         self._ingest.put(changes.RelaunchesListed(relaunches, records.version))
-        self._ingest.put(changes.PodsListed(tuple(each.pod for each in pods.items), pods.version, now))
+        self._ingest.put(changes.PodsListed(tuple(change.pod for change in pods.items), pods.version, now))
         if tidy:
             self._remove_old(relaunches)
 
     def _reader(
         self, resource: Resource, kinds: type[_Event] | tuple[type[_Event], ...]
     ) -> Callable[[dict[str, Any]], Iterable[_Event]]:
-        """Reads an object as an event of these kinds."""
+        """A reader that turns an object into a change of these kinds, or skips it."""
 
         def read(content: dict[str, Any]) -> Iterable[_Event]:
             event = self._ingest.read(WatchEvent(resource.plural, content))

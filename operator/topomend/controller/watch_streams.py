@@ -1,22 +1,21 @@
-"""kopf's part: the watch streams of pods, nodes, published states and records, kept up whatever happens.
+"""The watch streams of pods, nodes, published states and records: kopf, restarted whenever it ends.
 
-kopf runs in a thread and an event loop of its own, and its handlers hand objects to the observer and do nothing else:
-an error in one would lose its event. It writes nothing: no annotations, no finalizers, no Events. Where one of its
-watchers dies (kopf then ends the whole operator: an unexpected ERROR event, a broken line, an unlistable kind), it is
-started anew after a growing pause, which lists everything again.
+kopf runs in a thread and an event loop of its own. Its handlers hand objects to ingest and do nothing else, for an
+error in one would lose its event. kopf writes nothing: no annotations, no finalizers, no Events. When one of its
+watchers dies (an unexpected ERROR event, a broken line, an unlistable kind), kopf ends altogether; it is restarted
+after a growing pause, which lists everything again.
 
-kopf tells of neither a list nor a watch that it begins, so its HTTP session is ours, with traces. A list means that
-events were missed, those of deleted objects for good: the sweep finds what is there and what is not any more. kopf
-itself, which would hold all objects of a list at once, gets empty ones: it needs to know since when to watch, no more.
-A kind that is not watched for long means that the streams do not work.
+kopf reports neither the lists nor the watches that it starts, so its HTTP session is ours, with traces. A list means
+that events were missed, some of them deletions: a relist repairs that. kopf would hold all objects of a list at once,
+so it gets empty lists: it needs only the resourceVersion to watch from. A kind that is not watched for long means that
+the streams are broken.
 """
 
 import asyncio
 import logging
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -28,20 +27,21 @@ import kopf
 from topomend.controller.ingest import WatchEvent
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 from topomend.kube.tls import as_clusters_are
+from topomend.runtime.backoff import Exponential
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+PAUSES = Exponential(0.5, 5.0, jitter=0.5)
 
 LASTING_SECONDS = 20.0
-"""WatchStreams that lasted this long have recovered: the pause after their end is the first again."""
+"""Streams that lasted this long have recovered: the next pause is the first one again."""
 
 END_SECONDS, END_ROUNDS = 0.5, 20
-"""How long kopf may take to end by itself, and how often its tasks are then cancelled, so long apart."""
+"""How long kopf may take to end by itself, and how often its tasks are then cancelled, at this interval."""
 
 LIST_SECONDS = 30.0
 """How long one request of a list may take; kopf's own five minutes would be a gap of five minutes."""
 
 WATCH_SECONDS = 300
-"""How long one watch goes on before it is asked for anew, from where it was: that it is tells that the streams work.
+"""How long one watch lasts before it is renewed from where it was; the renewal shows that the streams work.
 
 A whole number: the API server takes no other."""
 
@@ -49,26 +49,26 @@ IDLE_SECONDS = 0.2
 """How long kopf's task of an object waits for another event of it, and holds the object."""
 
 LATE_SECONDS = 120.0
-"""How long a kind may go unwatched before it is a fault: far more than the longest pause, or an unanswered watch."""
+"""How long a kind may be unwatched before it counts as a fault: far longer than any pause or unanswered watch."""
 
 KINDS = (PODS, NODES, NODE_TOPOLOGIES, RELAUNCHES)
 _PLURALS = frozenset(kind.plural for kind in KINDS)
 
 NOT_RUNNING = "status.phase!=Running"
-"""The pods that are watched: those that wait, and those that failed or succeeded, for what they held is free."""
+"""The pods that are watched: those that wait, and those that ended, whose resources are free."""
 
 IDENTITY = "topomend-operator"
 """kopf's name for this operator. Only peering shows it, and peering is off. Without one kopf asks for the user's name
 and looks the host up in reverse (``kopf._core.engines.peering.detect_own_id``); a container's user has no name."""
 
 NO_NAME = "-"
-"""No object has this name: the API server takes no such name."""
+"""No object has this name: the API server rejects it."""
 
 _log = logging.getLogger(__name__)
 
 
 class WatchStreams:
-    """The streams. ``on_event`` gets every object; ``on_list`` is told that events may have been missed."""
+    """The streams. ``on_event`` gets every object; ``on_list`` is called when events may have been missed."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WatchStreams:
         self._thread = threading.Thread(target=self._keep_up, name="streams", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start to watch."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class WatchStreams:
         self._stopped.set()
         with suppress(RuntimeError):  # its loop is closed: it has ended by itself
             self._end_kopf()
-        # What it says of requests that it cut off itself is no error of anybody's.
+        # kopf logs the requests that it cancels itself as errors.
         logging.getLogger("kopf").setLevel(logging.CRITICAL)
         if self._thread.is_alive():
             self._thread.join(5.0)
@@ -104,16 +104,16 @@ class WatchStreams:
         return tuple((plural, due) for plural, due in self._watched_by.copy().items() if now > due)
 
     def _keep_up(self) -> None:
-        pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = iter(PAUSES)
         while not self._stopped.is_set():
             begun = self._clock()
             self._expect_watches()
             try:
                 asyncio.run(self._watch())
             except Exception as error:  # noqa: BLE001  whatever ended kopf, the streams must come back
-                _log.warning("the watch streams ended (%s); they are started again", _in_one_line(error))
+                _log.warning("the watch streams ended (%s); they are restarted", _in_one_line(error))
             if self._clock() - begun > LASTING_SECONDS:
-                pauses = _growing(FIRST_PAUSE, LONGEST_PAUSE)
+                pauses = iter(PAUSES)
             if self._stopped.wait(next(pauses)):
                 return
 
@@ -160,7 +160,7 @@ class WatchStreams:
         """kopf's own session (``kopf._cogs.clients.auth.APIContext``) with traces; asked again after a 401."""
         info = kopf.login_via_client(**kwargs)
         if info is None or info in self._refused:
-            return None  # kopf ends, and is started again after a pause
+            return None  # kopf ends, and is restarted after a pause
         self._refused.append(info)
         trace = aiohttp.TraceConfig()
         trace.on_request_start.append(self._asked)
@@ -248,21 +248,8 @@ def _settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = WATCH_SECONDS
     settings.networking.connect_timeout = 5.0
     settings.networking.request_timeout = LIST_SECONDS
-    settings.networking.error_backoffs = _Backoffs()
+    settings.networking.error_backoffs = PAUSES  # without end: kopf gives a stream up when they run out
     return settings
-
-
-class _Backoffs:
-    """Pauses without end, each time from the first: kopf gives up a stream when they run out."""
-
-    def __iter__(self) -> Iterator[float]:
-        return _growing(FIRST_PAUSE, LONGEST_PAUSE)
-
-
-def _growing(pause: float, longest: float) -> Iterator[float]:
-    while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, not a secret
-        pause = min(pause * 2, longest)
 
 
 def _in_one_line(error: Exception) -> str:

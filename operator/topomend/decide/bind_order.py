@@ -1,8 +1,8 @@
-"""Whether pods that are on their way to a node are all admitted, whichever of them comes first.
+"""Whether a node admits all pods assumed there, in whichever order they arrive.
 
-The operator lets pods go one after another; a scheduler binds them side by side, so that the kubelet may see the later
-one first, and place it where the other one was to go. And where a pod has ended, those that were on their way by then
-may have been placed before its end, beside it, or after it, in its place; and so for each of several that have ended.
+The operator ungates pods one after another, but the scheduler binds them concurrently: the kubelet may see the later
+one first and give it the CPUs meant for the other. And where a pod of the node has ended, an assumed pod may have been
+admitted before or after that end, and so for each of several that ended.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,16 +15,16 @@ from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
 MAX_PERMUTED = 4
-"""Of more pods not every order is tried, but those that are known to be bad: the largest last, the newest first."""
+"""Up to so many pods every order is tried; of more only the worst ones: the largest last, the newest first."""
 
 MAX_INTERLEAVED = 6
-"""Of more pods and ends it is not worked out which may have come before which: within a second the agent tells."""
+"""Up to so many pods and ends every interleaving is tried; of more none: the agent publishes within a second."""
 
 
 def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
-    """Whether ``pod`` and those that are coming to the node all find their places.
+    """Whether the node admits ``pod`` and all pods assumed there, in every order.
 
-    True at once where one NUMA node has room for all of them together: wherever the others go, each finds room there.
+    True at once where one NUMA node has room for all of them together: that always remains possible.
     """
     if not publication.assumed_pods:
         return True
@@ -37,8 +37,11 @@ def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
 
 
 def _admitted(state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], *, last: Pod) -> bool:
-    """Whether in this order all find their places, however many of them came before how many of the others ended:
-    ``last``, which is let go after that, did not. Who finds none before an end came after it."""
+    """Whether all are admitted in this order, whichever ends came between them.
+
+    ``last`` comes after every end, for it is ungated after them. A pod that is not admitted before an end must have
+    come after it.
+    """
     if not pods:
         return True
     if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, last=last):
@@ -50,31 +53,31 @@ def _admitted(state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], *,
 
 
 def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:
-    together = _together(pods)
-    if together is None:
+    total = _summed(pods)
+    if total is None:
         return False
-    outcome = FastAdmission(together).outcome(state)
+    outcome = FastAdmission(total).outcome(state)
     return isinstance(outcome, FastPlacement) and outcome.numa_nodes.bit_count() == 1
 
 
-def _together(pods: Iterable[Pod]) -> Pod | None:
-    """One container that asks for all that the pods ask for; None where that is not all there is to them."""
+def _summed(pods: Iterable[Pod]) -> Pod | None:
+    """One container that requests the sum of the pods' requests; None where they have more than requests."""
     asked: dict[str, int] = {}
     for pod in pods:
-        if pod.resources is not None or any(each.kind is not ContainerKind.APP for each in pod.containers):
+        if pod.resources is not None or any(container.kind is not ContainerKind.APP for container in pod.containers):
             return None
-        if any(each.resources.requests != each.resources.limits for each in pod.containers):
+        if any(container.resources.requests != container.resources.limits for container in pod.containers):
             return None
         for resource, amount in requests_of(pod).items():
             asked[resource] = asked.get(resource, 0) + amount
-    return Pod("", "together", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
+    return Pod("", "sum", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
 
 
 def _orders(pods: tuple[Pod, ...]) -> Iterator[Sequence[Pod]]:
     if len(pods) <= MAX_PERMUTED:
         yield from permutations(pods)
         return
-    smallest_first = sorted(pods, key=lambda each: requests_of(each).get("cpu", 0))
+    smallest_first = sorted(pods, key=lambda pod: requests_of(pod).get("cpu", 0))
     yield pods
     yield pods[::-1]
     yield smallest_first

@@ -1,4 +1,7 @@
-"""Which refused pods are relaunched, which are only cleared away, and which are left alone."""
+"""Which refused pods are relaunched, which are only deleted, and which are left alone.
+
+Owns the rule for each kind of pod. Leaves whether a node admits the pod to ``feasibility``.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -14,7 +17,7 @@ cm/cpumanager/policy_static.go, cm/admission/errors.go)."""
 DEFAULT_MAX_ATTEMPTS = 5
 
 SUFFIX = "Suffix"
-"""The name policy by which a replacement has a name of its own, and is there before the refused pod goes."""
+"""The name policy by which a replacement has a name of its own, and is created before the refused pod is deleted."""
 
 _COUNTS_ITS_FAILURES = "Job"
 _RETRIES_ITSELF = "DaemonSet"
@@ -30,8 +33,10 @@ class Treatment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """The treatment and why; ``limit_reached`` where only the number of attempts stands against a relaunch,
-    ``is_recreated`` where a controller makes another pod."""
+    """The treatment and why.
+
+    ``limit_reached``: only the number of attempts prevents a relaunch. ``is_recreated``: a controller recreates it.
+    """
 
     treatment: Treatment
     reason: str
@@ -41,7 +46,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a namespace or the operator's settings say where the pod does not."""
+    """The settings of a pod's namespace, or the operator's, where the pod has none."""
 
     relaunch: bool = True
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -49,18 +54,18 @@ class Limits:
 
 
 def renames(pod: WatchedPod, limits: Limits) -> bool:
-    """Whether the replacement of ``pod`` is to have a name of its own."""
+    """Whether the replacement of ``pod`` gets a name of its own."""
     return (pod.name_policy or limits.name_policy) == SUFFIX
 
 
 def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
-    """What is to be done about ``pod``."""
+    """The treatment of ``pod``."""
     if not is_refusal(pod) or pod.reason not in REASONS:
         return _leave(f"{pod.name} was not refused for its topology")
     if pod.relaunch == "false" or (not limits.relaunch and pod.relaunch != "true"):
         return _leave(f'{RELAUNCH_ANNOTATION} is "false"')
     if pod.mirror:
-        return _leave(f"{pod.name} is a static pod: its kubelet alone makes it")
+        return _leave(f"{pod.name} is a static pod, which only its kubelet creates")
     if pod.owner:
         return _owned(pod, pod.owner)
     return _bare(pod, limits)
@@ -80,18 +85,20 @@ def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
 def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
     if pod.deleting:
         return _leave(f"{pod.name} is being deleted")
-    foreign = [each for each in pod.finalizers if each != RELAUNCH_FINALIZER]
+    foreign = [finalizer for finalizer in pod.finalizers if finalizer != RELAUNCH_FINALIZER]
     if foreign:
         return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
     if pod.gates:
         return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
     if pod.generation > 1 + pod.released:
-        # Who may change a pod is not always who may create one, and would have it created through us.
-        why = f"{pod.name} was changed after it was created (generation {pod.generation}) and is not created so anew"
-        return _leave(f"{why}; delete and create it yourself")
-    most = limits.max_attempts if pod.max_attempts is None else pod.max_attempts
-    if pod.attempt >= most:
-        why = f"{pod.name} was relaunched {pod.attempt} times of {most}; {MAX_ATTEMPTS_ANNOTATION} sets the limit"
+        # Whoever may update pods but not create them could otherwise have this one created by the operator.
+        why = f"{pod.name} was changed after its creation (generation {pod.generation}) and is not recreated"
+        return _leave(f"{why}; delete and recreate it yourself")
+    max_attempts = limits.max_attempts if pod.max_attempts is None else pod.max_attempts
+    if pod.attempt >= max_attempts:
+        why = (
+            f"{pod.name} was relaunched {pod.attempt} times of {max_attempts}; {MAX_ATTEMPTS_ANNOTATION} sets the limit"
+        )
         return Eligibility(Treatment.LEAVE, why, limit_reached=True)
     return Eligibility(Treatment.RELAUNCH, f"{pod.name} has no controller that recreates it")
 

@@ -1,4 +1,8 @@
-"""Every node's answer for one pod: what keeps the scheduler from it, or what replay of its kubelet says."""
+"""Each node's answer for one pod: the scheduler filter that rejects it, or the decision of its kubelet by replay.
+
+Owns the answer's type, its memory, and the summary of all answers. Leaves the filters, the rules of admission and the
+order of the candidates to ``filters``, ``replay`` and ``scoring``.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -7,12 +11,12 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from topomend.cache.snapshot import Publication, Snapshot, is_newer
-from topomend.decide.explanation import explain, lacking, numa
-from topomend.decide.filters import HOSTNAME_LABEL, filter_node
-from topomend.decide.scoring import Score, score, score_of, touched
+from topomend.decide.explanation import blocking_resources, explain, numa_text
+from topomend.decide.filters import filter_node
+from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import Node, Placement
+from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
@@ -21,98 +25,98 @@ from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import MAX_ANSWERS, FastAdmission, FastPlacement, PodShape, Refusal, shape_of
 from topomend.replay.identity_cache import IdentityCache
-from topomend.wire.relaunch import MAX_VERDICTS
 
 MAX_MISMATCHES = 3
-"""A node whose kubelet so often in a row refused what replay admits is no candidate: nothing is known about it."""
+"""A node whose kubelet refused this many pods in a row that replay admits is not a candidate: replay cannot tell."""
 
 ADMITS = "Admits"
-DOUBTED = "ReplayDisagrees"
+MISMATCHED = "ReplayMismatch"
 UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that admits the pod by replay. ``hostname`` is its label, by which it is named to the scheduler.
+class NodeStatus:
+    """One node's answer for one pod (kube-scheduler: framework.Status in NodeToStatus).
 
-    ``numa_nodes`` are those that the pod would stand on, none where it is not aligned.
-    """
+    ``reason`` is ``ADMITS``, or in one word why the node does not admit the pod, and ``summary`` what that is counted
+    under; it is empty for the node that refused the pod, which an explanation has named already.
 
-    node: str
-    hostname: str
-    numa_nodes: NUMAMask
-    score: Score
-
-    @property
-    def place(self) -> str:
-        """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
-        return f"{self.node} {numa(self.numa_nodes)}" if self.numa_nodes else self.node
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedNode:
-    """A node that is no candidate: ``reason`` in one word, ``explanation`` in one line.
-
-    ``summary`` is what it is counted under; empty for the node that refused the pod, which has been named already.
+    Of a node that admits the pod, ``hostname`` is the label by which the scheduler is told of it and ``numa_nodes`` are
+    those that the pod is aligned to, none where it is not aligned.
     """
 
     node: str
     reason: str
-    summary: str
-    _explain: Callable[[], str] = field(repr=False, compare=False)
+    summary: str = ""
+    hostname: str = ""
+    numa_nodes: NUMAMask = 0
+    score: Score = NO_SCORE
+    _explain: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def admits(self) -> bool:
+        """Whether the node admits the pod."""
+        return self.reason == ADMITS
+
+    @property
+    def place(self) -> str:
+        """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
+        return f"{self.node} {numa_text(self.numa_nodes)}" if self.numa_nodes else self.node
 
     @property
     def explanation(self) -> str:
-        """Worked out when it is asked for: of thousands of nodes that refuse a pod few are explained."""
-        return self._explain()
+        """Where the node admits the pod, or why it does not, in one line.
+
+        Worked out on demand: of thousands of nodes that reject a pod few are explained.
+        """
+        return self._explain() if self._explain else f"on {self.place}"
 
 
-ExcludedNodes = Mapping[str, RejectedNode]
-"""Nodes that are not asked, by their names, and what is said of them instead."""
+ExcludedNodes = Mapping[str, NodeStatus]
+"""Nodes that are not asked, by name, and the answer that stands for theirs."""
 
 NO_EXCLUDED_NODES: ExcludedNodes = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All nodes' answers: ``candidates`` best first, and who was turned down.
+    """All nodes' answers (kube-scheduler: framework.Diagnosis): ``candidates``, best first, and ``rejected`` nodes.
 
-    ``replayed`` are the kubelets that were asked for it and what each said: of the others it was remembered.
+    ``replayed`` are the kubelet settings of the admissions that were replayed, each with its outcome; the other answers
+    were remembered.
     """
 
-    candidates: tuple[Candidate, ...]
-    rejected: tuple[RejectedNode, ...]
+    candidates: tuple[NodeStatus, ...]
+    rejected: tuple[NodeStatus, ...]
     replayed: tuple[tuple[KubeletSettings, str], ...] = ()
 
-    def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """The answers for a record, candidates first; those that it has no room for are not explained."""
-        yes = (NodeVerdict(each.node, admitted=True, explanation=f"on {each.place}") for each in self.candidates)
-        room = MAX_VERDICTS - len(self.candidates)
-        no = (
+    def verdicts(self, explained: int) -> tuple[NodeVerdict, ...]:
+        """The answers for a record, candidates first; only the first ``explained`` have an explanation."""
+        answers = (*self.candidates, *self.rejected)
+        return tuple(
             NodeVerdict(
-                each.node,
-                admitted=False,
-                reason=each.reason,
-                explanation=each.explanation if position < room else "",
+                status.node,
+                admitted=status.admits,
+                reason="" if status.admits else status.reason,
+                explanation=status.explanation if status.admits or position < explained else "",
             )
-            for position, each in enumerate(self.rejected)
+            for position, status in enumerate(answers)
         )
-        return (*yes, *no)
 
     def counts(self) -> dict[str, int]:
         """How many nodes gave which answer."""
-        counted = Counter(each.reason for each in self.rejected)
-        return ({ADMITS: len(self.candidates)} if self.candidates else {}) | dict(counted.most_common())
+        rejected = Counter(status.reason for status in self.rejected)
+        return ({ADMITS: len(self.candidates)} if self.candidates else {}) | dict(rejected.most_common())
 
     def summary(self, other: str = "other ") -> str:
-        """Who admits the pod and why the others do not, in one line; ``other`` empty where no node refused it."""
-        counted = Counter(each.summary for each in self.rejected if each.summary)
-        refusals = ", ".join(f"{nodes} {summary}" for summary, nodes in counted.most_common())
+        """Which nodes admit the pod and why the others do not, in one line; ``other`` is empty where none refused."""
+        rejected = Counter(status.summary for status in self.rejected if status.summary)
+        reasons = ", ".join(f"{count} {summary}" for summary, count in rejected.most_common())
         if not self.candidates:
-            return f"no {other}node admits it now: {refusals}" if refusals else f"there is no {other}node"
-        named = [each.place for each in self.candidates[:3]]
+            return f"no {other}node admits it now: {reasons}" if reasons else f"there is no {other}node"
+        named = [candidate.place for candidate in self.candidates[:3]]
         more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
-        return f"{', '.join(named)}{more} would admit it" + (f"; {refusals} refuse" if refusals else "")
+        return f"{', '.join(named)}{more} would admit it" + (f"; {reasons} refuse" if reasons else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +134,51 @@ def diagnose(
     rejected_by: RejectedBy | None = None,
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
 ) -> Diagnosis:
-    """Ask every node but those that are left out.
+    """Ask every node that is not excluded.
 
-    The node that refused the pod is asked again only once it has published since: until then its state is the one
-    that misled the scheduler. Where it is not known which came first it stands last.
+    The node that refused the pod is asked again only once it has published since: until then its state is the one that
+    misled the scheduler. Where it is not known which came first, that node is the last candidate.
     """
     question = _question(pod, placement)
     answers = [
         excluded_nodes[node.name] if node.name in excluded_nodes else _answer(snapshot, node, question, rejected_by)
         for node in snapshot.nodes.values()
     ]
-    candidates = sorted((each for each in answers if isinstance(each, Candidate)), key=attrgetter("score"))
+    candidates = sorted((status for status in answers if status.admits), key=attrgetter("score"))
     if rejected_by:
-        candidates.sort(key=lambda each: each.node == rejected_by.node)
-    rejected = sorted((each for each in answers if isinstance(each, RejectedNode)), key=_tellable)
+        candidates.sort(key=lambda status: status.node == rejected_by.node)
+    rejected = sorted((status for status in answers if not status.admits), key=_refusals_first)
     return Diagnosis(tuple(candidates), tuple(rejected), tuple(question.replayed))
 
 
 def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
-    """Whether one of these nodes admits the pod by replay, or counts as admitting because no agent tells of it."""
+    """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
     question = _question(pod, placement)
     answers = (_answer(snapshot, snapshot.nodes[name], question, None) for name in names if name in snapshot.nodes)
-    return any(isinstance(each, Candidate) or each.reason == UNKNOWN for each in answers)
+    return any(status.admits or status.reason == UNKNOWN for status in answers)
+
+
+def hostnames_without_agent(snapshot: Snapshot, diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The hostname labels of nodes without an agent: they might admit the pod, and come after all that do."""
+    names = [status.node for status in diagnosis.rejected if status.reason == UNKNOWN and status.node in snapshot.nodes]
+    return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names)
+
+
+def insufficient(name: str, resource: str) -> NodeStatus:
+    """The answer of a node whose other pods leave too little of ``resource`` in total."""
+    return _rejected(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+
+
+def backing_off(name: str) -> NodeStatus:
+    """The answer of a node that refused a pod of the same workload which replay had admitted there."""
+    why = f"{name} refused a pod of this workload that replay had admitted, and has published nothing since"
+    return _rejected(name, "BackingOff", why, "backing off")
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What every node is asked. ``kind`` is one for all pods that ask for the same and may go to the same places;
-    ``replayed`` gets what replay says of it."""
+    """What every node is asked. ``shape`` is one for all pods with the same requests and placement; ``replayed`` gets
+    the admissions that are replayed for it."""
 
     fit: FastAdmission
     placement: Placement
@@ -174,131 +195,101 @@ def _question(pod: Pod, placement: Placement) -> _Question:
     )
 
 
-def _answer(
-    snapshot: Snapshot, node: Node, question: _Question, rejected_by: RejectedBy | None
-) -> Candidate | RejectedNode:
+def _answer(snapshot: Snapshot, node: Node, question: _Question, rejected_by: RejectedBy | None) -> NodeStatus:
     publication = snapshot.publications.get(node.name)
     if rejected_by and rejected_by.node == node.name and not _published_since(publication, rejected_by):
-        return _turned(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
+        return _rejected(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
     if publication is None or publication.problem:
         problem = snapshot.why_unknown(node.name)
-        return _kept_off(node, question) or _turned(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
-    mismatch = snapshot.mismatches.get(node.name)
-    if mismatch and len(mismatch.pods) >= MAX_MISMATCHES:
-        why = f"{node.name} refused {len(mismatch.pods)} pods in a row that replay admits"
-        return _kept_off(node, question) or _turned(node.name, DOUBTED, why, "not as replayed")
-    reply = _reply(node, publication.state_with_assumed, question)
-    if not isinstance(reply, _Refused):
-        return reply
-    state, pod, policy = (
-        publication.state_with_assumed,
-        question.fit.pod,
-        publication.state.kubelet.topology_manager_policy,
-    )
-    return RejectedNode(
-        node.name, reply.reason, reply.summary, lambda: explain(admit(state, pod)[0], node.name, policy)
+        return _filtered(node, question) or _rejected(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+    mismatches = snapshot.mismatches.get(node.name)
+    if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
+        why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
+        return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
+    state, pod = publication.state_with_assumed, question.fit.pod
+    status = _remembered(node, state, question)
+    if status.admits or status._explain:
+        return status
+    policy = publication.state.kubelet.topology_manager_policy
+    return NodeStatus(
+        status.node,
+        status.reason,
+        status.summary,
+        _explain=lambda: explain(admit(state, pod)[0], node.name, policy),
     )
 
 
-def _kept_off(node: Node, question: _Question) -> RejectedNode | None:
-    """The scheduler's objection, if it has one."""
+def _filtered(node: Node, question: _Question) -> NodeStatus | None:
+    """The answer of the scheduler's filters, where one rejects the node."""
     why = filter_node(node, question.placement, question.requests)
-    return _turned(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
+    return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    numa_nodes: NUMAMask
-    score: Score
+class _Answers:
+    """The answers of one state, by the kind of pods that it was asked about, and the node that it was taken from."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    reason: str
-    summary: str
-
-
-_Reply = Candidate | RejectedNode | _Refused
-
-
-class _Asked:
-    """What was said of a state to each kind of pods, and about which node."""
-
-    __slots__ = ("_names", "replies")
+    __slots__ = ("_names", "by_shape")
 
     def __init__(self) -> None:
-        self.replies: BoundedDict[PodShape, tuple[Node, _Reply]] = BoundedDict(MAX_ANSWERS)
+        self.by_shape: BoundedDict[PodShape, tuple[Node, NodeStatus]] = BoundedDict(MAX_ANSWERS)
         self._names: frozenset[str] | None = None
 
     def may_hold(self, state: NodeState, name: str) -> bool:
-        """Whether a pod of this name holds something there, in whichever namespace.
+        """Whether a pod of this name, in whichever namespace, holds something there.
 
-        ``FastAdmission.is_on`` asks the same first, but has to find the state again: a fifth of a diagnosis.
+        ``FastAdmission.is_on`` checks that first too, but has to look up the state again: a fifth of a large diagnosis.
         """
         if self._names is None:
-            self._names = frozenset([each.name for each in state.pods])
+            self._names = frozenset([pod.name for pod in state.pods])
         return name in self._names
 
 
-_asked: IdentityCache[NodeState, _Asked] = IdentityCache(_Asked)
+_answers: IdentityCache[NodeState, _Answers] = IdentityCache(_Answers)
 
 
-def _reply(node: Node, state: NodeState, question: _Question) -> _Reply:
-    """What scheduler and replay say in short, remembered with the state for all pods of the kind."""
-    asked = _asked.of(state)
-    if asked.may_hold(state, question.fit.pod.name) and question.fit.is_on(state):
-        return _kept_off(node, question) or _replayed(node, state, question, _replay_whole(state, question.fit.pod))
-    known = asked.replies.get(question.shape)
+def _remembered(node: Node, state: NodeState, question: _Question) -> NodeStatus:
+    """The answer of filters and replay, remembered with the state for all pods of the kind.
+
+    A refusal by replay has no explanation yet: that names the pod.
+    """
+    answers = _answers.of(state)
+    if answers.may_hold(state, question.fit.pod.name) and question.fit.is_on(state):
+        return _filtered(node, question) or _counted(question, state, _replay_whole(node, state, question.fit.pod))
+    known = answers.by_shape.get(question.shape)
     if known is not None and known[0] is node:
         return known[1]
-    reply = _kept_off(node, question) or _replayed(node, state, question, _replay(state, question.fit))
-    asked.replies[question.shape] = (node, reply)
-    return reply
+    status = _filtered(node, question) or _counted(question, state, _replay(node, state, question.fit))
+    answers.by_shape[question.shape] = (node, status)
+    return status
 
 
-def _replayed(node: Node, state: NodeState, question: _Question, said: _Admitted | _Refused) -> Candidate | _Refused:
-    question.replayed.append((state.kubelet, said.reason if isinstance(said, _Refused) else ADMITS))
-    if isinstance(said, _Refused):
-        return said
-    return Candidate(node.name, node.labels[HOSTNAME_LABEL], said.numa_nodes, said.score)
+def _counted(question: _Question, state: NodeState, status: NodeStatus) -> NodeStatus:
+    question.replayed.append((state.kubelet, status.reason))
+    return status
 
 
-def _replay(state: NodeState, fit: FastAdmission) -> _Admitted | _Refused:
+def _replay(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
     outcome = fit.outcome(state)
     if isinstance(outcome, FastPlacement):
-        return _Admitted(outcome.numa_nodes, score_of(state, outcome))
+        return _admits(node, outcome.numa_nodes, score_of(state, outcome))
     if isinstance(outcome, Refusal):
-        return _Refused(outcome.reason, ",".join(outcome.lacking))
-    return _replay_whole(state, fit.pod)
+        return NodeStatus(node.name, outcome.reason, ",".join(outcome.lacking))
+    return _replay_whole(node, state, fit.pod)
 
 
-def _replay_whole(state: NodeState, pod: Pod) -> _Admitted | _Refused:
+def _replay_whole(node: Node, state: NodeState, pod: Pod) -> NodeStatus:
     verdict, after = admit(state, pod)
     if not verdict.admitted:
-        return _Refused(verdict.reason, lacking(verdict))
-    return _Admitted(touched(verdict), score(after, verdict))
+        return NodeStatus(node.name, verdict.reason, blocking_resources(verdict))
+    return _admits(node, numa_nodes_of(verdict), score(after, verdict))
 
 
-def hostnames_without_agent(snapshot: Snapshot, answers: Diagnosis) -> tuple[str, ...]:
-    """The hostnames of nodes without an agent: they count as admitting, after all that are known to."""
-    names = [each.node for each in answers.rejected if each.reason == UNKNOWN and each.node in snapshot.nodes]
-    return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names)
+def _admits(node: Node, numa_nodes: NUMAMask, its_score: Score) -> NodeStatus:
+    return NodeStatus(node.name, ADMITS, hostname=node.labels[HOSTNAME_LABEL], numa_nodes=numa_nodes, score=its_score)
 
 
-def full(name: str, resource: str) -> RejectedNode:
-    """A node of whose ``resource`` too little is left in total."""
-    return _turned(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
-
-
-def backing_off(name: str) -> RejectedNode:
-    """A node that refused the pod's like, which was placed there."""
-    return _turned(
-        name, "HeldBack", f"{name} refused a pod that was placed there, and has published nothing since", "held back"
-    )
-
-
-def _turned(name: str, reason: str, explanation: str, summary: str) -> RejectedNode:
-    return RejectedNode(name, reason, summary, lambda: explanation)
+def _rejected(name: str, reason: str, explanation: str, summary: str) -> NodeStatus:
+    return NodeStatus(name, reason, summary, _explain=lambda: explanation)
 
 
 def _published_since(publication: Publication | None, rejected_by: RejectedBy) -> bool:
@@ -307,6 +298,6 @@ def _published_since(publication: Publication | None, rejected_by: RejectedBy) -
     return publication is not None and is_newer(publication.version, rejected_by.version)
 
 
-def _tellable(rejected: RejectedNode) -> tuple[bool, str]:
-    """Kubelets' refusals before what only the scheduler says."""
-    return not rejected.reason.endswith("Error"), rejected.node
+def _refusals_first(status: NodeStatus) -> tuple[bool, str]:
+    """Kubelets' refusals before rejections by the scheduler's filters."""
+    return not status.reason.endswith("Error"), status.node

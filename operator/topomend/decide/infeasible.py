@@ -1,10 +1,13 @@
-"""Whether any node could admit a pod even if no other pod were there; if none could, which comes closest."""
+"""Whether a pod is infeasible: no node would admit it even when empty. Then which node comes closest.
+
+A pod that only waits for others to end is feasible; ``feasibility`` answers for it.
+"""
 
 from dataclasses import dataclass
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.explanation import explain, refused_merge
-from topomend.decide.filters import filter_node_affinity, lacking_total
+from topomend.decide.filters import filter_node_affinity, insufficient_resource
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import emptied
 from topomend.model.pod import Pod, requests_of
@@ -14,12 +17,12 @@ from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.qos import is_memory
 
-_NOTHING_TO_MEASURE = float("inf")
+_UNMEASURED = float("inf")
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class _Miss:
-    """A node that refuses the pod even when empty. ``distance`` is the missing share of what is asked."""
+    """A node that refuses the pod even when empty. ``distance`` is the share of its requests that is missing there."""
 
     distance: float
     node: str
@@ -29,39 +32,38 @@ class _Miss:
 def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     """Why no node can ever admit ``pod``: the node that comes closest and what it lacks.
 
-    Empty where a node could, where one might (nobody publishes its state), and where the pod selects no node at all.
-    What passes by itself (a node that is not ready or cordoned, a taint) does not count.
+    Empty where a node could admit it or might (no agent publishes its state), and where the pod selects no node at all.
+    Conditions that pass (a node that is not ready or cordoned, a taint) do not count.
     """
     nodes = [node for node in snapshot.nodes.values() if not filter_node_affinity(node, placement)]
     fit = FastAdmission(pod)
     if not nodes or any(_could_admit(snapshot, node, pod, fit) for node in nodes):
         return ""
-    return (
-        f"no node admits {pod.name} even when empty; closest: {min(_miss(snapshot, each, pod) for each in nodes).text}"
-    )
+    closest = min(_miss(snapshot, node, pod) for node in nodes)
+    return f"no node admits {pod.name} even when empty; closest: {closest.text}"
 
 
 def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: FastAdmission) -> bool:
-    if lacking_total(node, pod, ()):
+    if insufficient_resource(node, pod, ()):
         return False
     publication = snapshot.publications.get(node.name)
     return publication is None or bool(publication.problem) or fit.admits(emptied(publication.state))
 
 
 def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
-    """How far a node that cannot admit the pod is from it."""
-    lacking = lacking_total(node, pod, ())
-    if lacking:
-        return _short_in_total(node, pod, lacking)
+    """How far the node is from admitting the pod."""
+    resource = insufficient_resource(node, pod, ())
+    if resource:
+        return _insufficient_total(node, pod, resource)
     state = snapshot.publications[node.name].state
     verdict, _ = admit(emptied(state), pod)
     return _Miss(_distance(verdict), node.name, explain(verdict, node.name, state.kubelet.topology_manager_policy))
 
 
-def _short_in_total(node: Node, pod: Pod, resource: str) -> _Miss:
-    asked, there = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
-    text = f"{node.name} has {_amount(resource, there)} {resource} in total, {pod.name} asks {_amount(resource, asked)}"
-    return _Miss((asked - there) / asked, node.name, text)
+def _insufficient_total(node: Node, pod: Pod, resource: str) -> _Miss:
+    asked, total = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
+    text = f"{node.name} has {_amount(resource, total)} {resource} in total, {pod.name} asks {_amount(resource, asked)}"
+    return _Miss((asked - total) / asked, node.name, text)
 
 
 def _amount(resource: str, number: MilliQuantity) -> str:
@@ -71,8 +73,8 @@ def _amount(resource: str, number: MilliQuantity) -> str:
 def _distance(verdict: Verdict) -> float:
     merge = refused_merge(verdict)
     if merge is None:
-        return _NOTHING_TO_MEASURE
-    return sum(_missing_share(each) for each in merge.resources)
+        return _UNMEASURED
+    return sum(_missing_share(trace) for trace in merge.resources)
 
 
 def _missing_share(trace: ResourceTrace) -> float:

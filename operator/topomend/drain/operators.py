@@ -11,10 +11,10 @@ from topomend.drain.journal import Journal
 from topomend.kube.client import DEPLOYMENTS, LEASES, PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.runtime.leader_election import (
-    LOOK_SECONDS,
     NAME,
     RENEW_DEADLINE_SECONDS,
     RENEW_SECONDS,
+    RETRY_SECONDS,
     LeaderElection,
     read_holder,
 )
@@ -120,7 +120,7 @@ class Operators:
     def _renews(self, holder: str) -> bool:
         """Whether the holder still lives: it renews its Lease, be it under a clock that is not ours."""
         first = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
-        deadline = time.monotonic() + 2 * RENEW_SECONDS + LOOK_SECONDS
+        deadline = time.monotonic() + 2 * RENEW_SECONDS + RETRY_SECONDS
         while time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             lease = self._client.get(LEASES, NAME, self._namespace)

@@ -11,6 +11,9 @@ from typing import Any
 from topomend.model.pod import Pod
 from topomend.model.quantity import MilliQuantity
 
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+"""The node label by which a pod's node affinity names a node."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:

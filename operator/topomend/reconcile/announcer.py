@@ -1,4 +1,8 @@
-"""What the operator tells people, as Events on the pods, their owners, the records and the published states."""
+"""The Events that the operator posts on pods, their owners, records and published states.
+
+Owns reasons and wording: what happened, why, what to do, in this order. Leaves posting and repetition to
+``runtime.event_recorder``.
+"""
 
 from collections.abc import Sequence
 
@@ -14,22 +18,22 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 class Announcer:
-    """Words the events; who sees them is the recorder's business."""
+    """Words the Events."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
 
-    def judged(
+    def refusal_explained(
         self,
         pod: WatchedPod,
-        judgement: Explained | ReplayMismatch,
+        explanation: Explained | ReplayMismatch,
         diagnosis: Diagnosis | None,
         record: Relaunch | None,
     ) -> None:
-        """Why the node refused the pod."""
-        reason = "TopologyRefusalExplained" if isinstance(judgement, Explained) else "ReplayDisagreed"
+        """Why the node refused the pod, on the pod, its owner and its record."""
+        reason = "TopologyRefusalExplained" if isinstance(explanation, Explained) else "ReplayMismatch"
         elsewhere = f"; {diagnosis.summary()}" if diagnosis else ""
-        note = f"{judgement.text}{elsewhere}"
+        note = f"{explanation.text}{elsewhere}"
         self._emit(_pod(pod), WARNING, reason, "Admit", note)
         if pod.owner:
             self._emit(_owner(pod), WARNING, reason, "Admit", note)
@@ -37,8 +41,8 @@ class Announcer:
             self._emit(_record(record), WARNING, reason, "Admit", note)
 
     def relaunched(self, pod: WatchedPod, record: Relaunch, why: str, max_attempts: int) -> None:
-        """The replacement has been let go."""
-        where = why or f"it may run on {', '.join(record.candidates)}"
+        """The replacement was ungated."""
+        where = why or f"ungated for {', '.join(record.candidates)}"
         note = (
             f"replaces {record.namespace}/{record.pod_name} refused by {record.refused_by}; "
             f"{where} (attempt {record.attempt} of {max_attempts})"
@@ -46,64 +50,65 @@ class Announcer:
         self._emit(_pod(pod), NORMAL, "Relaunched", "Relaunch", note)
         self._emit(_record(record), NORMAL, "Relaunched", "Relaunch", note)
 
-    def deferred(self, pod: WatchedPod, why: str) -> None:
+    def unschedulable(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod now."""
-        note = f"{why}; tried again when a node changes"
+        note = f"{why}; retried when a node changes"
         if pod.gates == (FIT_GATE,):
-            self._emit(_pod(pod), NORMAL, "FitDeferred", "Fit", note)
+            self._emit(_pod(pod), NORMAL, "UngateDeferred", "Ungate", note)
         else:
             self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
 
-    def held_up(self, pod: WatchedPod, why: str) -> None:
-        """A node admits the pod, and yet it cannot be created anew."""
-        self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", f"{why}; tried again every minute")
+    def relaunch_deferred(self, pod: WatchedPod, why: str) -> None:
+        """A node admits the pod, but its replacement may not be created."""
+        self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", f"{why}; retried every minute")
 
-    def never(self, pod: WatchedPod, why: str) -> None:
-        """No node admits the pod, whatever else ends."""
-        note = f"{why}; tried again when a node or the pod changes"
-        self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Fit", note)
+    def infeasible(self, pod: WatchedPod, why: str) -> None:
+        """No node admits the pod, even when empty."""
+        note = f"{why}; retried when a node or the pod changes"
+        self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Admit", note)
 
-    def fitted(self, pod: WatchedPod, why: str) -> None:
-        """A pod that was gated at birth has been let go."""
-        self._emit(_pod(pod), NORMAL, "Fitted", "Fit", why)
+    def ungated(self, pod: WatchedPod, why: str) -> None:
+        """A pod gated at its creation was ungated."""
+        self._emit(_pod(pod), NORMAL, "Ungated", "Ungate", why)
 
-    def unbound(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
-        """No scheduler has bound a pod that was let go."""
+    def not_scheduled(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
+        """No scheduler has bound an ungated pod."""
         note = (
-            f"let go to {', '.join(nodes)} and not scheduled since: other pods took the room, or the scheduler has "
-            "a reason of its own (kubectl describe pod). It runs once one of them takes it: nodes cannot be "
-            "added again; or delete it and create it anew"
+            f"Ungated for nodes {', '.join(nodes)} but not scheduled: other pods use them, or the scheduler rejects "
+            f"them. See `kubectl describe pod {pod.name}`. To retry on other nodes, delete and recreate the pod."
         )
-        self._emit(_pod(pod), WARNING, "NotScheduled", "Fit", note)
+        self._emit(_pod(pod), WARNING, "NotScheduled", "Ungate", note)
 
     def blocked(self, record: Relaunch, why: str) -> None:
-        """The API server will not create the replacement."""
-        note = f"{record.pod_name} cannot be created anew: {why}; its manifest is kept here and tried again"
+        """The API server rejects the replacement."""
+        note = (
+            f"{record.pod_name} cannot be recreated: {why}; this record holds its manifest, and the creation is retried"
+        )
         self._emit(_record(record), WARNING, "RelaunchDeferred", "Relaunch", note)
 
     def ended(self, record: Relaunch) -> None:
-        """The relaunch ended without a replacement of ours running."""
+        """The relaunch ended without a replacement of ours."""
         why = record.conditions[0].message if record.conditions else record.step.value
         self._emit(_record(record), NORMAL, "RelaunchSkipped", "Relaunch", why)
 
     def skipped(self, pod: WatchedPod, why: str) -> None:
-        """The pod is left to others."""
+        """The pod is not relaunched."""
         self._emit(_pod(pod), NORMAL, "RelaunchSkipped", "Relaunch", why)
 
     def not_braked(self, pod: WatchedPod, why: str) -> None:
-        """The pod's controller goes on making pods that are refused."""
+        """The pod's controller can still create pods that are refused."""
         owner = _owner(pod)
         self._emit(owner, WARNING, "StormNotBraked", "Gate", f"{owner.kind} {owner.name}: {why}")
 
     def limit_reached(self, pod: WatchedPod, why: str) -> None:
-        """The pod was relaunched often enough."""
+        """The pod has used up its attempts."""
         self._emit(_pod(pod), WARNING, "RelaunchLimitReached", "Relaunch", why)
 
     def stale(self, name: str, uid: str, heartbeat: str) -> None:
-        """A node's agent has fallen silent: told once, whichever operator sees it, and however often."""
+        """A node's agent is silent: posted once a heartbeat, even where several operators see it."""
         note = (
-            f"the agent of {name} has confirmed nothing since {heartbeat}: does it run, and is its clock right? "
-            "No pod is sent there until it is heard again"
+            f"the agent of {name} has confirmed nothing since {heartbeat}, so no pod is placed there; check that the "
+            "agent runs and that the node's clock is right"
         )
         regarding = Regarding(NODE_TOPOLOGIES.api_version, NODE_TOPOLOGY, "", name, uid)
         self._recorder.emit(regarding, WARNING, "TopologyStale", "Publish", note, once=True)
@@ -117,7 +122,7 @@ def _pod(pod: WatchedPod) -> Regarding:
 
 
 def _owner(pod: WatchedPod) -> Regarding:
-    assert pod.owner is not None  # noqa: S101  asked for owned pods alone
+    assert pod.owner is not None  # noqa: S101  callers pass owned pods only
     return Regarding(pod.owner.api_version, pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid)
 
 

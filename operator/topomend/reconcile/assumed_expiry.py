@@ -1,9 +1,12 @@
-"""Pods that were let go and are not heard of any more: do they run, have they ended, does no scheduler take them?"""
+"""Assumed pods that left the watch or were not scheduled: are they running, gone, or stuck?
+
+Owns reading those pods. Leaves to ``cache`` when an assumption expires.
+"""
 
 import time
 from collections.abc import Callable, Sequence
 
-from topomend.cache.changes import Event, PodForgotten
+from topomend.cache.changes import Change, PodForgotten
 from topomend.kube.client import Client
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
@@ -12,33 +15,33 @@ from topomend.relaunch import pod_requests
 
 
 class AssumedExpiry:
-    """Looks for them. ``report`` gets what was found."""
+    """Reads the pods. ``report`` gets the changes that follow."""
 
     def __init__(
         self,
         client: Client,
         store: Store,
         announcer: Announcer,
-        report: Callable[[Event], None],
+        report: Callable[[Change], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._report, self._clock = report, clock
 
-    def look(self) -> None:
-        """Free the places of pods that left the watch not because they run but because they ended, or are ending.
+    def check(self) -> None:
+        """Forget assumed pods that have ended or are ending, and report those that were not scheduled in time.
 
-        Their nodes may never publish them: a pod can come and go between two looks of an agent. Of those that no
-        scheduler has bound, and whose places are about to be freed, it is told. Raises APIError.
+        The watch drops a pod that runs as well as one that is deleted, and the node may never publish a pod that came
+        and went between two polls of its agent: so each is read. Raises APIError.
         """
         for (namespace, name), assumed_pod in self._store.snapshot.assumed.items():
             if assumed_pod.departed:
-                found = pod_requests.read(self._client, namespace, name)
-                if found is None or found.uid != assumed_pod.pod.uid or found.phase not in ("Pending", "Running"):
+                pod = pod_requests.read(self._client, namespace, name)
+                if pod is None or pod.uid != assumed_pod.pod.uid or pod.phase not in ("Pending", "Running"):
                     self._report(PodForgotten(namespace, name))
             elif assumed_pod.expires is not None and assumed_pod.expires <= self._clock():
-                self._tell_of_unbound(pod_requests.read(self._client, namespace, name), assumed_pod.nodes)
+                self._report_unscheduled(pod_requests.read(self._client, namespace, name), assumed_pod.nodes)
 
-    def _tell_of_unbound(self, found: WatchedPod | None, nodes: Sequence[str]) -> None:
-        if found and found.released and found.phase == "Pending" and not (found.node or found.deleting or found.gates):
-            self._announcer.unbound(found, nodes)
+    def _report_unscheduled(self, pod: WatchedPod | None, nodes: Sequence[str]) -> None:
+        if pod and pod.released and pod.phase == "Pending" and not (pod.node or pod.deleting or pod.gates):
+            self._announcer.not_scheduled(pod, nodes)

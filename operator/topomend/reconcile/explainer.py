@@ -1,11 +1,14 @@
-"""Why a pod was refused and why it waits, found out by replay and told once it is known."""
+"""Why a pod was refused and why it waits: worked out by replay, and reported once it is known.
+
+Owns when an explanation is possible. Leaves the explanation to ``decide`` and its wording as Events to ``announcer``.
+"""
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from topomend.cache.changes import Event, ReplayMismatch
+from topomend.cache.changes import Change, MismatchDetected
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import Diagnosis
@@ -24,24 +27,21 @@ MAX_ENTRIES = 10_000
 
 @dataclass(frozen=True)
 class _Unexplained:
-    """A refusal whose explanation waits for the node's next publication."""
+    """A refusal whose explanation needs the node's next publication."""
 
     refusal: Refusal
     record: Relaunch | None
 
 
 class Explainer:
-    """Tells people through the announcer. ``report`` gets what a disagreement says of its node.
-
-    May be used by several threads, a pod each.
-    """
+    """Reports through the announcer; ``report`` gets the mismatches. May be used by several threads, a pod each."""
 
     def __init__(
         self,
         store: Store,
         announcer: Announcer,
         metrics: Metrics,
-        report: Callable[[Event], None],
+        report: Callable[[Change], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._announcer, self._metrics = store, announcer, metrics
@@ -49,16 +49,16 @@ class Explainer:
         self._unexplained: dict[PodID, _Unexplained] = {}
         self._lock = threading.Lock()
 
-    def forget(self) -> None:
-        """Leave what is not explained yet to another operator."""
+    def take_over(self) -> None:
+        """Drop the refusals that are not explained yet: another operator has led meanwhile."""
         with self._lock:
             self._unexplained.clear()
 
     def explain(
         self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis | None, record: Relaunch | None
     ) -> Result | None:
-        """Say why the node refused the pod, or keep the question until its next publication."""
-        later = self.tell(refusal, diagnosis, record)
+        """Report why the node refused the pod, or remember to do so after the node's next publication."""
+        later = self.explain_now(refusal, diagnosis, record)
         if later:
             with self._lock:
                 if len(self._unexplained) < MAX_ENTRIES:
@@ -66,29 +66,29 @@ class Explainer:
         return later
 
     def explain_late(self, pod: PodID) -> Result | None:
-        """Take up the question that was kept, where there is one."""
+        """Explain a remembered refusal of the pod, where there is one."""
         with self._lock:
-            kept = self._unexplained.pop(pod, None)
-        return self.explain(pod, kept.refusal, None, kept.record) if kept else None
+            unexplained = self._unexplained.pop(pod, None)
+        return self.explain(pod, unexplained.refusal, None, unexplained.record) if unexplained else None
 
-    def tell(
+    def explain_now(
         self, refusal: Refusal, diagnosis: Diagnosis | None = None, record: Relaunch | None = None
     ) -> Result | None:
-        """Say why the node refused the pod; where that cannot be known yet, when to ask again."""
-        judgement = plans.judge(self._store.snapshot, refusal, self._clock())
-        if isinstance(judgement, plans.NotYet):
-            return Result(max(0.0, judgement.until - self._clock()), on_any_change=True)
-        if isinstance(judgement, plans.ReplayMismatch):
-            self._report(ReplayMismatch(refusal.pod.node, refusal.pod.uid, self._clock()))
-        self._metrics.judged(refusal.pod.uid, judgement)
-        self._announcer.judged(refusal.pod, judgement, diagnosis, record)
+        """Report why the node refused the pod. Where that cannot be known yet, returns when to try again."""
+        explanation = plans.explain_refusal(self._store.snapshot, refusal, self._clock())
+        if isinstance(explanation, plans.AwaitsPublication):
+            return Result(max(0.0, explanation.until - self._clock()), on_any_change=True)
+        if isinstance(explanation, plans.ReplayMismatch):
+            self._report(MismatchDetected(refusal.pod.node, refusal.pod.uid, self._clock()))
+        self._metrics.refusal_explained(refusal.pod.uid, explanation)
+        self._announcer.refusal_explained(refusal.pod, explanation, diagnosis, record)
         return None
 
-    def defer(self, pod: WatchedPod, why: str) -> tuple[Note, Result]:
-        """Say that no node admits the pod now, or that none ever can, and wait for what could change that."""
-        never = why_infeasible(self._store.snapshot, pod.pod, pod.placement)
-        if never:
-            self._announcer.never(pod, never)
-            return Note("NoNodeCanEverAdmit", never, never=True), Result(on_topology_change=True)
-        self._announcer.deferred(pod, why)
+    def report_unschedulable(self, pod: WatchedPod, why: str) -> tuple[Note, Result]:
+        """Report that no node admits the pod, now or ever. Returns the record's note and when to try again."""
+        infeasible = why_infeasible(self._store.snapshot, pod.pod, pod.placement)
+        if infeasible:
+            self._announcer.infeasible(pod, infeasible)
+            return Note("NoNodeCanEverAdmit", infeasible, never=True), Result(on_topology_change=True)
+        self._announcer.unschedulable(pod, why)
         return Note("NoNodeAdmitsNow", why), Result(RETRY_SECONDS, on_capacity=True)

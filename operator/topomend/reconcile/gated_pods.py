@@ -1,12 +1,15 @@
-"""Pods that were gated at birth: each is let go, in its turn, to where it fits."""
+"""Pods gated at their creation: ungated in queue order for nodes that admit them.
+
+Owns how often a pod yields to older ones, and that no pod is ungated twice. Leaves the choice of nodes and the queue
+order to ``decide``.
+"""
 
 import time
 from collections.abc import Callable
 
-from topomend.cache.changes import Event, PodRemoved, PodUpdated
-from topomend.cache.snapshot import Snapshot
+from topomend.cache.changes import Change, PodRemoved, PodUpdated
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import ExcludedNodes, hostnames_without_agent
+from topomend.decide.feasibility import hostnames_without_agent
 from topomend.kube.client import Client
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
@@ -21,22 +24,20 @@ from topomend.relaunch import pod_requests
 from topomend.runtime.backoff import Backoff
 from topomend.wire.group import FIT_GATE
 
-TURN_SECONDS, TURNS = 0.05, 20
-"""How long a pod waits for an older one to take a place that suits both, and how often: the older may be held up."""
+YIELD_SECONDS, MAX_YIELDS = 0.05, 20
+"""How long a pod yields to an older one that could use the same node, and how often: the older may be delayed."""
 
 MAX_ENTRIES = 10_000
 
-_Choice = plans.RelaunchOn | plans.Wait | plans.Yield
-
 
 class GatedPods:
-    """Fits pods by the view alone: a pod that has changed since it was seen is not let go but read anew.
+    """Ungates pods as the snapshot shows them: a pod that has changed since is read again instead.
 
-    ``backoff`` holds the pods of an owner back; ``report`` gets what was read. May be used by several threads, a pod
+    ``backoff`` delays the pods of a controller; ``report`` gets what was read. May be used by several threads, a pod
     each.
     """
 
-    def __init__(  # noqa: PLR0913  the parts it is put together from
+    def __init__(  # noqa: PLR0913  the parts it is composed of
         self,
         client: Client,
         store: Store,
@@ -46,75 +47,75 @@ class GatedPods:
         announcer: Announcer,
         metrics: Metrics,
         backoff: Backoff,
-        report: Callable[[Event], None],
+        report: Callable[[Change], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._reservations = client, store, reservations
         self._explainer, self._announcer, self._metrics = explainer, announcer, metrics
-        self._back_off, self._report, self._clock = backoff, report, clock
-        self._gave_way: dict[PodID, int] = {}
-        self._let_go: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._backoff, self._report, self._clock = backoff, report, clock
+        self._yields: dict[PodID, int] = {}
+        self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
-    def forget(self) -> None:
-        """Begin where another operator has stopped."""
-        self._gave_way.clear()
+    def take_over(self) -> None:
+        """Start counting anew: another operator has led meanwhile."""
+        self._yields.clear()
 
-    def fit(self, pod: PodID) -> Result:
-        """Let the pod go to where it fits, if that is known now. Raises APIError."""
-        found = self._store.snapshot.gated.get((pod.namespace, pod.name))
-        if found is None or found.uid != pod.uid or not self._may_go(found):
-            self._gave_way.pop(pod, None)
+    def reconcile(self, pod_id: PodID) -> Result:
+        """Ungate the pod where a node admits it now and it is next in order. Raises APIError."""
+        pod = self._store.snapshot.gated.get((pod_id.namespace, pod_id.name))
+        if pod is None or pod.uid != pod_id.uid or not self._is_ungatable(pod):
+            self._yields.pop(pod_id, None)
             return DONE
-        held = self._back_off.left(found.owner.uid) if found.owner else 0.0
-        if held:
-            return Result(held)
-        choice = self._reservations.take(found, self._in_turn(pod, found))
+        backoff = self._backoff.remaining(pod.owner.uid) if pod.owner else 0.0
+        if backoff:
+            return Result(backoff)
+        yields = self._yields.get(pod_id, 0)
+        choice = self._reservations.choose(
+            pod,
+            lambda snapshot, excluded: plans.choose_in_order(
+                snapshot, pod, self._clock(), excluded, yields=yields < MAX_YIELDS
+            ),
+        )
         if isinstance(choice, plans.Yield):
-            return Result(TURN_SECONDS, on_any_change=True)
-        self._gave_way.pop(pod, None)
+            self._yields[pod_id] = yields + 1
+            return Result(YIELD_SECONDS, on_any_change=True)
+        self._yields.pop(pod_id, None)
+        hostnames = self._hostnames(choice)
+        return self._ungate(pod, hostnames, choice.reason) if hostnames else self._wait(pod, choice)
+
+    def _hostnames(self, choice: plans.RelaunchOn | plans.Wait) -> tuple[str, ...]:
         if isinstance(choice, plans.RelaunchOn):
-            hostnames = tuple(each.hostname for each in choice.candidates)
-        else:
-            hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
-        if not hostnames:
-            result = earliest(self._explainer.defer(found, choice.reason)[1], self._reservations.backing_off(found))
-            return earliest(result, Result(on_any_change=bool(choice.diagnosis.candidates)))
-        return self._send(found, hostnames, choice.reason)
+            return tuple(candidate.hostname for candidate in choice.candidates)
+        return hostnames_without_agent(self._store.snapshot, choice.diagnosis)
 
-    def _may_go(self, pod: WatchedPod) -> bool:
-        """A gate of somebody else's will be seen to go; and what was let go is seen as it was for a moment."""
-        return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._let_go
+    def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
+        _, result = self._explainer.report_unschedulable(pod, choice.reason)
+        result = earliest(result, self._reservations.backing_off(pod))
+        # Nodes that admit the pod are taken or reserved for others: any change may free them.
+        return earliest(result, Result(on_any_change=bool(choice.diagnosis.candidates)))
 
-    def _in_turn(self, pod: PodID, found: WatchedPod) -> Callable[[Snapshot, ExcludedNodes], _Choice]:
-        """How the pod chooses: after the older ones, but not behind one of them for ever."""
+    def _is_ungatable(self, pod: WatchedPod) -> bool:
+        """Whether ours is its only gate. A pod that was just ungated still looks gated for a moment."""
+        return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._ungated
 
-        def choose(snapshot: Snapshot, excluded_nodes: ExcludedNodes) -> _Choice:
-            gave_way = self._gave_way.get(pod, 0)
-            choice = plans.choose_in_order(snapshot, found, self._clock(), excluded_nodes, yields=gave_way < TURNS)
-            if isinstance(choice, plans.Yield):
-                self._gave_way[pod] = gave_way + 1
-            return choice
-
-        return choose
-
-    def _send(self, pod: WatchedPod, hostnames: tuple[str, ...], why: str) -> Result:
+    def _ungate(self, pod: WatchedPod, hostnames: tuple[str, ...], why: str) -> Result:
         since = self._store.snapshot.gated_since.get((pod.namespace, pod.name))
         if not pod_requests.ungate(self._client, pod, hostnames):
-            self._read_anew(pod)
+            self._refresh(pod)
             return DONE
-        self._let_go[pod.uid] = None
+        self._ungated[pod.uid] = None
         if since is not None:
-            self._metrics.held_for(self._clock() - since)
-        self._announcer.fitted(pod, why)
+            self._metrics.gated_for(self._clock() - since)
+        self._announcer.ungated(pod, why)
         return DONE
 
-    def _read_anew(self, pod: WatchedPod) -> None:
-        """Whoever reads the view is told what the pod is now, and looks at it again where it is still gated."""
-        now_is = pod_requests.read(self._client, pod.namespace, pod.name)
-        if now_is is None or now_is.uid != pod.uid:
+    def _refresh(self, pod: WatchedPod) -> None:
+        """Read a pod that is not as the snapshot shows it; where it is still gated, its change requeues it."""
+        current = pod_requests.read(self._client, pod.namespace, pod.name)
+        if current is None or current.uid != pod.uid:
             self._reservations.forget(pod)
             self._report(PodRemoved(pod.namespace, pod.name, pod.uid, self._clock()))
             return
-        if now_is.gates:
-            self._reservations.forget(pod)  # else it was let go, and only the answer did not come
-        self._report(PodUpdated(now_is, self._clock()))
+        if current.gates:
+            self._reservations.forget(pod)  # without gates the pod was ungated, and only the answer was lost
+        self._report(PodUpdated(current, self._clock()))

@@ -1,8 +1,11 @@
-"""Nodes that refused a pod which was placed there: held back from its like until they publish something new.
+"""Nodes that back off from a workload: they refused one of its pods although replay had admitted it there.
 
-Its like are the pods of its controller; of a bare pod, its replacements. What the node has not published cannot be
-known by replay, so the next pod would be refused for the same.
+A workload is a controller, or a bare pod with its replacements. Replay cannot know what the node has not published, so
+the next pod would be refused for the same reason; the back-off ends early when the node publishes something new.
+Owns which node backs off from which workload. Leaves for how long to ``runtime.backoff``.
 """
+
+import threading
 
 from topomend.cache.snapshot import Snapshot, is_newer
 from topomend.decide.feasibility import ExcludedNodes, backing_off
@@ -14,33 +17,37 @@ MAX_ENTRIES = 10_000
 
 
 class NodeBackoff:
-    """Remembers refusals by node. May be used by several threads."""
+    """Remembers refusals by workload and node. May be used by several threads."""
 
     def __init__(self, backoff: Backoff) -> None:
-        self._back_off = backoff
-        self._refused_at: BoundedDict[str, dict[str, str]] = BoundedDict(MAX_ENTRIES)
+        self._backoff = backoff
+        self._versions: BoundedDict[str, dict[str, str]] = BoundedDict(MAX_ENTRIES)
+        self._lock = threading.Lock()
 
-    def refused(self, pod: WatchedPod) -> None:
-        """A pod that the operator has placed was refused."""
-        kin = _kin(pod)
-        self._back_off.failed(_key(kin, pod.node), pod.uid)
-        self._refused_at[kin] = {**self._refused_at.get(kin, {}), pod.node: pod.version}
+    def record_refusal(self, pod: WatchedPod) -> None:
+        """Have the node of a refused pod back off from the pod's workload."""
+        workload = _workload_key(pod)
+        self._backoff.failed(_key(workload, pod.node), pod.uid)
+        with self._lock:
+            self._versions[workload] = {**self._versions.get(workload, {}), pod.node: pod.version}
 
     def excluded_nodes(self, snapshot: Snapshot, pod: WatchedPod) -> ExcludedNodes:
-        """The nodes that are no candidates for the pod now, besides the one that refused the pod itself."""
-        return {node: backing_off(node) for node in self._held(snapshot, pod) if node != pod.node}
+        """The nodes that back off from the pod's workload, without the one that refused the pod itself."""
+        return {node: backing_off(node) for node in self._nodes(snapshot, pod) if node != pod.node}
 
-    def left(self, snapshot: Snapshot, pod: WatchedPod) -> float | None:
-        """In how many seconds the first of them is a candidate again; None where there is none."""
-        kin = _kin(pod)
-        return min((self._back_off.left(_key(kin, node)) for node in self._held(snapshot, pod)), default=None)
+    def remaining(self, snapshot: Snapshot, pod: WatchedPod) -> float | None:
+        """Seconds until the first of the nodes is a candidate again; None where none backs off."""
+        workload = _workload_key(pod)
+        return min((self._backoff.remaining(_key(workload, node)) for node in self._nodes(snapshot, pod)), default=None)
 
-    def _held(self, snapshot: Snapshot, pod: WatchedPod) -> list[str]:
-        kin = _kin(pod)
+    def _nodes(self, snapshot: Snapshot, pod: WatchedPod) -> list[str]:
+        workload = _workload_key(pod)
+        with self._lock:
+            versions = self._versions.get(workload, {})
         return [
             node
-            for node, version in self._refused_at.get(kin, {}).items()
-            if self._back_off.left(_key(kin, node)) and not _published_since(snapshot, node, version)
+            for node, version in versions.items()
+            if self._backoff.remaining(_key(workload, node)) and not _published_since(snapshot, node, version)
         ]
 
 
@@ -49,13 +56,13 @@ def _published_since(snapshot: Snapshot, node: str, version: str) -> bool:
     return publication is not None and is_newer(publication.version, version)
 
 
-def _kin(pod: WatchedPod) -> str:
-    """What a pod shares with those that come in its place."""
+def _workload_key(pod: WatchedPod) -> str:
+    """What a pod has in common with those that replace it: its controller's uid, or the name of the first pod."""
     if pod.owner:
         return pod.owner.uid
     first = pod.name.removesuffix(f"-r{pod.attempt}") if pod.attempt else pod.name
     return f"{pod.namespace}/{first}"
 
 
-def _key(kin: str, node: str) -> str:
-    return f"{kin} {node}"
+def _key(workload: str, node: str) -> str:
+    return f"{workload} {node}"

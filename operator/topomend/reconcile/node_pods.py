@@ -1,5 +1,10 @@
-"""The pods that count against a node's totals, asked for once for all decisions of a moment."""
+"""The pods that count against a node's totals, listed once for all decisions of a moment.
 
+The watch leaves running pods out: a cluster has too many to hold. Owns for how long a list is good. Leaves what the
+pods' requests add up to to ``decide``.
+"""
+
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,38 +16,42 @@ from topomend.wire.pod import read_pod
 UNENDED = "status.phase!=Failed,status.phase!=Succeeded"
 
 FRESH_SECONDS = 1.0
-"""For how long a list is not asked for anew. A pod that somebody else binds meanwhile is not in it."""
+"""How long a list is used. A pod that somebody else binds meanwhile is missing from it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    since: float
+class _Listing:
+    time: float
     pods: dict[str, Pod]
 
 
 class NodePods:
-    """What was listed in the last moment, and what was let go since. May be used by several threads."""
+    """Lists of the last moment, with the pods assumed since. May be used by several threads."""
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._clock = client, clock
-        self._listed: dict[str, _Listed] = {}
+        self._listings: dict[str, _Listing] = {}
+        self._lock = threading.Lock()
 
-    def on(self, node: str) -> dict[str, Pod] | None:
-        """The pods on ``node`` by their uids, or on their way there, as far as was heard; None where it was not."""
-        known = self._listed.get(node)
-        return known.pods if known and self._clock() - known.since < FRESH_SECONDS else None
+    def listed(self, node: str) -> dict[str, Pod] | None:
+        """The pods on ``node`` by uid, assumed ones included; None where the last list is too old or there is none."""
+        with self._lock:
+            listing = self._listings.get(node)
+        return listing.pods if listing and self._clock() - listing.time < FRESH_SECONDS else None
 
-    def ask(self, node: str) -> dict[str, Pod]:
-        """The pods on ``node`` by their uids, as the API server's cache has them now. Raises APIError."""
+    def list(self, node: str) -> dict[str, Pod]:
+        """The pods on ``node`` by uid, as the API server's watch cache has them now. Raises APIError."""
         now = self._clock()
         listing = self._client.list(PODS, fields=f"spec.nodeName={node},{UNENDED}", cached=True)
-        listed = {each["metadata"]["uid"]: read_pod(each) for each in listing.items}
-        fresh = {name: each for name, each in self._listed.copy().items() if now - each.since < FRESH_SECONDS}
-        self._listed = {**fresh, node: _Listed(now, listed)}
-        return listed
+        pods = {content["metadata"]["uid"]: read_pod(content) for content in listing.items}
+        with self._lock:
+            fresh = {name: older for name, older in self._listings.items() if now - older.time < FRESH_SECONDS}
+            self._listings = {**fresh, node: _Listing(now, pods)}
+        return pods
 
-    def ungate(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """``pod`` is about to come to one of ``nodes``."""
-        for node in nodes:
-            if known := self._listed.get(node):
-                self._listed[node] = _Listed(known.since, {**known.pods, pod.uid: pod})
+    def assume(self, pod: Pod, nodes: Iterable[str]) -> None:
+        """Count ``pod`` against the lists of ``nodes``: it is about to be bound to one of them."""
+        with self._lock:
+            for node in nodes:
+                if listing := self._listings.get(node):
+                    self._listings[node] = _Listing(listing.time, {**listing.pods, pod.uid: pod})

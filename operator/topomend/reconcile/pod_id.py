@@ -1,11 +1,11 @@
-"""What is reconciled."""
+"""The key of the work queue."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PodID:
-    """A refused or waiting pod by its uid, whatever has its name by now."""
+    """A refused or gated pod. The uid tells it from a later pod of the same name."""
 
     namespace: str
     name: str

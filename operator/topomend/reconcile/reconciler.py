@@ -1,14 +1,14 @@
-"""One pod at a time: what is true of it, what the plan is, and the plan carried out as far as it goes now.
+"""Reconciles one pod at a time: reads what is true, makes a plan, and carries it out as far as it goes now.
 
-Level-triggered: a call begins from what is known and may be repeated at any time. Raises APIError where an answer did
-not come; whoever calls tries again later.
+Owns the order of these steps and the parts that carry them out. Level-triggered: a call starts from the snapshot and
+may be repeated at any time. Raises APIError where an answer did not come; the caller requeues the pod.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from topomend.cache.changes import Event
+from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import eligibility
@@ -21,11 +21,11 @@ from topomend.reconcile.brake import Brake
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.gated_pods import GatedPods
 from topomend.reconcile.metrics import Metrics
-from topomend.reconcile.namespace_limits import Namespaces
+from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.refused_pods import Relauncher
+from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import Settings
@@ -43,25 +43,25 @@ DELETIONS_PER_SECOND, DELETION_BURST = 10.0, 50
 class Reconciler:
     """Reconciles pods. May be used by several threads, a pod each.
 
-    ``report`` gets what is found out by the way.
+    ``report`` gets the changes that reconciling reveals.
     """
 
-    def __init__(  # noqa: PLR0913  the parts it is put together from
+    def __init__(  # noqa: PLR0913  the parts it is composed of
         self,
         client: Client,
         store: Store,
         announcer: Announcer,
         settings: Settings,
-        report: Callable[[Event], None],
+        report: Callable[[Change], None],
         *,
         metrics: Metrics,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._deletions = TokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
         self._brake = Brake(client, settings.namespace)
-        self._back_off = Backoff(time.monotonic)
+        self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
-        self._namespaces = Namespaces(client, settings.max_attempts)
+        self._namespace_limits = NamespaceLimits(client, settings.max_attempts)
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
@@ -72,10 +72,10 @@ class Reconciler:
             explainer=self._explainer,
             announcer=announcer,
             metrics=metrics,
-            backoff=self._back_off,
+            backoff=self._owner_backoff,
             report=report,
         )
-        self._relauncher = Relauncher(
+        self._refused_pods = RefusedPods(
             client,
             store,
             reservations=self._reservations,
@@ -86,45 +86,45 @@ class Reconciler:
         )
 
     def reconcile(self, pod: PodID) -> Result:
-        """Do for ``pod`` what can be done now."""
+        """Do now what can be done for ``pod``."""
         unexplained = self._explainer.explain_late(pod)
         refusal = self._store.snapshot.refused.get(pod.uid)
-        return earliest(self._go_on(pod) if refusal is None else self._begin(pod, refusal), unexplained)
+        return earliest(self._resume(pod) if refusal is None else self._handle_refusal(pod, refusal), unexplained)
 
     def brake(self, pod: WatchedPod) -> None:
-        """Have the next pods of a refused pod's controller gated. Raises APIError.
+        """Gate the next pods of a refused pod's controller, and have node and controller back off. Raises APIError.
 
-        To be called at the first sight of the pod: some controllers delete it at once.
+        Call it as soon as the pod is seen: some controllers delete a failed pod at once.
         """
         if pod.released:
-            self._node_backoff.refused(pod)
-        if pod.owner is None or not eligibility(pod, self._namespaces.limits(pod.namespace)).is_recreated:
+            self._node_backoff.record_refusal(pod)
+        if pod.owner is None or not eligibility(pod, self._namespace_limits.limits(pod.namespace)).is_recreated:
             return
         problem = self._brake.press(pod)
         if problem:
             self._announcer.not_braked(pod, problem)
         if pod.released:
-            self._back_off.failed(pod.owner.uid, pod.uid)
+            self._owner_backoff.failed(pod.owner.uid, pod.uid)
 
     def take_over(self) -> None:
-        """Begin where another operator has stopped: what it wrote is not known here."""
+        """Start to lead: forget what another operator may have changed meanwhile."""
         self._brake.forget()
-        self._explainer.forget()
-        self._gated_pods.forget()
+        self._explainer.take_over()
+        self._gated_pods.take_over()
 
     def ease_brake(self) -> None:
-        """Take those owners off the brake whose pods are admitted again. Raises APIError."""
-        self._brake.ease(each.owner.uid for each in self._store.snapshot.gated.values() if each.owner)
+        """Take owners off the brake whose pods are admitted again. Raises APIError."""
+        self._brake.ease(pod.owner.uid for pod in self._store.snapshot.gated.values() if pod.owner)
 
     def expire_assumed(self) -> None:
-        """Free the places of pods that ended unseen. Raises APIError."""
-        self._assumed_expiry.look()
+        """Forget assumed pods that will not come. Raises APIError."""
+        self._assumed_expiry.check()
 
-    def _begin(self, pod: PodID, refusal: Refusal) -> Result:
-        """A pod that is refused."""
+    def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
+        """Plan what to do about a refused pod, and do it."""
         previous = records.record_that_made(self._client, refusal.pod)
-        refusal = replace(refusal, pod=_as_first_asked(refusal.pod, previous))
-        limits = self._namespaces.limits(pod.namespace)
+        refusal = replace(refusal, pod=_as_requested(refusal.pod, previous))
+        limits = self._namespace_limits.limits(pod.namespace)
         plan = self._reservations.plan(refusal, limits)
         self.brake(refusal.pod)
         match plan:
@@ -134,12 +134,12 @@ class Reconciler:
                 return self._clear(refusal, plan)
             case plans.Wait() if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
                 result = self._explainer.explain(pod, refusal, plan.diagnosis, None)
-                return earliest(self._relauncher.wait(refusal, plan, limits, previous), result)
-        return self._relauncher.relaunch(pod, refusal, plan.diagnosis, limits, previous)
+                return earliest(self._refused_pods.wait(refusal, plan, limits, previous), result)
+        return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits, previous)
 
     def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone) -> Result:
         if RELAUNCH_FINALIZER in refusal.pod.finalizers:
-            return self._relauncher.go_on(pod, 0)
+            return self._refused_pods.resume(pod, 0)
         if refusal.pod.deleting:
             return DONE
         result = self._explainer.explain(pod, refusal, None, None)
@@ -150,8 +150,8 @@ class Reconciler:
         return result or DONE
 
     def _clear(self, refusal: Refusal, plan: plans.DeleteFailedPod) -> Result:
-        """Explain first, delete then: the explanation is found by whoever still sees the pod, and on its owner."""
-        later = self._explainer.tell(refusal)
+        """Explain before deleting: the Event is on the pod while it exists, and on its owner."""
+        later = self._explainer.explain_now(refusal)
         if later:
             return later
         wait = self._deletions.take()
@@ -162,18 +162,18 @@ class Reconciler:
         self._announcer.skipped(refusal.pod, f"{plan.reason}; the failed pod was deleted")
         return DONE
 
-    def _go_on(self, pod: PodID) -> Result:
-        """A pod that waits behind our gate, or whose relaunch has begun before a crash or in another call."""
+    def _resume(self, pod: PodID) -> Result:
+        """Continue with a gated pod, or with a relaunch that was started before."""
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
-            return self._gated_pods.fit(pod)
-        if not self._relauncher.has_begun(pod):
+            return self._gated_pods.reconcile(pod)
+        if not self._refused_pods.is_started(pod):
             return DONE
-        return self._relauncher.go_on(pod, self._namespaces.limits(pod.namespace).max_attempts)
+        return self._refused_pods.resume(pod, self._namespace_limits.limits(pod.namespace).max_attempts)
 
 
-def _as_first_asked(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
-    """``pod`` with the placement its user asked for, before it was narrowed."""
+def _as_requested(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
+    """``pod`` with the placement that its user requested, before the operator narrowed it."""
     if previous:
         return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
     if not pod.released:

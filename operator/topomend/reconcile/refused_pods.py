@@ -1,4 +1,8 @@
-"""Refused pods that nobody else makes anew: begun, gone on with, and told of as far as it goes now."""
+"""Relaunches of refused pods that no controller recreates: started, resumed and reported.
+
+Owns when a relaunch may start (attempts, rate, preflight) and what its record says while the pod waits. Leaves which
+nodes to ``decide``, and each request and what its answer means to ``relaunch``.
+"""
 
 import logging
 import time
@@ -25,21 +29,21 @@ from topomend.relaunch import protocol, records
 from topomend.relaunch.driver import Chosen, Driver, Outcome
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.waiting_status import Note, Notes
-from topomend.runtime.backoff import backoff_seconds
+from topomend.runtime.backoff import PODS
 from topomend.runtime.token_bucket import TokenBucket
 from topomend.wire.group import RELAUNCH_FINALIZER
-from topomend.wire.relaunch import record_name
+from topomend.wire.relaunch import MAX_VERDICTS, record_name
 
 _log = logging.getLogger(__name__)
 
 
-class Relauncher:
-    """Has the protocol driven (relaunch/). May be used by several threads, a pod each.
+class RefusedPods:
+    """Drives the relaunch protocol. May be used by several threads, a pod each.
 
-    ``relaunches`` bounds the relaunches a second.
+    ``relaunches`` limits how many relaunches start in a second.
     """
 
-    def __init__(  # noqa: PLR0913  the parts it is put together from
+    def __init__(  # noqa: PLR0913  the parts it is composed of
         self,
         client: Client,
         store: Store,
@@ -58,97 +62,102 @@ class Relauncher:
         self._waiting_status = Notes(client, clock, _rfc3339)
 
     def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, previous: Relaunch | None) -> Result:
-        """Say what the pod waits for, in its record too. Raises APIError."""
-        note, result = self._explainer.defer(refusal.pod, plan.reason)
-        note = replace(note, verdicts=plan.diagnosis.verdicts(), counts=tuple(plan.diagnosis.counts().items()))
-        self._note(refusal.pod, note, lambda: self._draft(refusal.pod, limits, previous))
+        """Report, in the pod's record too, what the pod waits for. Raises APIError."""
+        note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason)
+        note = replace(
+            note, verdicts=plan.diagnosis.verdicts(MAX_VERDICTS), counts=tuple(plan.diagnosis.counts().items())
+        )
+        self._write_note(refusal.pod, note, lambda: self._draft(refusal.pod, limits, previous))
         return earliest(result, self._reservations.backing_off(refusal.pod))
 
     def relaunch(
         self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis, limits: Limits, previous: Relaunch | None
     ) -> Result:
-        """Relaunch a pod whose replacement's place is taken. Raises APIError."""
+        """Relaunch a pod whose replacement is assumed on its nodes. Raises APIError."""
         if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
-            held = self._held_up(refusal, limits, previous)
-            if held:
+            postponed = self._postponed(refusal, limits, previous)
+            if postponed:
                 self._reservations.forget(pod)
-                return held
+                return postponed
         outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
         if outcome.launched:
             self._metrics.launched_after(self._clock() - refusal.seen)
         result = self._explainer.explain(pod, refusal, diagnosis, outcome.record)
-        return earliest(self._ended(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), result)
+        return earliest(self._result_of(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), result)
 
-    def go_on(self, pod: PodID, max_attempts: int) -> Result:
-        """Go on with, or put an end to, a relaunch that has begun before a crash or in another call; none is begun.
+    def resume(self, pod: PodID, max_attempts: int) -> Result:
+        """Continue or end a relaunch that was started before, by this process or an earlier one; never start one.
 
         Raises APIError.
         """
-        return self._ended(pod, self._drive(pod, None, may_start=False), max_attempts)
+        return self._result_of(pod, self._drive(pod, None, may_start=False), max_attempts)
 
-    def has_begun(self, pod: PodID) -> bool:
-        """Whether there is an open record of the pod, or a replacement that waits behind our gate."""
+    def is_started(self, pod: PodID) -> bool:
+        """Whether the pod has an open record, or a replacement behind the relaunch gate."""
         record = (pod.namespace, self._record_of(pod))
-        return record in self._store.snapshot.relaunches or self._waiting_replacement(pod) is not None
+        return record in self._store.snapshot.relaunches or self._gated_replacement(pod) is not None
 
-    def _held_up(self, refusal: Refusal, limits: Limits, previous: Relaunch | None) -> Result | None:
-        """When to try again, where the relaunch cannot begin now though a node admits the pod."""
+    def _postponed(self, refusal: Refusal, limits: Limits, previous: Relaunch | None) -> Result | None:
+        """When to try again, where the relaunch may not start now although a node admits the pod."""
         pod = refusal.pod
-        # A replacement that was refused as well was let go by mistake: each one waits twice as long as the last.
-        held = refusal.seen + backoff_seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
-        wait = held if held > 0 else self._relaunches.take()
+        # A replacement that is refused was ungated by mistake: each further one waits twice as long.
+        backoff = refusal.seen + PODS.seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
+        wait = backoff if backoff > 0 else self._relaunches.take()
         if wait:
             return Result(wait)
         draft = self._draft(pod, limits, previous)
         if draft is None:
             return DONE
         if not records.any_node_admits(draft):
-            why = f"{pod.name} is too large to be recorded: its manifest would not fit an object"
-            self._announcer.skipped(pod, why)
+            self._announcer.skipped(
+                pod, f"{pod.name} is not relaunched: its manifest is too large for a Relaunch object"
+            )
             return DONE
-        note = self._objection(draft)
+        note = self._preflight_problem(draft)
         if note is None:
             return None
-        self._announcer.held_up(pod, note.message)
-        self._note(pod, note, lambda: draft)
+        self._announcer.relaunch_deferred(pod, note.message)
+        self._write_note(pod, note, lambda: draft)
         return Result(RETRY_SECONDS)
 
-    def _objection(self, record: Relaunch) -> Note | None:
-        lacking = self._preflight.creator_problem(record)
-        if lacking:
-            return Note("CreatorMayNot", lacking)
+    def _preflight_problem(self, record: Relaunch) -> Note | None:
+        creator_problem = self._preflight.creator_problem(record)
+        if creator_problem:
+            return Note("CreatorMayNot", creator_problem)
         denied = self._preflight.denied(record)
         return Note("NotCreatable", denied) if denied else None
 
     def _draft(self, pod: WatchedPod, limits: Limits, previous: Relaunch | None) -> Relaunch | None:
         return records.draft(self._client, pod, previous, renames=renames(pod, limits))
 
-    def _note(self, pod: WatchedPod, note: Note, draft: Callable[[], Relaunch | None]) -> None:
-        """Say in the pod's record what it waits for; where it has none, in one begun from ``draft``."""
-        known = self._store.snapshot.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
-        if known and known.pod_uid == pod.uid:
-            self._waiting_status.add(known, note)
-        elif begun := draft():
-            self._waiting_status.begin(begun, note)
+    def _write_note(self, pod: WatchedPod, note: Note, draft: Callable[[], Relaunch | None]) -> None:
+        """Write into the pod's record what it waits for; where it has none, create the record from ``draft``."""
+        record = self._store.snapshot.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
+        if record and record.pod_uid == pod.uid:
+            self._waiting_status.add(record, note)
+        elif new_record := draft():
+            self._waiting_status.begin(new_record, note)
 
     def _record_of(self, pod: PodID) -> str:
-        """The name of a refused pod's record; its replacement, which may have another name, says which."""
-        waiting = self._waiting_replacement(pod)
-        return waiting.record if waiting and waiting.record else record_name(pod.name, pod.uid)
+        """The name of a refused pod's record. Its replacement knows it, and may have another name than the pod."""
+        replacement = self._gated_replacement(pod)
+        return replacement.record if replacement and replacement.record else record_name(pod.name, pod.uid)
 
-    def _waiting_replacement(self, pod: PodID) -> WatchedPod | None:
+    def _gated_replacement(self, pod: PodID) -> WatchedPod | None:
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         return gated if gated and gated.replaces == pod.uid else None
 
     def _drive(self, pod: PodID, refused_at: str | None, *, may_start: bool, renamed: bool = False) -> Outcome:
-        reservations = {pod}
+        """Run the protocol as far as it goes now; forget what was assumed and is not launched."""
+        assumed = {pod}
 
-        def choose(new: WatchedPod, record: Relaunch) -> Chosen:
-            reservations.add(PodID(new.namespace, new.name, new.uid))
+        def choose(replacement: WatchedPod, record: Relaunch) -> Chosen:
+            assumed.add(PodID(replacement.namespace, replacement.name, replacement.uid))
             rejected_by = RejectedBy(record.refused_by, refused_at)
             return _chosen(
-                self._reservations.take(
-                    new, lambda snapshot, excluded_nodes: plans.choose(snapshot, new, rejected_by, excluded_nodes)
+                self._reservations.choose(
+                    replacement,
+                    lambda snapshot, excluded: plans.choose(snapshot, replacement, rejected_by, excluded),
                 )
             )
 
@@ -160,11 +169,12 @@ class Relauncher:
             launched = outcome.launched
             return outcome
         finally:
-            for place in reservations:
-                if launched is None or place.name != launched.name:
-                    self._reservations.forget(place)
+            for assumed_pod in assumed:
+                if launched is None or assumed_pod.name != launched.name:
+                    self._reservations.forget(assumed_pod)
 
-    def _ended(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Result:
+    def _result_of(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Result:
+        """Report how far the relaunch came, and say when to continue it."""
         record = outcome.record
         if record and record.step.ended:
             self._metrics.ended(record.uid, record.step.value.lower())
@@ -183,18 +193,18 @@ class Relauncher:
         return self._waits(record, outcome.chosen, outcome.last) if record.step is Step.CREATED else Result(1.0)
 
     def _unrecorded(self, pod: PodID, pause: protocol.Pause) -> Result:
-        """The API server takes no record of the pod, which is left as it was."""
+        """The API server rejected the record; the refused pod was not touched."""
         refusal = self._store.snapshot.refused.get(pod.uid)
         if refusal:
-            self._announcer.held_up(refusal.pod, pause.waiting_for)
+            self._announcer.relaunch_deferred(refusal.pod, pause.waiting_for)
         return Result(RETRY_SECONDS)
 
     def _waits(self, record: Relaunch, chosen: Chosen, pause: protocol.Pause) -> Result:
-        """The replacement is there, and no node admits it."""
+        """The replacement exists, gated, and no node admits it."""
         gated = self._store.snapshot.gated.get((record.namespace, record.replacement_name))
         if gated is None:
             return Result(RETRY_SECONDS, on_any_change=True)
-        note, result = self._explainer.defer(gated, chosen.reason or pause.waiting_for)
+        note, result = self._explainer.report_unschedulable(gated, chosen.reason or pause.waiting_for)
         self._waiting_status.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
         return earliest(result, self._reservations.backing_off(gated))
 
@@ -202,9 +212,9 @@ class Relauncher:
 def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
     candidates = choice.candidates if isinstance(choice, plans.RelaunchOn) else ()
     return Chosen(
-        nodes=tuple(each.node for each in candidates),
-        hostnames=tuple(each.hostname for each in candidates),
-        verdicts=choice.diagnosis.verdicts(),
+        nodes=tuple(candidate.node for candidate in candidates),
+        hostnames=tuple(candidate.hostname for candidate in candidates),
+        verdicts=choice.diagnosis.verdicts(MAX_VERDICTS),
         counts=tuple(choice.diagnosis.counts().items()),
         reason=choice.reason,
     )

@@ -1,17 +1,17 @@
-"""When a pod is to be looked at again."""
+"""What follows from reconciling a pod: when to reconcile it again (controller-runtime: reconcile.Result)."""
 
 from dataclasses import dataclass
 
 RETRY_SECONDS = 60.0
-"""How long a pod that waits for a node, or for the API server's permission, goes without being looked at."""
+"""After how long a pod is reconciled again that waits for a node or for the API server's permission."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """After so many seconds (None is not at all), and by what changes.
+    """Requeue after ``after`` seconds (None: not by time), or on a change of the cluster, whichever is first.
 
-    ``on_capacity`` is when a node changes that would take the pod then, ``on_topology_change`` when one changes in more
-    than in what its pods hold, ``on_any_change`` when one changes at all, or another pod that waits goes.
+    ``on_capacity``: when a node that changed would admit the pod. ``on_topology_change``: when a node changes in more
+    than in what its pods hold. ``on_any_change``: when any node changes, or another pod stops waiting.
     """
 
     after: float | None = None
@@ -21,7 +21,7 @@ class Result:
 
     @property
     def on_change(self) -> bool:
-        """Whether it waits for more than time."""
+        """Whether a change of the cluster requeues the pod."""
         return self.on_capacity or self.on_topology_change or self.on_any_change
 
 
@@ -29,12 +29,12 @@ DONE = Result()
 
 
 def earliest(left: Result, right: Result | None) -> Result:
-    """As soon as either says."""
+    """Requeue as soon as either result says."""
     if right is None:
         return left
-    times = [each for each in (left.after, right.after) if each is not None]
+    delays = [result.after for result in (left, right) if result.after is not None]
     return Result(
-        min(times, default=None),
+        min(delays, default=None),
         left.on_capacity or right.on_capacity,
         left.on_topology_change or right.on_topology_change,
         left.on_any_change or right.on_any_change,

@@ -1,33 +1,57 @@
-"""The one view of the cluster that all threads share, and the only place where it changes."""
+"""The operator's one snapshot of the cluster, shared by all threads, and the only place where it changes.
+
+Owns the lock. Leaves what a change does to ``cache`` and what is decided on the snapshot to ``decide``.
+"""
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from topomend.cache.changes import Event, apply
+from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply
 from topomend.cache.snapshot import Snapshot
+from topomend.model.pod import Pod
 
-_Result = TypeVar("_Result")
+
+@dataclass(slots=True)
+class Transaction:
+    """A decision in progress: ``snapshot`` holds what it has assumed and forgotten so far, for nobody else to see yet.
+
+    Times are in seconds, by the clock of the snapshot.
+    """
+
+    snapshot: Snapshot
+
+    def assume(self, pod: Pod, nodes: tuple[str, ...], now: float) -> None:
+        """Count ``pod`` against each of ``nodes`` until a scheduler has bound it to one (kube-scheduler: AssumePod)."""
+        self.snapshot = apply(self.snapshot, PodAssumed(pod, nodes, now))
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Take the assumption of the pod of this name back, where there is one (kube-scheduler: ForgetPod)."""
+        self.snapshot = apply(self.snapshot, PodForgotten(namespace, name))
 
 
 class Store:
-    """Holds the view. ``snapshot`` is a value: whoever has read it keeps it as it was."""
+    """Holds the snapshot. ``snapshot`` is a frozen value: a thread that has read it may keep it."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self.snapshot = Snapshot()
 
-    def apply(self, event: Event) -> tuple[Snapshot, Snapshot]:
-        """The views before and after ``event``."""
+    def apply(self, event: Change) -> tuple[Snapshot, Snapshot]:
+        """Apply one change. Returns the snapshots before and after it."""
         with self._lock:
             before = self.snapshot
             self.snapshot = apply(before, event)
             return before, self.snapshot
 
-    def decide(self, decision: Callable[[Snapshot], tuple[_Result, tuple[Event, ...]]]) -> _Result:
-        """Take a decision and fold what follows from it, with nothing in between: no two take one place."""
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Decide and assume in one step: nothing changes between, so that no two pods are sent to the same free CPUs.
+
+        Holds the store's lock, so the block must not call the store. An exception leaves the snapshot as it was.
+        """
         with self._lock:
-            result, events = decision(self.snapshot)
-            for event in events:
-                self.snapshot = apply(self.snapshot, event)
-            return result
+            transaction = Transaction(self.snapshot)
+            yield transaction
+            self.snapshot = transaction.snapshot

@@ -1,7 +1,7 @@
-"""The pods that wait for nodes, and which of them are to be looked at when something changes.
+"""Pods that wait for a node, and which of them a change of the cluster requeues.
 
-Thousands of nodes change all the time, and each change matters to few of those that wait: to those that the node would
-take now. The others are not looked at.
+Thousands of nodes change all the time, and each change matters to few pods: those that the changed node would admit.
+Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). Leaves to ``decide`` what a node admits.
 """
 
 import threading
@@ -17,12 +17,15 @@ from topomend.reconcile.store import Store
 
 
 class UnschedulablePods:
-    """Remembers who waits for what. ``enqueue`` is told whom to look at. May be used by several threads."""
+    """Waiting pods with what they wait for. ``enqueue`` gets the pods to reconcile. May be used by several threads.
+
+    ``requeue_affected`` alone is for one thread.
+    """
 
     def __init__(self, store: Store, enqueue: Callable[[PodID], None]) -> None:
         self._store, self._enqueue = store, enqueue
         self._waiting: dict[PodID, Result] = {}
-        self._told = store.snapshot
+        self._handled = store.snapshot
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -30,102 +33,103 @@ class UnschedulablePods:
         with self._lock:
             return len(self._waiting)
 
-    def stop(self, pod: PodID) -> Snapshot:
-        """``pod`` no longer waits: it is looked at. The view before that, to be handed to ``begin``."""
+    def remove(self, pod: PodID) -> Snapshot:
+        """``pod`` is about to be reconciled. Returns the snapshot before that, to be passed to ``add``."""
         with self._lock:
             self._waiting.pop(pod, None)
         return self._store.snapshot
 
-    def begin(self, pod: PodID, result: Result, since: Snapshot) -> None:
-        """Have ``pod`` looked at when what ``result`` names happens, or has happened ``since`` it was looked at."""
+    def add(self, pod: PodID, result: Result, since: Snapshot) -> None:
+        """Enqueue ``pod`` on the changes that ``result`` names, those ``since`` the last reconciliation included."""
         with self._lock:
             self._waiting[pod] = result
-        if _Change(since, self._store.snapshot).matters_to(pod, result):
+        if _Change(since, self._store.snapshot).affects(pod, result):
             self._enqueue(pod)
 
     def clear(self) -> None:
-        """Nobody waits."""
+        """Remove all pods."""
         with self._lock:
             self._waiting.clear()
 
-    def tell(self) -> None:
-        """Have those looked at to whom matters what has changed since the last time; the oldest first, for the others
-        would give way."""
-        before, self._told = self._told, self._store.snapshot
+    def requeue_affected(self) -> None:
+        """Enqueue the pods that the changes since the last call affect; the oldest first, for others would yield."""
+        before, self._handled = self._handled, self._store.snapshot
         with self._lock:
             waiting = list(self._waiting.items())
-        change = _Change(before, self._told)
-        if not waiting or not change.happened:
+        change = _Change(before, self._handled)
+        if not waiting or not change.is_relevant:
             return
         since = change.after.gated_since
-        concerned = [pod for pod, result in waiting if change.matters_to(pod, result)]
-        for pod in sorted(concerned, key=lambda each: since.get((each.namespace, each.name), 0.0)):
+        affected = [pod for pod, result in waiting if change.affects(pod, result)]
+        for pod in sorted(affected, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
             self._enqueue(pod)
 
 
 class _Change:
-    """From one view to a later one."""
+    """All that differs between two snapshots."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
         self._before, self.after = before, after
 
     @property
-    def happened(self) -> bool:
-        """Whether there is anything that may matter to somebody."""
+    def is_relevant(self) -> bool:
+        """Whether it may affect any pod."""
         return bool(self._nodes) or self._fewer_wait
 
-    def matters_to(self, pod: PodID, result: Result) -> bool:
-        """Whether ``pod``, which waits for ``result``, is to be looked at: so is one that is gone, to wait no more."""
-        if not self.happened:
+    def affects(self, pod: PodID, result: Result) -> bool:
+        """Whether to reconcile ``pod``, which waits for ``result``; a pod that is gone is, so that it leaves."""
+        if not self.is_relevant:
             return False
-        known = self._known(pod)
-        if known is None or result.on_any_change:
+        watched = self._watched(pod)
+        if watched is None or result.on_any_change:
             return True
-        if result.on_topology_change and self._machines:
+        if result.on_topology_change and self._topology:
             return True
-        return result.on_capacity and bool(self._nodes) and self._is_room_for(known)
+        return result.on_capacity and bool(self._nodes) and self._may_admit(watched)
 
     @cached_property
     def _nodes(self) -> frozenset[str]:
-        """Those that changed, came or went."""
+        """The nodes that changed, came or went."""
         before, after = self._before, self.after
-        said = {
+        published = {
             name
             for name in _replaced(before.publications, after.publications)
-            if _says_another_thing(before.publications.get(name), after.publications.get(name))
+            if _differs(before.publications.get(name), after.publications.get(name))
         }
-        return frozenset(said | _replaced(before.nodes, after.nodes) | _replaced(before.mismatches, after.mismatches))
+        return frozenset(
+            published | _replaced(before.nodes, after.nodes) | _replaced(before.mismatches, after.mismatches)
+        )
 
     @cached_property
     def _fewer_wait(self) -> bool:
-        """Whether a pod that waited does so no more: what was kept for it is free."""
+        """Whether a pod stopped waiting: NUMA nodes that were reserved for it are free."""
         before, after = self._before, self.after
         return not (before.gated.keys() <= after.gated.keys() and before.refused.keys() <= after.refused.keys())
 
     @cached_property
-    def _machines(self) -> bool:
+    def _topology(self) -> bool:
         return topology_changed(self._before, self.after)
 
-    def _known(self, pod: PodID) -> WatchedPod | None:
-        """The pod, or the replacement that waits in its place."""
+    def _watched(self, pod: PodID) -> WatchedPod | None:
+        """The pod, or its gated replacement."""
         refusal = self.after.refused.get(pod.uid)
         return self.after.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
 
-    def _is_room_for(self, pod: WatchedPod) -> bool:
-        # What was let go once has been narrowed: where else it may go stands in its record.
+    def _may_admit(self, pod: WatchedPod) -> bool:
+        # An ungated pod was narrowed to its nodes; where else it may go is in its record alone.
         return pod.released or any_node_admits(self.after, self._nodes, pod.pod, pod.placement)
 
 
 def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """The keys of which one does not hold the very value that the other holds."""
+    """The keys whose values are not the same object in both mappings."""
     if before is after:
         return set()
-    found = {key for key, value in after.items() if before.get(key) is not value}
-    return found | (before.keys() - after.keys())
+    new = {key for key, value in after.items() if before.get(key) is not value}
+    return new | (before.keys() - after.keys())
 
 
-def _says_another_thing(before: Publication | None, after: Publication | None) -> bool:
-    """That its agent only said it again is no change."""
+def _differs(before: Publication | None, after: Publication | None) -> bool:
+    """Whether more changed than that the agent confirmed its publication."""
     if before is None or after is None:
         return before is not after
     if before.state is not after.state or before.problem != after.problem:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from topomend.decide.filters import HOSTNAME_LABEL
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from topomend.decide.filters import HOSTNAME_LABEL
-from topomend.model.cluster import Placement
+from topomend.model.cluster import HOSTNAME_LABEL, Placement
 from topomend.relaunch.manifest import widened
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document

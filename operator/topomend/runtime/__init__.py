@@ -1,4 +1,4 @@
-"""What a long-running program needs whatever it does: its HTTP endpoints, and later its queues, timers and leadership.
+"""The plumbing of a long-running program: work queue, back-off, leader election, event recorder, HTTP endpoints, log.
 
-Owns mechanism alone. What is healthy, what is counted and what is done next is decided by the rooms that use it.
+Owns mechanism alone. Leaves to the rooms that use it what is healthy, what is counted, and what to do next.
 """

@@ -1,63 +1,105 @@
-"""Who failed is held back: a second after the first failure, twice as long after each further one."""
+"""Exponential back-off: how long to wait after failures, for every room that retries.
+
+Owns growth, jitter and the counting of failures by key. Leaves what counts as a failure to the rooms that use it.
+Source of the rules: k8s.io/client-go/util/flowcontrol/backoff.go; jitter is taken off, so that a limit is never passed.
+"""
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from topomend.model.bounded_dict import BoundedDict
 
-FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
-
-FORGOTTEN_SECONDS = 600.0
-"""Who did not fail for so long begins anew."""
+RESET_SECONDS = 600.0
+"""After so long without a failure a key starts again with the first delay."""
 
 MAX_ENTRIES = 10_000
 
-
-def backoff_seconds(failures: int) -> float:
-    """How long to wait after so many failures in a row."""
-    return min(FIRST_SECONDS * 2.0 ** (min(failures, 20) - 1), LONGEST_SECONDS) if failures > 0 else 0.0
+_MAX_DOUBLINGS = 60
 
 
-def _jitter() -> float:
-    return random.uniform(0.75, 1.25)  # noqa: S311  jitter, not a secret
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """``first`` seconds after the first failure, twice as long after each further one, at most ``longest``.
+
+    A random part of each delay, up to ``jitter`` of it, is taken off, so that what failed together is not retried
+    together.
+    """
+
+    first: float
+    longest: float
+    jitter: float = 0.0
+
+    def seconds(self, failures: int) -> float:
+        """The delay after so many failures in a row; 0 after none."""
+        if failures <= 0:
+            return 0.0
+        delay = min(self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.longest)
+        return delay * random.uniform(1.0 - self.jitter, 1.0)  # noqa: S311  jitter, not a secret
+
+    def __iter__(self) -> Iterator[float]:
+        """The delays after the first failure, the second, and so on without end."""
+        failures = 0
+        while True:
+            failures += 1
+            yield self.seconds(failures)
+
+
+class Retry:
+    """Failures in a row of one operation. For one thread. Times are seconds of any one clock."""
+
+    def __init__(self, delays: Exponential) -> None:
+        self._delays, self._failures = delays, 0
+        self.until = 0.0
+
+    def failed(self, now: float, at_least: float = 0.0) -> float:
+        """Count a failure. Returns the seconds until the next attempt, ``at_least`` so many."""
+        self._failures += 1
+        delay = max(self._delays.seconds(self._failures), at_least)
+        self.until = now + delay
+        return delay
+
+    def succeeded(self) -> None:
+        """Start again with the first delay."""
+        self.until, self._failures = 0.0, 0
+
+
+PODS = Exponential(1.0, 300.0, jitter=0.25)
+"""For pods that are refused although replay admits them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    times: int
+    count: int
     until: float
     last: float
 
 
 class Backoff:
-    """Keys and their failures. May be used by several threads. ``clock`` is in seconds and only goes forward.
+    """Failures by key. May be used by several threads. ``clock`` is in seconds and only goes forward."""
 
-    ``jitter`` is by what a hold is multiplied, so that who failed together does not come back together.
-    """
-
-    def __init__(self, clock: Callable[[], float], jitter: Callable[[], float] = _jitter) -> None:
-        self._clock, self._jitter = clock, jitter
+    def __init__(self, clock: Callable[[], float], delays: Exponential = PODS) -> None:
+        self._clock, self._delays = clock, delays
         self._counted: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_ENTRIES)
         self._failures: dict[str, _Failures] = {}
         self._lock = threading.Lock()
 
-    def failed(self, key: str, because_of: str) -> None:
-        """``key`` failed once more, by ``because_of``; one that failed by it before did not fail again."""
+    def failed(self, key: str, cause: str) -> None:
+        """Count a failure of ``key``. Each ``cause`` counts once, however often it is reported."""
         now = self._clock()
         with self._lock:
-            if (key, because_of) in self._counted:
+            if (key, cause) in self._counted:
                 return
-            self._counted[key, because_of] = None
+            self._counted[key, cause] = None
             self._failures = {
-                each: known for each, known in self._failures.items() if now - known.last < FORGOTTEN_SECONDS
+                name: failures for name, failures in self._failures.items() if now - failures.last < RESET_SECONDS
             }
-            times = self._failures[key].times + 1 if key in self._failures else 1
-            self._failures[key] = _Failures(times, now + backoff_seconds(times) * self._jitter(), now)
+            count = self._failures[key].count + 1 if key in self._failures else 1
+            self._failures[key] = _Failures(count, now + self._delays.seconds(count), now)
 
-    def left(self, key: str) -> float:
-        """How many seconds ``key`` is held back from now on; 0 where it is not."""
+    def remaining(self, key: str) -> float:
+        """Seconds until the back-off of ``key`` ends; 0 where there is none."""
         with self._lock:
-            known = self._failures.get(key)
-        return max(0.0, known.until - self._clock()) if known else 0.0
+            failures = self._failures.get(key)
+        return max(0.0, failures.until - self._clock()) if failures else 0.0

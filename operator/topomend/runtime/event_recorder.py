@@ -1,7 +1,6 @@
-"""Events (events.k8s.io/v1) for the people who look at a pod: posted in the background, the same one once in a while.
+"""Posts Events (events.k8s.io/v1) in the background, and the same Event at most once in five minutes.
 
-An event is a courtesy: it is never waited for, and one that cannot be posted is only logged. What an event says is
-decided by whoever emits it.
+Nothing waits for an Event, and one that cannot be posted is only logged. Leaves the wording to the caller.
 """
 
 import logging
@@ -67,9 +66,9 @@ class EventRecorder:
     def emit(  # noqa: PLR0913  an event's parts
         self, regarding: Regarding, kind: str, reason: str, action: str, note: str, *, once: bool = False
     ) -> None:
-        """Post an event of type ``kind`` (Normal, Warning) unless the same one was posted a short while ago.
+        """Post an Event of type ``kind`` (Normal, Warning) unless the same one was posted within ``REPEAT_SECONDS``.
 
-        ``once``: nor if the API server still keeps the one that anybody posted.
+        ``once``: unless the API server still has it from any operator.
         """
         note = _cut(note)
         key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
@@ -82,10 +81,10 @@ class EventRecorder:
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
-            _log.warning("too many events wait to be posted; %s for %s is not", reason, regarding.name)
+            _log.warning("too many events are queued; %s for %s is dropped", reason, regarding.name)
 
     def stop(self) -> None:
-        """Post what waits, for two seconds at most."""
+        """Post the Events in the queue, for two seconds at most."""
         try:
             self._waiting.put_nowait(None)
         except queue.Full:
@@ -99,7 +98,7 @@ class EventRecorder:
                 return False
             self._last[key] = now
             if len(self._last) > 10 * QUEUE_LENGTH:
-                self._last = {each: then for each, then in self._last.items() if now - then < REPEAT_SECONDS}
+                self._last = {other: then for other, then in self._last.items() if now - then < REPEAT_SECONDS}
         return True
 
     def _event(self, regarding: Regarding, suffix: str, now: datetime) -> dict[str, Any]:

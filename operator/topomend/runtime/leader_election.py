@@ -1,9 +1,9 @@
 """Leader election by a Lease (coordination.k8s.io/v1): at most one of several operators writes at a time.
 
-A holder renews; the others watch for a record that stays the same for its whole duration, by a clock of their own that
-only goes forward: times in the Lease are for people, and machines whose clocks differ still agree. A holder that could
-not renew stops writing five seconds before another may take over. That is no fence: a request sent in time can take
-effect late, and what must not happen twice is guarded by the relaunch protocol itself.
+The holder renews; the others take over when the Lease has not changed for its whole duration, each by its own clock
+that only goes forward: the times in the Lease are for people, so clocks may differ. A holder that could not renew stops
+writing five seconds before another may take over. This is not a fence, for a request sent in time can take effect late;
+the relaunch protocol itself prevents what must not happen twice.
 Source of the rules: k8s.io/client-go/tools/leaderelection.
 """
 
@@ -21,21 +21,21 @@ from topomend.kube.errors import APIError, Conflict, NotFound
 NAME = "topomend-operator"
 
 DURATION_SECONDS = 15.0
-"""How long a record stands without being renewed."""
+"""How long the Lease is valid without a renewal."""
 
 RENEW_DEADLINE_SECONDS = 10.0
-"""How long after the last renewal its holder still writes."""
+"""How long after its last renewal the holder still writes."""
 
 RENEW_SECONDS = 2.0
-LOOK_SECONDS = 1.0
-"""How often a holder renews, and how often the others look: a Lease that was given up is taken within two seconds."""
+RETRY_SECONDS = 1.0
+"""How often the holder renews, and the others read: a Lease that was released is taken within two seconds."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Sight:
-    """A Lease as it was read, and when it was first seen so."""
+class _Observed:
+    """A Lease as it was read, and when it was first read so."""
 
     version: str
     holder: str
@@ -44,7 +44,7 @@ class _Sight:
 
 
 class LeaderElection:
-    """One candidate. ``on_change`` is told, from the candidate's own thread, when it begins and when it ceases to lead.
+    """One candidate. ``on_change`` is called, in the candidate's thread, when it starts and when it ceases to lead.
 
     ``client`` must be one that may always write. ``seizes`` is whether it takes the Lease from whoever holds it, to
     keep all others from writing: who held it may write on for ``RENEW_DEADLINE_SECONDS``.
@@ -62,9 +62,9 @@ class LeaderElection:
     ) -> None:
         self._client, self._namespace, self._identity, self._seizes = client, namespace, identity, seizes
         self._on_change, self._clock = on_change, clock
-        self._sight: _Sight | None = None
+        self._observed: _Observed | None = None
         self._until = float("-inf")
-        self._told = False
+        self._announced = False
         self._complaint = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._campaign, name="election", daemon=True)
@@ -74,68 +74,70 @@ class LeaderElection:
         return self._clock() < self._until
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Start to compete for the Lease."""
         self._thread.start()
 
     def stop(self, keep_seconds: int = 0) -> None:
-        """Stand no more, and give the Lease up so that another need not wait for its end; or leave it as it is for
-        ``keep_seconds``, whoever waits for it."""
+        """Stop, and release the Lease so that another need not wait for its end.
+
+        With ``keep_seconds`` the Lease stays as it is for so long, whoever waits for it.
+        """
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(RENEW_SECONDS)
         if self.leads():
-            self._leave(
+            self._release(
                 {"holderIdentity": self._identity if keep_seconds else "", "leaseDurationSeconds": keep_seconds or 1}
             )
 
-    def stand(self) -> None:
-        """One look, and one attempt to take or renew the Lease where that is due."""
+    def try_acquire_or_renew(self) -> None:
+        """Read the Lease, and acquire or renew it where that is due (client-go: tryAcquireOrRenew)."""
         begun = self._clock()
         try:
             self._until = begun + RENEW_DEADLINE_SECONDS if self._take_or_renew() else float("-inf")
             self._complaint = ""
         except Conflict:
             _log.debug("another candidate was faster")
-            self._sight = None
+            self._observed = None
         except APIError as error:
             self._complain(str(error))
-        self._tell()
+        self._announce()
 
     def _campaign(self) -> None:
         while not self._stopped.is_set():
-            self.stand()
-            self._stopped.wait(RENEW_SECONDS if self.leads() else LOOK_SECONDS)
+            self.try_acquire_or_renew()
+            self._stopped.wait(RENEW_SECONDS if self.leads() else RETRY_SECONDS)
 
     def _complain(self, problem: str) -> None:
         if problem != self._complaint:
             self._complaint = problem
-            _log.warning("Lease %s/%s: %s; tried again", self._namespace, NAME, problem)
+            _log.warning("Lease %s/%s: %s; retried", self._namespace, NAME, problem)
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         leads = self.leads()
-        if leads != self._told:
-            self._told = leads
+        if leads != self._announced:
+            self._announced = leads
             self._on_change(leads)
 
     def _take_or_renew(self) -> bool:
         """Whether the Lease is ours. Raises APIError."""
-        if self._sight is None or self._sight.holder != self._identity or not self.leads():
-            found = self._look()
-            is_taken = found and found.holder not in ("", self._identity) and not self._seizes
-            if found and is_taken and self._clock() < found.since + found.duration:
+        if self._observed is None or self._observed.holder != self._identity or not self.leads():
+            observed = self._observe()
+            is_taken = observed and observed.holder not in ("", self._identity) and not self._seizes
+            if observed and is_taken and self._clock() < observed.since + observed.duration:
                 return False
         return self._write(self._spec())
 
-    def _look(self) -> _Sight | None:
+    def _observe(self) -> _Observed | None:
         try:
             content = self._client.get(LEASES, NAME, self._namespace)
         except NotFound:
-            self._sight = None
+            self._observed = None
             return None
         seen = _read(content, self._clock())
-        if self._sight is None or self._sight.version != seen.version:
-            self._sight = seen
-        return self._sight
+        if self._observed is None or self._observed.version != seen.version:
+            self._observed = seen
+        return self._observed
 
     def _spec(self) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -144,10 +146,10 @@ class LeaderElection:
             "leaseDurationSeconds": int(DURATION_SECONDS),
             "renewTime": now,
         }
-        return renewed if self._sight and self._sight.holder == self._identity else renewed | {"acquireTime": now}
+        return renewed if self._observed and self._observed.holder == self._identity else renewed | {"acquireTime": now}
 
     def _write(self, spec: dict[str, Any]) -> bool:
-        if self._sight is None:
+        if self._observed is None:
             content = {
                 "apiVersion": LEASES.api_version,
                 "kind": "Lease",
@@ -156,17 +158,19 @@ class LeaderElection:
             }
             answer = self._client.create(LEASES, content, self._namespace)
         else:
-            patch = {"metadata": {"resourceVersion": self._sight.version}, "spec": spec}
+            patch = {"metadata": {"resourceVersion": self._observed.version}, "spec": spec}
             answer = self._client.merge(LEASES, NAME, patch, self._namespace)
-        self._sight = _read(answer, self._clock())
+        self._observed = _read(answer, self._clock())
         return True
 
-    def _leave(self, spec: dict[str, Any]) -> None:
+    def _release(self, spec: dict[str, Any]) -> None:
         self._until = float("-inf")
         try:
             self._write(spec)
         except APIError as error:
-            _log.warning("Lease %s/%s could not be given up and stands until its end: %s", self._namespace, NAME, error)
+            _log.warning(
+                "Lease %s/%s could not be released and is valid until its end: %s", self._namespace, NAME, error
+            )
 
 
 def read_holder(client: Client, namespace: str) -> str | None:
@@ -178,10 +182,10 @@ def read_holder(client: Client, namespace: str) -> str | None:
     return (content.get("spec") or {}).get("holderIdentity") or ""
 
 
-def _read(content: dict[str, Any], now: float) -> _Sight:
+def _read(content: dict[str, Any], now: float) -> _Observed:
     spec = content.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
-    return _Sight(
+    return _Observed(
         version=content["metadata"]["resourceVersion"],
         holder=spec.get("holderIdentity") or "",
         duration=float(duration) if isinstance(duration, int) else DURATION_SECONDS,

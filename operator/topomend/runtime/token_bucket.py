@@ -1,4 +1,4 @@
-"""A token bucket: so many a second on average, so many at once."""
+"""A token bucket: a rate on average, and a burst (client-go: flowcontrol.RateLimiter)."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``burst`` of them kept. ``clock`` is in seconds and only goes forward."""
+    """``rate`` tokens a second, at most ``burst`` at once. ``clock`` is in seconds and only goes forward."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -14,7 +14,7 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Take a token and return 0, or return the seconds until there will be one."""
+        """Take a token and return 0, or return the seconds until the next one."""
         with self._lock:
             now = self._clock()
             self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)

@@ -1,7 +1,7 @@
-"""A queue of keys for reconciling: each key at most once, one worker a key at a time, later after each failure.
+"""A queue of keys to reconcile: each key once, one worker a key at a time, with a growing delay after failures.
 
-The rules are those of client-go's rate limiting queue (util/workqueue): a key added while it is being worked on is
-worked on once more afterwards; a failed key waits 5 ms, 10 ms, 20 ms and so on.
+The rules are those of client-go's rate limiting queue (util/workqueue): a key added while a worker has it is worked on
+once more afterwards; a key that fails waits 5 ms, 10 ms, 20 ms and so on.
 """
 
 import heapq
@@ -11,13 +11,15 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.005, 60.0
+from topomend.runtime.backoff import Exponential
+
+DELAYS = Exponential(0.005, 60.0)
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class WorkQueue(Generic[Key]):
-    """The keys that are due, and those that will be. ``clock`` is in seconds and only goes forward."""
+    """Keys with the times at which they are due. ``clock`` is in seconds and only goes forward."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -25,71 +27,71 @@ class WorkQueue(Generic[Key]):
         self._due_at: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
-        self._in_work: set[Key] = set()
-        self._again: dict[Key, float] = {}
+        self._processing: set[Key] = set()
+        self._requeued: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
         self._stopped = False
 
     def add(self, key: Key, after: float = 0.0) -> None:
-        """Have ``key`` worked on ``after`` seconds from now, or earlier if it was to be."""
+        """Make ``key`` due in ``after`` seconds, or earlier where it already is."""
         with self._changed:
             self._add(key, self._clock() + after)
             self._changed.notify()
 
     def get(self) -> Key | None:
-        """The next key, when one is due; None once the queue is stopped."""
+        """Wait for the next key that is due; None once the queue is stopped."""
         with self._changed:
             while not self._stopped:
                 now = self._clock()
                 key = self._pop(now)
                 if key is not None:
-                    self._in_work.add(key)
+                    self._processing.add(key)
                     return key
                 self._changed.wait(self._heap[0][0] - now if self._heap else None)
             return None
 
     def done(self, key: Key, *, failed: bool = False, at_least: float = 0.0) -> None:
-        """``key`` has been worked on; a failed one comes again after its back-off, of ``at_least`` so many seconds."""
+        """Mark ``key`` as processed. A failed key is due again after its back-off, ``at_least`` so many seconds."""
         with self._changed:
-            self._in_work.discard(key)
-            again = self._again.pop(key, None)
+            self._processing.discard(key)
+            due = self._requeued.pop(key, None)
             if failed:
-                times = self._failures[key] = self._failures.get(key, 0) + 1
-                backoff = min(max(FIRST_BACK_OFF * 2 ** min(times - 1, 20), at_least), LONGEST_BACK_OFF)
-                tried = self._clock() + backoff
-                again = tried if again is None or at_least else min(again, tried)
+                self._failures[key] = self._failures.get(key, 0) + 1
+                delay = min(max(DELAYS.seconds(self._failures[key]), at_least), DELAYS.longest)
+                retry = self._clock() + delay
+                due = retry if due is None or at_least else min(due, retry)
             else:
                 self._failures.pop(key, None)
-            if again is not None:
-                self._add(key, again)
+            if due is not None:
+                self._add(key, due)
                 self._changed.notify()
 
     def stop(self) -> None:
-        """Have every ``get`` return None."""
+        """Make every ``get`` return None."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Forget every key that waits."""
+        """Remove every key that no worker has."""
         with self._changed:
             self._due_at.clear()
             self._heap.clear()
-            self._again.clear()
+            self._requeued.clear()
             self._failures.clear()
 
     def overdue(self) -> float:
-        """For how many seconds the most overdue key has been waiting for a worker."""
+        """Seconds that the most overdue key has waited for a worker."""
         with self._changed:
             return max(0.0, self._clock() - min(self._due_at.values(), default=self._clock()))
 
     def __len__(self) -> int:
         with self._changed:
-            return len(self._due_at) + len(self._in_work)
+            return len(self._due_at) + len(self._processing)
 
     def _add(self, key: Key, due: float) -> None:
-        if key in self._in_work:
-            self._again[key] = min(due, self._again.get(key, due))
+        if key in self._processing:
+            self._requeued[key] = min(due, self._requeued.get(key, due))
         elif due < self._due_at.get(key, float("inf")):
             self._due_at[key] = due
             heapq.heappush(self._heap, (due, next(self._order), key))

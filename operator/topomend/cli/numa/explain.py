@@ -8,10 +8,10 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.numa.cluster import Cluster, cluster_options
 from topomend.cli.numa.pod_argument import AskedPod, pod_of_cluster, pod_of_file
+from topomend.cli.numa.refusal_table import refusal_table
 from topomend.cli.numa.refused import after_refusal, refusal_by
 from topomend.cli.numa.resize import explain_resized, is_pending
 from topomend.decide.explanation import explain as explanation
-from topomend.decide.explanation import table
 from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
 from topomend.kube.client import RELAUNCHES
 from topomend.relaunch import narrowing
@@ -71,7 +71,7 @@ def _on_node(cluster: Cluster, snapshot: Snapshot, asked: AskedPod, node: str) -
     if refusal and verdict.admitted:
         return after_refusal(cluster, publication, refusal, verdict)
     policy = publication.state.kubelet.topology_manager_policy
-    numbers = (f"  {line}" for line in table(verdict, policy))
+    numbers = (f"  {line}" for line in refusal_table(verdict, policy))
     return [explanation(verdict, node, policy), *numbers], YES if verdict.admitted else NO
 
 

@@ -10,8 +10,8 @@ from topomend.cli.failures import NO, NOT_KNOWN, CannotAsk
 from topomend.cli.numa.cluster import Cluster, cluster_options
 from topomend.cli.numa.pod_argument import AskedPod, pod_of_file
 from topomend.cli.table import echo_table
-from topomend.decide.explanation import lacking, places
-from topomend.decide.feasibility import UNKNOWN, RejectedNode, diagnose
+from topomend.decide.explanation import blocking_resources, numa_nodes_text
+from topomend.decide.feasibility import UNKNOWN, NodeStatus, diagnose
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 
@@ -50,7 +50,7 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
     snapshot = cluster.snapshot()
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    rooms = [*_rooms(snapshot, asked, replicas), *_turned(snapshot, asked)]
+    rooms = [*_rooms(snapshot, asked, replicas), *_rejected(snapshot, asked)]
     echo_table([("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), *map(_row, rooms)])
     fitting = sum(room.replicas or 0 for room in rooms)
     unknown = [room.node for room in rooms if room.replicas is None]
@@ -76,16 +76,16 @@ def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
     for number in range(wanted):
         verdict, state = admit(state, replace(asked.pod, name=f"{asked.pod.name}-{number}", uid=""))
         if not verdict.admitted:
-            return Room(name, found.total(), _counted(found), lacking(verdict))
-        found[places(verdict).removeprefix("NUMA ") or "any"] += 1
+            return Room(name, found.total(), _counted(found), blocking_resources(verdict))
+        found[numa_nodes_text(verdict).removeprefix("NUMA ") or "any"] += 1
     return Room(name, found.total(), _counted(found), "")
 
 
-def _turned(snapshot: Snapshot, asked: AskedPod) -> list[Room]:
+def _rejected(snapshot: Snapshot, asked: AskedPod) -> list[Room]:
     return [_no_room(rejected) for rejected in diagnose(snapshot, asked.pod, asked.placement).rejected]
 
 
-def _no_room(rejected: RejectedNode) -> Room:
+def _no_room(rejected: NodeStatus) -> Room:
     if rejected.reason == UNKNOWN:
         return Room(rejected.node, None, "", f"not known: {rejected.explanation.removeprefix(f'{rejected.node}: ')}")
     return Room(rejected.node, 0, "", rejected.summary)

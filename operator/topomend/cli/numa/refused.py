@@ -8,7 +8,7 @@ from topomend.cli.failures import NOT_KNOWN, YES
 from topomend.cli.numa.cluster import Cluster
 from topomend.cli.numa.pod_argument import AskedPod
 from topomend.decide.eligibility import REASONS
-from topomend.decide.explanation import amounts, places
+from topomend.decide.explanation import amounts, numa_nodes_text
 from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
 from topomend.model.cluster import WatchedPod
@@ -41,7 +41,7 @@ def after_refusal(
             f"moment; if this stays, please report it with the output of: kubectl numa export {refusal.node}"
         )
         return [f"{refused}: {words}", why], NOT_KNOWN
-    where = places(verdict)
+    where = numa_nodes_text(verdict)
     first = f"{refused}, and would admit it now{f' on {where}' if where else ''}: what it holds has changed since"
     return [first, f"  then: {_explained(cluster, refusal) or words}", *_now(verdict)], YES
 

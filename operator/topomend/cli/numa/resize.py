@@ -7,7 +7,8 @@ from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.numa.cluster import Cluster
 from topomend.cli.numa.pod_argument import AskedPod, read_asked
-from topomend.decide.explanation import explain_resize, table
+from topomend.cli.numa.refusal_table import refusal_table
+from topomend.decide.explanation import explain_resize
 from topomend.kube.client import PODS
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
@@ -37,7 +38,7 @@ def explain_resized(
             f"and if this stays: kubectl numa check"
         )
     policy = state.kubelet.topology_manager_policy
-    numbers = table(answer.verdict, policy) if answer.verdict else ()
+    numbers = refusal_table(answer.verdict, policy) if answer.verdict else ()
     return [explain_resize(answer, changed.name, state.name), *(f"  {line}" for line in numbers)], not answer.reason
 
 

@@ -1,0 +1,44 @@
+"""A refused merge as a table for a terminal: what was requested and what is free on each NUMA node."""
+
+from collections.abc import Iterable, Sequence
+
+from topomend.cli.table import aligned_rows
+from topomend.decide.explanation import amount_text, refused_merge
+from topomend.model.verdict import ResourceTrace, Verdict
+
+_FIT_RULES = {
+    "single-numa-node": "single-numa-node refuses what is not one NUMA node",
+    "restricted": "restricted refuses more NUMA nodes than the fewest that could ever hold it",
+}
+
+
+def refusal_table(verdict: Verdict, policy: str) -> tuple[str, ...]:
+    """A line a resource, what is missing on each NUMA node, and the policy's rule; empty where no merge was refused."""
+    merge = refused_merge(verdict)
+    if merge is None:
+        return ()
+    traces = [trace for trace in merge.resources if trace.free]
+    nodes = sorted({node for trace in traces for node, _ in trace.free})
+    heading = ("", "asked", *(f"NUMA {node} free" for node in nodes))
+    rows = [(trace.resource, amount_text(trace, trace.requested), *_cells(trace, nodes)) for trace in traces]
+    missing = "; ".join(filter(None, (_missing_on(node, traces) for node in nodes)))
+    remarks = (missing, _FIT_RULES.get(policy, ""))
+    return (*aligned_rows([heading, *rows]), *filter(None, remarks))
+
+
+def _missing_on(node: int, traces: Iterable[ResourceTrace]) -> str:
+    missing = [
+        f"{amount_text(trace, trace.requested - amount)} {trace.resource}"
+        for trace in traces
+        for where, amount in trace.free
+        if where == node and amount < trace.requested
+    ]
+    return f"NUMA {node} lacks {' and '.join(missing)}" if missing else ""
+
+
+def _cells(trace: ResourceTrace, nodes: Sequence[int]) -> tuple[str, ...]:
+    free = dict(trace.free)
+    return tuple(
+        f"{amount_text(trace, free.get(node, 0))} {'yes' if free.get(node, 0) >= trace.requested else 'no'}"
+        for node in nodes
+    )
