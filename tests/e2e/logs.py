@@ -3,9 +3,10 @@
 Files are opened as soon as they are there, and read when somebody asks: one that was removed meanwhile is still whole.
 """
 
+import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -88,12 +89,18 @@ class LogCollector:
 
     def _open_new(self) -> None:
         with self._lock:
-            for path in self._folder.glob("nodes/*/var/log/pods/*/*/*.log"):
+            for path in self._present():
                 if path not in self._files:
                     try:
                         self._files[path] = path.open("rb")
                     except FileNotFoundError:  # removed since
                         continue
+
+    def _present(self) -> Iterator[Path]:
+        """The files that are there. Folders go meanwhile, which os.walk takes as it is and Path.glob does not."""
+        for pods in self._folder.glob("nodes/*/var/log/pods"):
+            for folder, _, names in os.walk(pods):
+                yield from (Path(folder, name) for name in names if name.endswith(".log"))
 
 
 def _content(line: str) -> str:
