@@ -1,13 +1,18 @@
-"""Both clients against a certificate of Amazon EKS' kind, with TLS as strict as Python 3.13 makes it by default."""
+"""All clients against a certificate of Amazon EKS' kind, with TLS as strict as Python 3.13 makes it by default."""
 
+import asyncio
 import json
+import logging
 import ssl
 from pathlib import Path
 
+import kopf
 import pytest
 import urllib3
+from kubernetes.config import kube_config
 from tests.kube.certificates import Authority, Server, serving
 
+from topomend.controller.watch_streams import WatchStreams
 from topomend.kube.agent_client import AgentClient
 from topomend.kube.client import NODES, connect
 from topomend.kube.tls import as_clusters_are
@@ -40,6 +45,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     }
     (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    # The official client reads the variable once, when it is loaded.
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
     api.body = b'{"metadata": {"name": "n1"}}'
     assert isinstance(api, Server)
     return api
@@ -84,6 +91,19 @@ def test_the_operators_client_takes_an_authority_without_key_identifiers(server:
     assert client.get(NODES, "n1") == {"metadata": {"name": "n1"}}
     client.close()
     assert server.asked == [("GET /api/v1/nodes/n1 HTTP/1.1", "Bearer t")]
+
+
+@pytest.mark.usefixtures("strict")
+def test_the_watch_streams_take_an_authority_without_key_identifiers(server: Server) -> None:
+    async def ask() -> int:
+        streams = WatchStreams(lambda _: None, lambda: None)
+        session = await streams._login(logger=logging.getLogger(), settings=kopf.OperatorSettings())
+        assert session is not None
+        async with session.aiohttp_session as http, http.get(f"{session.server}/version") as answer:
+            return answer.status
+
+    assert asyncio.run(asyncio.wait_for(ask(), 30)) == 200
+    assert server.asked == [("GET /version HTTP/1.1", "Bearer t")]
 
 
 def test_only_the_strict_mode_is_taken_off() -> None:
