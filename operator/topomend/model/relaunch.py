@@ -97,4 +97,4 @@ class Relaunch:
 
     def condition(self, kind: str) -> RelaunchCondition | None:
         """The condition of this type."""
-        return next((each for each in self.conditions if each.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)

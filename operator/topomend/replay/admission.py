@@ -59,7 +59,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         return _refused(pod, broken.reason, broken.why, remarks), node
     if admission.rejection:
         providers.remove_pod()
-        pods = tuple(each for each in node.pods if each is not held) if held else node.pods
+        pods = tuple(allocation for allocation in node.pods if allocation is not held) if held else node.pods
         return _rejected(pod, admission.rejection, admission, remarks), _with_pods(kubelet, node, pods, providers)
     verdict = Verdict(
         pod.namespace,
@@ -77,7 +77,7 @@ def release(node: NodeState, namespace: str, name: str) -> NodeState:
     ended = [pod for pod in node.pods if (pod.namespace, pod.name) == (namespace, name)]
     kubelet = start(node.machine, node.kubelet)
     for pod in ended:
-        pods = tuple(each for each in node.pods if each is not pod)
+        pods = tuple(allocation for allocation in node.pods if allocation is not pod)
         if isinstance(kubelet, str):
             node = replace(node, pods=pods)
         else:
@@ -113,9 +113,9 @@ def _uncounted(pod: Pod) -> tuple[str, ...]:
     From about 93Ti on some are kept as decimals, which are no int64 to the Memory Manager; from an int64 of thousandths
     on others wrap around, or count as nothing (apimachinery pkg/api/resource/quantity.go:ParseQuantity, ScaledValue).
     """
-    lists = [each.resources for each in pod.containers]
+    lists = [container.resources for container in pod.containers]
     lists += [pod.resources] if pod.resources else []
-    beyond = {name for each in lists for name, amount in each.requests.items() if abs(amount) >= UNCOUNTED}
+    beyond = {name for resources in lists for name, amount in resources.requests.items() if abs(amount) >= UNCOUNTED}
     return tuple(
         f"how a kubelet counts 64Ti of {name} and more depends on how it is written" for name in sorted(beyond)
     )
@@ -136,17 +136,17 @@ def _providers(kubelet: ContainerManager, node: NodeState, held: PodAllocation |
         kubelet.gates,
         kubelet.numa.nodes,
         node.devices,
-        (device for each in others for device in each.devices),
-        {each.name: each.devices for each in own if each.devices},
+        (device for other in others for device in other.devices),
+        {container.name: container.devices for container in own if container.devices},
     )
     cpu = memory = None
     if kubelet.cpu:
-        cpus = {each.name: each.cpus for each in own if each.cpus}
+        cpus = {container.name: container.cpus for container in own if container.cpus}
         cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, held.cpus if held else 0)
     if kubelet.memory:
         # Only beside pod-level resources can a container be served without asking for memory.
         blank = kubelet.gates.pod_level_resource_managers
-        blocks = {each.name: each.memory for each in own if each.memory or blank}
+        blocks = {container.name: container.memory for container in own if container.memory or blank}
         memory = MemoryManager(kubelet.memory, book_of(kubelet.memory, node), blocks, held.memory if held else ())
     return Providers(devices, cpu, memory)
 
@@ -175,7 +175,7 @@ def book_of(policy: MemoryPolicy, node: NodeState) -> Book:
         book.load(node.memory)
         return book
     for pod in node.pods:
-        for block in pod.memory or (block for each in pod.containers for block in each.memory):
+        for block in pod.memory or (block for container in pod.containers for block in container.memory):
             book.reserve(block.numa_nodes, block.resource, block.size)
     return book
 
@@ -208,7 +208,11 @@ def _containers(pod: Pod, providers: Providers, held: PodAllocation | None) -> t
         for name in names
     )
     served = providers.memory.blocks if providers.memory else ()
-    return tuple(each for each in every if each.cpus or each.memory or each.devices or each.name in served)
+    return tuple(
+        container
+        for container in every
+        if container.cpus or container.memory or container.devices or container.name in served
+    )
 
 
 def _cpus(providers: Providers, name: str, before: Mapping[str, ContainerAllocation]) -> CPUSet:
@@ -235,7 +239,10 @@ def _placements(pod: Pod, admission: Admission, providers: Providers) -> tuple[C
                 affinity.preferred,
                 _cpus(providers, container.name, {}),
                 _memory(providers, container.name, {}),
-                tuple(_device_placement(each, providers) for each in providers.devices.allocations(container.name)),
+                tuple(
+                    _device_placement(allocation, providers)
+                    for allocation in providers.devices.allocations(container.name)
+                ),
             )
         )
     return tuple(placements)
@@ -247,7 +254,7 @@ def _device_placement(allocation: DeviceAllocation, providers: Providers) -> Dev
 
 def _pods_with(node: NodeState, held: PodAllocation | None, pod: PodAllocation) -> tuple[PodAllocation, ...]:
     if held is not None:
-        return tuple(pod if each is held else each for each in node.pods)
+        return tuple(pod if allocation is held else allocation for allocation in node.pods)
     return (*node.pods, pod) if pod.containers else node.pods
 
 

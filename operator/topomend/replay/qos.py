@@ -34,11 +34,11 @@ def computed_qos_class(pod: Pod, gates: Gates) -> str:
         whole = None
     units = [container.resources for container in pod.containers] if whole is None else [whole]
     if gates.qos_by_container:
-        classes = {_class_of(each) for each in units} or {BEST_EFFORT}
+        classes = {_class_of(unit) for unit in units} or {BEST_EFFORT}
         return classes.pop() if len(classes) == 1 else BURSTABLE
-    limited = all(_has_both(each) for each in units) if whole is None else not whole.limits or _has_both(whole)
-    requests = _totals(each.requests.items() for each in units)
-    limits = _totals(each.limits.items() for each in units)
+    limited = all(_has_both(unit) for unit in units) if whole is None else not whole.limits or _has_both(whole)
+    requests = _totals(unit.requests.items() for unit in units)
+    limits = _totals(unit.limits.items() for unit in units)
     if not requests and not limits:
         return BEST_EFFORT
     return GUARANTEED if limited and requests == limits else BURSTABLE

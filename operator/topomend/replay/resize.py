@@ -98,10 +98,12 @@ def _held_while_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
     """The pod's containers, each with the resources of which it has something for itself."""
     own = held_by(node, pod.namespace, pod.name, pod.uid)
     held: set[tuple[str, str]] = set()
-    for each in own.containers if own else ():
-        if not each.init:
-            resources = [block.resource for block in each.memory] + [devices.resource for devices in each.devices]
-            held.update((each.name, resource) for resource in (*resources, *([qos.CPU] if each.cpus else [])))
+    for container in own.containers if own else ():
+        if not container.init:
+            resources = [block.resource for block in container.memory] + [
+                devices.resource for devices in container.devices
+            ]
+            held.update((container.name, resource) for resource in (*resources, *([qos.CPU] if container.cpus else [])))
     return held
 
 
@@ -124,7 +126,7 @@ def _is_resized(allocated: Pod, desired: Pod, gates: Gates) -> bool:
 
 def _resizable(pod: Pod, gates: Gates) -> dict[str, Resources]:
     """What the containers ask for that may be resized (allocation_manager.go:IsResizableContainer)."""
-    return {each.name: each.resources for each in pod.containers if _is_resizable(each, gates)}
+    return {container.name: container.resources for container in pod.containers if _is_resizable(container, gates)}
 
 
 def _is_resizable(container: Container, gates: Gates) -> bool:

@@ -122,7 +122,7 @@ class Scope:
             )
             return
         affinity = admission.affinities.pop("")
-        admission.affinities.update(dict.fromkeys((each.name for each in pod.containers), affinity))
+        admission.affinities.update(dict.fromkeys((container.name for container in pod.containers), affinity))
         if whole_pod:
             self._allocate_whole(pod, affinity, admission)
         else:
@@ -130,7 +130,7 @@ class Scope:
 
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
         check_masks(self.numa.nodes)
-        hint, admitted = decide(self.policy, self.numa, [each.offer for each in offers], self._tie_break)
+        hint, admitted = decide(self.policy, self.numa, [offer.offer for offer in offers], self._tie_break)
         if admitted:
             admission.affinities[container] = hint
         traces = tuple(map(_trace, offers))

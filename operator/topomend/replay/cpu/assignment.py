@@ -77,7 +77,7 @@ class _Accumulator:
 
     def take_whole(self, elements: Mapping[int, CPUSet], order: Iterable[int], is_free: Callable[[int], bool]) -> None:
         """Take every element of ``order`` that is free on entry and not larger than what is needed in its turn."""
-        for number in [each for each in order if is_free(each)]:
+        for number in [number for number in order if is_free(number)]:
             if self.needed >= elements[number].bit_count():
                 self.take(elements[number])
 
@@ -85,7 +85,9 @@ class _Accumulator:
 
     def _sorted(self, elements: Mapping[int, CPUSet], numbers: Iterable[int], within: CPUSet = -1) -> list[int]:
         free = self.free
-        keyed = [((elements[each] & free).bit_count(), each) for each in numbers if elements[each] & within & free]
+        keyed = [
+            ((elements[number] & free).bit_count(), number) for number in numbers if elements[number] & within & free
+        ]
         keyed.sort()
         return [number for _, number in keyed]
 

@@ -153,7 +153,7 @@ class CPUManager:
         gates = self._policy.gates
         if pod.resources is not None and qos.uses_pod_level_managers(pod, gates):
             return whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
-        return largest_need((each.kind, self.requested(pod, each)) for each in pod.containers)
+        return largest_need((container.kind, self.requested(pod, container)) for container in pod.containers)
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """The container's hints (GetTopologyHints)."""

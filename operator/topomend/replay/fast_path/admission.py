@@ -116,7 +116,7 @@ def shape_of(_: Hashable) -> PodShape:
 
 def _content(pod: Pod) -> Hashable:
     """All of a pod that admission reads but its name and uid."""
-    containers = tuple((each.name, each.kind, _amounts(each.resources)) for each in pod.containers)
+    containers = tuple((container.name, container.kind, _amounts(container.resources)) for container in pod.containers)
     return containers, pod.qos_class, pod.resources and _amounts(pod.resources)
 
 
@@ -142,7 +142,7 @@ def _need_of(pod: Pod) -> _Need | None:
     if pod.resources is not None:
         return None
     pinned = qos.is_guaranteed(pod, _ANY_GATES)
-    asking = [each for each in pod.containers if pinned or any(map(_is_extended, each.resources.limits))]
+    asking = [container for container in pod.containers if pinned or any(map(_is_extended, container.resources.limits))]
     if not asking:
         return _Need()
     if len(asking) > 1 or asking[0].kind is not ContainerKind.APP:

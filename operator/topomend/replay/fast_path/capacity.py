@@ -68,7 +68,7 @@ class FreeCapacity:
     def holds(self, node: NodeState, namespace: str, name: str) -> bool:
         """Whether a pod of this name has an allocation."""
         if self._names is None:
-            self._names = frozenset([each.name for each in node.pods])
+            self._names = frozenset([allocation.name for allocation in node.pods])
         return name in self._names and any((each.namespace, each.name) == (namespace, name) for each in node.pods)
 
     def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[NUMACapacity, int, bool]:

@@ -54,13 +54,13 @@ def start(settings: KubeletSettings, machine: Machine, gates: Gates) -> StaticPo
     """
     nodes = {node.id for node in machine.numa_nodes}
     reserved: dict[tuple[int, str], int] = {}
-    for each in settings.reserved_memory:
-        if each.numa_node not in nodes:
+    for reservation in settings.reserved_memory:
+        if reservation.numa_node not in nodes:
             raise InvalidOption(
-                f"the reserved memory configuration references a NUMA node {each.numa_node} "
+                f"the reserved memory configuration references a NUMA node {reservation.numa_node} "
                 "that does not exist on this machine"
             )
-        reserved[each.numa_node, each.resource] = each.size
+        reserved[reservation.numa_node, reservation.resource] = reservation.size
     if sum(size for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0:
         raise InvalidOption("[memorymanager] you should specify the system reserved memory")
     allocatable: dict[int, dict[str, int]] = {}
@@ -244,9 +244,9 @@ class MemoryManager:
 
     def _regenerated(self, blocks: tuple[MemoryBlock, ...], requests: Mapping[str, int]) -> list[ResourceOffer]:
         """The hints of memory already held: preferred whatever their width, or no preference (regenerateHints)."""
-        if len(blocks) != len(requests) or any(requests.get(each.resource) != each.size for each in blocks):
+        if len(blocks) != len(requests) or any(requests.get(block.resource) != block.size for block in blocks):
             return []
-        return [self._trace(each.resource, each.size, Hints(masks=(each.numa_nodes,))) for each in blocks]
+        return [self._trace(block.resource, block.size, Hints(masks=(block.numa_nodes,))) for block in blocks]
 
     def _offers(self, requests: Mapping[str, int]) -> list[ResourceOffer]:
         if not requests:

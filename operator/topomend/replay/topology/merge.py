@@ -130,7 +130,7 @@ def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
 
 def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
     ids = tuple(members(info.nodes))
-    tables = [_table(each, ids) for each in hints]
+    tables = [_table(hint, ids) for hint in hints]
     check_walk(map(sum, tables))
     if certain:
         preferred = _common_preferred(info, hints, tables, ids)
@@ -159,7 +159,7 @@ def _common_preferred(
         mask = _expand(index, ids)
         if best and mask.bit_count() > best[0].bit_count():
             break
-        if all(each.prefers(mask) for each in hints):
+        if all(hint.prefers(mask) for hint in hints):
             best.append(mask)
             if info.distances is None:
                 break

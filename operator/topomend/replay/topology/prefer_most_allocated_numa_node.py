@@ -37,4 +37,4 @@ def most_allocated(nodes: Iterable[int], signals: Sequence[Mapping[int, int]]) -
 def _beats(node: int, winner: int, signals: Sequence[Mapping[int, int]]) -> bool:
     """Whether a signal prefers ``node`` and none the winner; otherwise the lower id stays (Narrowest)."""
     differences = [signal.get(node, 0) - signal.get(winner, 0) for signal in signals]
-    return any(each > 0 for each in differences) and all(each >= 0 for each in differences)
+    return any(difference > 0 for difference in differences) and all(difference >= 0 for difference in differences)
