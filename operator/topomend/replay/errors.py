@@ -1,4 +1,4 @@
-"""How an admission ends when it does not end well: the kubelet's refusals as values, and the two ways it breaks.
+"""The kubelet's refusals as values, and the exception for an admission that crashes or hangs the kubelet.
 
 Source of reasons and texts: pkg/kubelet/cm/admission/errors.go, topologymanager/topology_manager.go,
 cpumanager/policy_static.go.
@@ -23,7 +23,7 @@ KUBELET_WOULD_CRASH = "KubeletWouldCrash"
 """Not the kubelet's: the admission ends in a panic."""
 
 KUBELET_WOULD_HANG = "KubeletWouldHang"
-"""Not the kubelet's: the admission does not end, or not within hours."""
+"""Not the kubelet's: the admission does not end, or not within an hour (``topology/walk_time``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Rejection:
 
 
 class KubeletBreaks(Exception):
-    """The admission would end the kubelet, or never end: raised where it happens, a value once ``admit`` returns.
+    """The admission would crash or hang the kubelet. Rules raise it, and ``admit`` turns it into a verdict.
 
     ``reason`` is KUBELET_WOULD_CRASH or KUBELET_WOULD_HANG.
     """

@@ -1,8 +1,8 @@
-"""Which CPUs a request gets out of a set of free ones: best fit down the machine's levels, or evenly over NUMA nodes.
+"""Chooses the CPUs of a request among the free ones: packed by best fit, or distributed evenly over NUMA nodes.
 
-Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Quirks are kept: full sockets and cores are told by averages,
-a full element takes the machine's CPUs of it, and the distributed search reads combinations that a later one has
-overwritten in memory.
+Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Its quirks are kept: average sizes decide whether a socket or a
+core is full, a full element takes all its CPUs of the machine, and the distributed search reads combinations that later
+ones have overwritten in memory.
 """
 
 import math
@@ -188,7 +188,13 @@ def _not_enough(count: int, free: CPUSet) -> AssignmentError:
 
 
 def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
-    """Whole NUMA nodes and sockets, caches if preferred, whole cores unless spread, single CPUs."""
+    """Topology-aware best fit (takeByTopologyNUMAPacked): the steps below, until one has taken enough.
+
+    1. Whole NUMA nodes, then whole sockets; sockets first where a socket has several NUMA nodes.
+    2. With prefer-align-cpus-by-uncorecache whole L3 caches, then as few L3 caches as possible.
+    3. Whole cores, unless CPUs are spread over cores.
+    4. Single CPUs, at first of cores that are taken in part already.
+    """
     acc = _Accumulator(topology, free, count)
     if acc.satisfied:
         return 0
