@@ -8,6 +8,7 @@ each other only the lowest are tried.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from topomend.model.bitmask import NUMAMask, members
@@ -17,6 +18,9 @@ from topomend.replay.topology.hints import Family, Threshold
 
 MAX_STEPS = 1_000_000
 """How many steps all searches of one merge may take together: some seconds."""
+
+TRIED_NODES = 4
+"""The most NUMA nodes on which trying every mask is faster than a search."""
 
 _SCALE = 1 << 80
 
@@ -40,6 +44,9 @@ def narrowest_of(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
     """The narrowest mask of the family that contains ``including``; among equals the smallest. None without one."""
     if family.is_empty() or including & ~family.universe:
         return None
+    if family.universe.bit_count() <= TRIED_NODES:
+        masks = _submasks(family.universe)
+        return next((mask for mask in masks if not including & ~mask and family.holds(mask)), None)
     budget = Budget()
     for width in range(max(1, family.least, including.bit_count()), family.universe.bit_count() + 1):
         mask = next(_Search(family, width, budget, including).masks(), None)
@@ -50,9 +57,21 @@ def narrowest_of(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
 
 def masks_by_width(family: Family) -> Iterator[NUMAMask]:
     """Every mask of the family, narrowest first, equals by value."""
+    if family.universe.bit_count() <= TRIED_NODES:
+        yield from filter(family.holds, _submasks(family.universe))
+        return
     budget = Budget()
     for width in range(max(1, family.least), family.universe.bit_count() + 1):
         yield from _Search(family, width, budget, every=True).masks()
+
+
+@lru_cache(maxsize=256)
+def _submasks(universe: NUMAMask) -> tuple[NUMAMask, ...]:
+    """All masks within ``universe`` but the empty one, narrowest first, equals by value."""
+    masks = [0]
+    for node in members(universe):
+        masks += [mask | 1 << node for mask in masks]
+    return tuple(sorted(masks[1:], key=lambda mask: (mask.bit_count(), mask)))
 
 
 def fittest_of_width(family: Family, width: int, distances: Distances | None, budget: Budget) -> NUMAMask | None:
