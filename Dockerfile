@@ -52,7 +52,9 @@ COPY --from=names /names/etc/udev/hwdb.bin /etc/udev/hwdb.bin
 COPY --from=builder /opt/topomend /opt/topomend
 COPY --from=builder /own/opt/topomend /opt/topomend
 COPY --from=sbom /sbom.cdx.json /opt/topomend/sbom.cdx.json
-ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# The Kubernetes client writes the certificates of a kubeconfig to temporary files. The root may be read-only; container
+# runtimes mount this memory file system for every user.
+ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TMPDIR=/dev/shm
 ARG PYTHON
 ARG VERSION=v0.1.0
 ARG REVISION=unknown

@@ -4,6 +4,7 @@
 meets whatever needs a home, a user's name or a writable root.
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.deploy.api import API
 from tests.deploy.conftest import wait_until
 from tests.deploy.manifests import ROOT
+from tests.deploy.test_programs import environment
 
 from topomend.kube.kubeconfig import SERVICE_ACCOUNT
 from topomend.sandbox import Sandbox
@@ -25,27 +27,35 @@ CONTAINER_USER = 65532
 """The image's user, which has no entry in /etc/passwd."""
 
 
-def container(api: API, program: str) -> list[str]:
-    """A command that runs ``topomend program`` with the account of ``api`` mounted as a kubelet mounts it."""
+def container(api: API, program: str, kubeconfig: str = "") -> list[str]:
+    """A command that runs ``topomend program`` with the image's own environment.
+
+    The account of ``api`` is mounted as a kubelet mounts it, unless the text of a ``kubeconfig`` is given.
+    """
     server, _, port = api.server.removeprefix("https://").rpartition(":")
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT / "operator"),
-        "KUBERNETES_SERVICE_HOST": server,
-        "KUBERNETES_SERVICE_PORT": port,
-    }
-    assigned = shlex.join(f"{name}={value}" for name, value in environment.items())
+    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": _image_variable("TMPDIR")}
+    if kubeconfig:
+        variables["KUBECONFIG"] = "/run/kubeconfig"
+    else:
+        variables |= {"KUBERNETES_SERVICE_HOST": server, "KUBERNETES_SERVICE_PORT": port}
+    assigned = shlex.join(f"{name}={value}" for name, value in variables.items())
     setup = f"""set -e
 for folder in /run /tmp; do mount -t tmpfs tmpfs $folder; done
 mkdir -p {SERVICE_ACCOUNT}
 printf %s {shlex.quote(api.authority)} > {SERVICE_ACCOUNT}/ca.crt
 printf %s {shlex.quote(api.token)} > {SERVICE_ACCOUNT}/token
+printf %s {shlex.quote(kubeconfig)} > /run/kubeconfig
 for folder in / /run /tmp; do mount -o remount,bind,ro $folder; done
 cd /
 if touch /tmp/probe /probe /var/tmp/probe 2>/dev/null; then echo "the root is writable"; exit 1; fi
 exec unshare --user --map-user={CONTAINER_USER} --map-group={CONTAINER_USER} \
   env -i {assigned} {shlex.quote(sys.executable)} -m topomend.cli {program}"""
     return ["unshare", *how_to_enter_namespaces(), "sh", "-c", setup]
+
+
+def _image_variable(name: str) -> str:
+    """What the Dockerfile's last stage sets a variable to."""
+    return str(re.findall(rf"^ENV .*\b{name}=(\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1])
 
 
 @pytest.fixture
@@ -59,12 +69,15 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("has_kubeconfig", [False, True])
 def test_the_operator_watches_as_a_user_without_a_name_on_a_read_only_root(
-    operator: API, started: list[subprocess.Popen[bytes]], tmp_path: Path
+    operator: API, started: list[subprocess.Popen[bytes]], tmp_path: Path, has_kubeconfig: bool
 ) -> None:
     log = tmp_path / "log"
+    kubeconfig = Path(environment(operator, tmp_path)["KUBECONFIG"]).read_text() if has_kubeconfig else ""
     with log.open("wb") as written:
-        command = container(operator, "operator --leader-elect --health-address=[::1]:0 --metrics-address=:0")
+        flags = "operator --leader-elect --health-address=[::1]:0 --metrics-address=:0"
+        command = container(operator, flags, kubeconfig)
         started.append(subprocess.Popen(command, stdout=written, stderr=subprocess.STDOUT))
 
     def watches() -> bool:
