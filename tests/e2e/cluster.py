@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -147,6 +148,12 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None, seconds: float = 120.0) -> str:
         """Run kubectl as the administrator; what it printed. The project's folder is where it runs. Raises Failed."""
         return self._space.run(*self._kubectl(), *arguments, stdin=stdin, seconds=seconds)
+
+    def numa(self, *arguments: str, seconds: float = 120.0) -> str:
+        """Run the plugin ``kubectl numa`` as the administrator; what it printed. Raises Failed."""
+        plugin = Path(sys.executable).with_name("kubectl-numa")
+        account = control_plane.Files(INSIDE).kubeconfig("admin")
+        return self._space.run("env", f"KUBECONFIG={account}", str(plugin), *arguments, seconds=seconds)
 
     def exec(self, namespace: str, pod: str, *argv: str) -> str:
         """Run a command in the (first) container of a pod; what it printed. Raises Failed."""

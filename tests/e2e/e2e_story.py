@@ -206,11 +206,31 @@ def test_containers_stay_below_the_memory_that_the_manifests_allow(story: Instal
     assert {name: memory.peak < limits[name] for name, memory in story.memory.items()} == dict.fromkeys(limits, True)
 
 
-def test_kubectl_delete_leaves_no_object_of_ours(story: Installed) -> None:
-    story.relaunch("stays", HERE, THERE)
+def test_a_drain_gives_every_pod_back(story: Installed) -> None:
+    story.relaunch("moved", HERE, THERE)
+    story.cluster.api.create(PODS, pod("refused", HERE))
+    story.explained("refused")
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
+    time.sleep(2)  # the API server's policies notice the label
+    story.cluster.api.create(PODS, pod("steered", HERE))
+    assert is_gated(story.cluster.api.get(f"{PODS}/steered"))
     before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
     began = time.monotonic()
-    story.cluster.kubectl("delete", "-k", "deploy", "--timeout=100s", seconds=150)
+    print(story.cluster.numa("drain"))
+    story.figures["kubectl numa drain"] = f"{time.monotonic() - began:.1f} s"
+    story.cluster.api.create(PODS, pod("later", HERE))
+    pods = story.cluster.api.items(PODS)
+    assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
+    assert {name_of(item): what for item in pods if (what := _ours_on(item))} == {}
+    assert [name_of(item) for item in story.ours() if name_of(item).startswith("topomend-operator")] == []
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
+
+
+def test_kubectl_delete_leaves_no_object_of_ours(story: Installed) -> None:
+    story.fill(HERE, "stays")
+    before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
+    began = time.monotonic()
+    story.cluster.kubectl("delete", "--ignore-not-found", "-k", "deploy", "--timeout=100s", seconds=150)
     story.figures["kubectl delete"] = f"{time.monotonic() - began:.1f} s"
     kinds = ",".join(story.cluster.kubectl("api-resources", "--verbs=list", "--output=name").split())
     assert "topomend.io" not in kinds
@@ -223,6 +243,14 @@ def test_kubectl_delete_leaves_no_object_of_ours(story: Installed) -> None:
     after = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in after if is_running(item)} == before
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
+
+
+def _ours_on(item: Object) -> list[str]:
+    """What a pod carries of topomend: gates, finalizers, annotations and labels."""
+    metadata, spec = item["metadata"], item["spec"]
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    names += [*metadata.get("finalizers", ()), *metadata.get("annotations", {}), *metadata.get("labels", {})]
+    return [name for name in names if name.startswith("topomend.io/")]
 
 
 def _other_leader(story: Installed, before: Object) -> float | None:
