@@ -1287,12 +1287,6 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "named: set[int] = set()",
         ),
         (
-            "a wide machine takes no NUMA node at all for an intersection",
-            "WideMerge.fittest_intersection",
-            "intersections.discard(0)",
-            "pass",
-        ),
-        (
             "a wide machine takes any intersection for the best ranked",
             "WideMerge.fittest_intersection",
             "if width_rank(width, wanted) == best:",

@@ -109,8 +109,13 @@ class Cases:
                 }
                 for one in range(12)
             }
+            lopsided = pick.random() < 0.3
             distances = {
-                one: tuple(10 if one == two else rows[min(one, two)][max(one, two)] for two in range(12)) for one in ids
+                one: tuple(
+                    10 if one == two else rows[one][two] if lopsided else rows[min(one, two)][max(one, two)]
+                    for two in range(12)
+                )
+                for one in ids
             }
         return NUMAInfo(mask_of(ids), distances)
 
@@ -234,6 +239,12 @@ KNOWN = [
         (0b101, False),
     ),
     (
+        "distances that differ there and back count both ways",
+        NUMAInfo(0b111, {0: (10, 20, 30), 1: (20, 10, 40), 2: (4, 40, 10)}),
+        [Hints((Family(0b111, (EVEN,)),), width=1)],
+        (0b101, False),
+    ),
+    (
         "alike NUMA nodes of two sockets do not stand for each other",
         FOUR,
         [Hints((Family(0b1111, (EVEN,)),), width=3, sockets=SocketRule((0b0011, 0b1100), 2))],
@@ -250,6 +261,15 @@ KNOWN = [
         NUMAInfo(0b1111, {0: (10, 32, 12, 32), 1: (32, 10, 32, 12), 2: (12, 32, 10, 32), 3: (32, 12, 32, 10)}),
         [Hints((Family(0b1111, (per_node({1: 1, 2: 1}, 1),)),), width=1)],
         (0b0010, True),
+    ),
+    (
+        "a device of two NUMA nodes counts once, on whichever side of an intersection",
+        NUMAInfo(0b11111),
+        [
+            Hints((Family(0b11111, (Threshold(((0b10001, 1), (0b01000, 1)), 2),)),), width=1),
+            Hints(masks=(0b10000, 0b01111), width=5),
+        ],
+        (0b01001, False),
     ),
     (
         "of the sockets' masks the closest wins",
@@ -351,6 +371,12 @@ def test_one_resource_has_its_answer_on_as_many_numa_nodes_as_the_kubelet_walks_
 
 def test_single_numa_node_has_its_answer_on_any_number_of_numa_nodes() -> None:
     assert merge_single(NUMAInfo((1 << 64) - 1), [any_nodes(64, 1)] * 4) == Hint(1, preferred=True)
+
+
+def test_lists_are_short_where_only_the_richest_numa_nodes_have_enough() -> None:
+    amounts = {node: 100 if node < 2 else 1 for node in range(18)}
+    rich = Hints((Family((1 << 18) - 1, (per_node(amounts, 200),)),), width=2)
+    assert merge(NUMAInfo((1 << 18) - 1), [rich, rich]) == Hint(0b11, preferred=True)
 
 
 def test_a_short_list_beside_a_long_one_is_merged_on_wide_machines() -> None:

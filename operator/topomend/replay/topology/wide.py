@@ -46,7 +46,6 @@ class WideMerge:
         intersections = {self._nodes}
         for masks in self._lists:
             intersections = {common & mask for common in intersections for mask in masks}
-        intersections.discard(0)
         named = {common & mask for common in intersections for mask in self._longest.masks} - {0}
         families = set(self._meeting_longest(intersections))
         widths = {family: _best_width(family, wanted) for family in families}
