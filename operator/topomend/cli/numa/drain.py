@@ -36,7 +36,9 @@ def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds
     """Leave nothing of topomend on any pod: stop gating, stop the operator, let every pod go.
 
     Relaunches that have begun are finished: a pod of which only a record is left is created. Pods keep running. Works
-    before topomend is deleted and after, and as often as you like. Needs a cluster administrator's rights. Exits with 1 if something is left, and says what and why. `kubectl apply -k deploy` installs everything again.
+    before topomend is deleted and after, and as often as you like. Needs a cluster administrator's rights.
+
+    Exits with 1 if something is left, and says what and why. `kubectl apply -k deploy` installs everything again.
 
     An operator that runs outside the cluster without --leader-elect is not stopped: stop it first.
     """
