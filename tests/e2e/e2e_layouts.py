@@ -1,6 +1,6 @@
 """Every distribution's layout, on a cluster that has IPv6 alone: the base install, then each one's component.
 
-One node a layout, of a real kubelet that was started as that distribution starts it. Precheck in order, as a story.
+One node a layout, of a real kubelet that was started as that distribution starts it. Tests run in order, as a story.
 """
 
 import json

@@ -236,7 +236,7 @@ class _Watcher:
         return self._reader.errors
 
     def kubelet_came_back(self) -> bool:
-        """Whether the kubelet answers again after it had not: it may be another version now. Precheck once."""
+        """Whether the kubelet answers again after it had not: it may be another version now. True once."""
         came, self._came_back = self._came_back, False
         return came
 
