@@ -40,14 +40,18 @@ def container(api: API, program: str, kubeconfig: str = "") -> list[str]:
         variables |= {"KUBERNETES_SERVICE_HOST": server, "KUBERNETES_SERVICE_PORT": port}
     assigned = shlex.join(f"{name}={value}" for name, value in variables.items())
     setup = f"""set -e
-for folder in /run /tmp; do mount -t tmpfs tmpfs $folder; done
+mount -t tmpfs tmpfs /run
 mkdir -p {SERVICE_ACCOUNT}
 printf %s {shlex.quote(api.authority)} > {SERVICE_ACCOUNT}/ca.crt
 printf %s {shlex.quote(api.token)} > {SERVICE_ACCOUNT}/token
 printf %s {shlex.quote(kubeconfig)} > /run/kubeconfig
-for folder in / /run /tmp; do mount -o remount,bind,ro $folder; done
+for folder in / /run /tmp /var/tmp; do
+  ! mountpoint -q $folder || mount -o remount,bind,ro $folder
+done
 cd /
-if touch /tmp/probe /probe /var/tmp/probe 2>/dev/null; then echo "the root is writable"; exit 1; fi
+for folder in / /run /tmp /var/tmp; do
+  ! touch $folder/probe 2>/dev/null || {{ echo "$folder can be written"; exit 1; }}
+done
 exec unshare --user --map-user={CONTAINER_USER} --map-group={CONTAINER_USER} \
   env -i {assigned} {shlex.quote(sys.executable)} -m topomend.cli {program}"""
     return ["unshare", *how_to_enter_namespaces(), "sh", "-c", setup]
