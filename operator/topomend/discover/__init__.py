@@ -1,8 +1,10 @@
-"""Finding out about a node: its machine, its kubelet's settings, and who holds what.
+"""Discover a node: its machine, its kubelet's settings, and the allocations of its containers.
 
-One source a file: ``sysfs``, ``hardware``, ``pci`` and ``udev`` for the machine, ``kubelet_config``,
-``kubelet_process``, ``pod_resources`` and ``state_files`` for the kubelet. ``kubelet_settings``, ``allocations`` and
-``assemble`` put them together. Publishing is another room's.
+Replay is only as good as the state it starts from, so this room reads each fact where the kubelet reads it, and names
+every contradiction in a condition instead of guessing. It owns the sources, one a file: ``sysfs``, ``hardware``,
+``pci`` and ``udev`` for the machine, ``kubelet_config``, ``kubelet_process``, ``pod_resources`` and ``state_files`` for
+the kubelet. ``kubelet_settings``, ``allocations`` and ``assemble`` combine them. Publishing is left to ``publish``,
+the kubelet's rules to ``replay``.
 """
 
 from dataclasses import replace
@@ -30,24 +32,28 @@ def discover(  # noqa: PLR0913 - one argument for each source
     kubelet_config_dir: Path | None = None,
     kubelet_version: str | None = None,
 ) -> Discovery:
-    """Look once at everything that is given. What is not given, or wrong, is said in the conditions; never raises."""
-    held = AllocationReader(pod_resources, kubelet_state).read()
+    """Read every given source once and return the node.
+
+    ``root`` holds ``sys`` and ``proc``. ``pod_resources`` is the kubelet's socket, ``kubelet_state`` its root
+    directory. The conditions name each source that is missing or wrong. Never raises.
+    """
+    allocations = AllocationReader(pod_resources, kubelet_state).read()
     proc = PROC if root.absolute() == Path("/") else None
     settings = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
-    return assemble(node_name, read_host(root, whole=True), with_version(settings, kubelet_version), held)
+    return assemble(node_name, read_host(root, whole=True), with_version(settings, kubelet_version), allocations)
 
 
 def read_host(path: Path, *, whole: bool = False) -> Host:
-    """The machine under a root directory, with the PCI devices that matter for placement.
+    """Read the machine under a root directory, with the PCI devices that work can be placed by.
 
-    ``whole`` adds what is too much to publish, or changes from moment to moment: every PCI function, and how many huge
-    pages are free and promised.
+    ``whole`` adds every PCI function and the counts of free and reserved huge pages. The agent does not publish these:
+    they are too many, or change too often. Never raises; the Host lists problems and remarks.
     """
     return read_host_of(Root(path.absolute()), whole=whole)
 
 
 def read_host_of(root: Root, *, whole: bool = False) -> Host:
-    """As ``read_host``, through a Root of one's own."""
+    """Read the machine as ``read_host`` does, through a Root that the caller made."""
     machine = read_machine(root, whole=whole)
     machine = replace(machine, pci_devices=read_pci_devices(root, machine, whole=whole))
     return Host(machine, tuple(dict.fromkeys(root.problems)), tuple(dict.fromkeys(root.remarks)))

@@ -1,9 +1,10 @@
-"""Who holds what on the node: the kubelet's list of active pods joined with its state files.
+"""The allocations on a node: the kubelet's list of active pods joined with its state files.
 
-The list knows names and which pods are active, the files know uids, init containers and the memory book, and keep what
-ended pods held until the kubelet's next look. The kubelet purges such entries before it admits the next pod
-(cpumanager/cpu_manager.go:removeStaleState and its likes), so they are dropped here: what counts is what the next
-admission sees. List and files are read at different moments; they are read again until they agree.
+The list has the names of the active pods. The files have uids, init containers and the Memory Manager's state, and
+keep the entries of ended pods until the kubelet next purges them. The kubelet purges them before it admits a pod
+(cpumanager/cpu_manager.go:removeStaleState, and the same in the other managers), so this module reports them as stale:
+the published state is the one that the next admission sees. List and files are read at different moments, so both are
+read again until they agree. Parsing is left to ``pod_resources`` and ``state_files``.
 """
 
 import time
@@ -28,12 +29,13 @@ PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Allocations:
-    """``pods`` are the active pods that hold something; ``stale`` what ended pods still hold in the files, by uid.
+    """The allocations of one kubelet, and how far they can be trusted.
 
-    ``listed`` names every active pod, whether it holds anything or not.
-    ``reason`` is empty where both sources were read and agree; else ``problem`` says what is wrong.
-    ``remark`` says what the sources in use cannot tell. ``allocatable_cpus`` and ``allocatable_memory`` are
-    None where pod-resources did not answer.
+    ``pods`` are the active pods with exclusive resources. ``stale`` are entries of ended pods in the files, named by
+    uid. ``listed`` names every active pod, also those without exclusive resources. ``reason`` is empty if both sources
+    were read and agree; otherwise ``problem`` says what is wrong. ``remark`` names what the given sources lack.
+    ``allocatable_cpus`` and ``allocatable_memory`` (bytes by NUMA node and resource) are None if pod-resources did not
+    answer.
     """
 
     pods: tuple[PodAllocation, ...] = ()
@@ -52,18 +54,18 @@ class Allocations:
 
 
 class AllocationReader:
-    """Reads one kubelet again and again; as long as nothing changed it returns the very same object."""
+    """Reads one kubelet repeatedly. Returns the same object until something changes."""
 
     def __init__(self, socket: Path | None, state: Path | None) -> None:
         self._client = PodResourcesClient(socket) if socket else None
-        self._folder = state
-        self._good: Allocations | None = None
-        self._seen: tuple[PodResources, object] | None = None
+        self._state_folder = state
+        self._last_good: Allocations | None = None
+        self._last_read: tuple[PodResources, object] | None = None
         self._state: tuple[object, KubeletState] = (None, KubeletState())
         self._names: Mapping[str, PodName] = NO_NAMES
 
     def read(self) -> Allocations:
-        """What is held now. Where that cannot be found out: what was last known, with the reason. Never raises."""
+        """Read the current allocations; on failure return the last known ones with the reason. Never raises."""
         if self._client is None:
             return Allocations(reason="PodResourcesNotGiven", problem="no pod-resources socket is given")
         try:
@@ -75,7 +77,7 @@ class AllocationReader:
 
     @property
     def errors(self) -> Mapping[str, int]:
-        """How often each method of pod-resources was not answered so far."""
+        """The number of failed pod-resources requests so far, by method."""
         return self._client.errors if self._client else {}
 
     def _read(self, client: PodResourcesClient) -> Allocations:
@@ -84,8 +86,8 @@ class AllocationReader:
                 time.sleep(PAUSE_SECONDS * attempt)
             before = self._fingerprint()
             listed = client.read()
-            if self._good is not None and self._seen == (listed, before):
-                return self._good
+            if self._last_good is not None and self._last_read == (listed, before):
+                return self._last_good
             state = self._read_state(before)
             if before != self._fingerprint():
                 continue
@@ -95,69 +97,71 @@ class AllocationReader:
                     return self._last_known("Implausible", f"the kubelet's answers or files tell of {why}")
                 if state is not None:
                     self._names = learn_names(listed, state, joined, self._names)
-                self._seen = (listed, before)
-                self._good = self._without_state(joined)
-                return self._good
+                self._last_read = (listed, before)
+                self._last_good = self._remarked(joined)
+                return self._last_good
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
 
     def _fingerprint(self) -> object:
-        return fingerprint(self._folder) if self._folder else None
+        return fingerprint(self._state_folder) if self._state_folder else None
 
     def _read_state(self, mark: object) -> KubeletState | None:
-        if self._folder is None:
+        if self._state_folder is None:
             return None
         if self._state[0] != mark:
-            self._state = (mark, read_state(self._folder))
+            self._state = (mark, read_state(self._state_folder))
         return self._state[1]
 
-    def _without_state(self, joined: Allocations) -> Allocations:
-        if self._folder is not None:
+    def _remarked(self, joined: Allocations) -> Allocations:
+        if self._state_folder is not None:
             return joined
         why = "the kubelet's state directory is not given: what init containers hold is not known"
         return replace(joined, remark=why)
 
     def _last_known(self, reason: str, problem: str) -> Allocations:
-        self._seen = None
-        if self._good is None:
+        self._last_read = None
+        if self._last_good is None:
             return Allocations(reason=reason, problem=problem)
-        return replace(self._good, reason=reason, problem=f"{problem}; what was last known is shown")
+        return replace(self._last_good, reason=reason, problem=f"{problem}; what was last known is shown")
 
 
 def join(
     listed: PodResources, state: KubeletState | None, names: Mapping[str, PodName] = NO_NAMES
 ) -> Allocations | None:
-    """Both sources as one; None where a listed pod holds what no entry of the files has: they are of two moments.
+    """Join both sources. None if no file entry matches the resources of a listed pod: they are of different moments.
 
-    ``names`` are those that pods seen before are believed to have, by uid.
+    ``names`` maps uids to the pod names learned in earlier polls. Without ``state`` the list is taken as it is.
     """
     if state is None:
-        return _known(listed, tuple(_holding(listed.pods)), (), KubeletState())
-    free = dict(state.pods)
+        return _allocations(listed, tuple(_with_resources(listed.pods)), (), KubeletState())
+    unmatched = dict(state.pods)
     pods = []
-    # Pods that hold something are told by it. Then only entries of init containers alone are left to the others.
-    for pod in sorted(listed.pods, key=lambda pod: not any(map(_holds, pod.containers))):
+    # Match pods with listed resources first. The remaining entries can only belong to init containers.
+    for pod in sorted(listed.pods, key=lambda pod: not any(map(_has_resources, pod.containers))):
         beliefs = _Beliefs(state, names, frozenset(map(_name, listed.pods)))
-        mine = [uid for uid, held in free.items() if _is_of(pod, uid, held, state) and beliefs.allow(pod, uid)]
-        if mine:
-            uid = min(mine, key=lambda uid: beliefs.rank(pod, uid))
-            pods.append(_joined(pod, uid, free.pop(uid)))
-        elif any(map(_holds, pod.containers)):
+        matching = [
+            uid for uid, entry in unmatched.items() if _matches(pod, uid, entry, state) and beliefs.allow(pod, uid)
+        ]
+        if matching:
+            uid = min(matching, key=lambda uid: beliefs.rank(pod, uid))
+            pods.append(_joined(pod, uid, unmatched.pop(uid)))
+        elif any(map(_has_resources, pod.containers)):
             return None
     stale = tuple(
-        PodAllocation("", uid, uid, tuple(filter(_holds, held.containers.values())), held.cpus, held.memory)
-        for uid, held in free.items()
+        PodAllocation("", uid, uid, tuple(filter(_has_resources, entry.containers.values())), entry.cpus, entry.memory)
+        for uid, entry in unmatched.items()
     )
     pods.sort(key=_name)
-    return _known(listed, tuple(_holding(pods)), stale, state)
+    return _allocations(listed, tuple(_with_resources(pods)), stale, state)
 
 
 @dataclass(frozen=True)
 class _Beliefs:
-    """Which pod an entry of the files is believed to be, where what it holds is what several pods could hold.
+    """Decides which pod a file entry belongs to if its resources match several pods.
 
-    Pods that were seen first at one moment and hold the same may be believed the wrong way round. That makes no
-    difference while both live, and must not outlive either.
+    Two pods that first appear in the same poll with equal resources may be swapped. That is harmless while both are
+    active, and must end when one of them does.
     """
 
     state: KubeletState
@@ -165,48 +169,48 @@ class _Beliefs:
     listed: frozenset[PodName]
 
     def allow(self, pod: PodAllocation, uid: str) -> bool:
-        """Whether the entry may be the pod's; one that only init containers hold needs more than that it fits."""
+        """Whether the entry may be the pod's. An entry of init containers alone needs further evidence."""
         believed = self.names.get(uid, _name(pod))
-        if any(map(_holds, pod.containers)):
+        if any(map(_has_resources, pod.containers)):
             return believed == _name(pod) or believed not in self.listed
-        if not _may_live(uid, self.state):
+        if not _may_exist(uid, self.state):
             return False
         if believed != _name(pod):
             return believed not in self.listed and self.state.with_folder is not None
-        return uid in self.names or not self._is_known_by_another(pod)
+        return uid in self.names or not self._is_name_of_another_entry(pod)
 
     def rank(self, pod: PodAllocation, uid: str) -> tuple[bool, bool, bool]:
-        """A sort key, the most credible first."""
-        return (self.names.get(uid) != _name(pod), not _may_live(uid, self.state), uid in self.names)
+        """A sort key that puts the most credible entry first."""
+        return (self.names.get(uid) != _name(pod), not _may_exist(uid, self.state), uid in self.names)
 
-    def _is_known_by_another(self, pod: PodAllocation) -> bool:
-        return any(name == _name(pod) and _may_live(uid, self.state) for uid, name in self.names.items())
+    def _is_name_of_another_entry(self, pod: PodAllocation) -> bool:
+        return any(name == _name(pod) and _may_exist(uid, self.state) for uid, name in self.names.items())
 
 
 def learn_names(
     listed: PodResources, state: KubeletState, joined: Allocations, names: Mapping[str, PodName]
 ) -> Mapping[str, PodName]:
-    """The names of the pods in the files, by uid: those that were matched, and whatever can then be only one pod's."""
-    kept = {uid: name for uid, name in names.items() if uid in state.pods or uid in (state.admitted or {})}
-    kept |= {pod.uid: _name(pod) for pod in joined.pods}
-    unnamed = [pod for pod in listed.pods if _name(pod) not in kept.values()]
+    """Pod names by uid: those of ``joined``, those still valid in ``names``, and those that fit a single pod only."""
+    known_names = {uid: name for uid, name in names.items() if uid in state.pods or uid in (state.admitted or {})}
+    known_names |= {pod.uid: _name(pod) for pod in joined.pods}
+    unnamed = [pod for pod in listed.pods if _name(pod) not in known_names.values()]
     for pod in unnamed:
-        containers = {each.name for each in pod.containers}
-        could_be = [
+        containers = {container.name for container in pod.containers}
+        matching_uids = [
             uid
             for uid, admitted in (state.admitted or {}).items()
-            if uid not in kept and uid not in state.pods and admitted >= containers and _may_live(uid, state)
+            if uid not in known_names and uid not in state.pods and admitted >= containers and _may_exist(uid, state)
         ]
-        if len(could_be) == 1:
-            kept[could_be[0]] = _name(pod)
-    return kept
+        if len(matching_uids) == 1:
+            known_names[matching_uids[0]] = _name(pod)
+    return known_names
 
 
 def _name(pod: PodAllocation) -> PodName:
     return pod.namespace, pod.name
 
 
-def _known(
+def _allocations(
     listed: PodResources, pods: tuple[PodAllocation, ...], stale: tuple[PodAllocation, ...], state: KubeletState
 ) -> Allocations:
     return Allocations(
@@ -223,40 +227,42 @@ def _known(
     )
 
 
-def _is_of(pod: PodAllocation, uid: str, held: PodHoldings, state: KubeletState) -> bool:
-    """Whether an entry of the files is this pod's: the same containers hold the same.
+def _matches(pod: PodAllocation, uid: str, entry: PodHoldings, state: KubeletState) -> bool:
+    """Whether a file entry matches the pod: the same containers with the same resources.
 
-    What the kubelet does not count as admitted is what a refused pod left behind.
+    An entry whose pod the kubelet does not count as admitted was left behind by a refused pod.
     """
     if state.admitted is not None and not state.admitted.get(uid, frozenset()) >= {
-        each.name for each in pod.containers
+        container.name for container in pod.containers
     }:
         return False
-    return all(_holdings(each) == _holdings(held.containers.get(each.name)) for each in pod.containers)
+    return all(
+        _resources(container) == _resources(entry.containers.get(container.name)) for container in pod.containers
+    )
 
 
-def _may_live(uid: str, state: KubeletState) -> bool:
-    """Whether the pod of an entry that only init containers hold may still be there: nothing listed shows that."""
+def _may_exist(uid: str, state: KubeletState) -> bool:
+    """Whether the pod of this uid may still exist. The list cannot tell for an entry of init containers alone."""
     return state.with_folder is None or uid in state.with_folder
 
 
-def _joined(pod: PodAllocation, uid: str, held: PodHoldings) -> PodAllocation:
-    """The pod with its uid, and with its init containers first: those that only the files know."""
-    listed = {each.name for each in pod.containers}
-    init = tuple(replace(held.containers[name], init=True) for name in sorted(held.containers) if name not in listed)
-    return replace(pod, uid=uid, containers=(*init, *pod.containers), cpus=held.cpus, memory=held.memory)
+def _joined(pod: PodAllocation, uid: str, entry: PodHoldings) -> PodAllocation:
+    """The pod with its uid, preceded by the init containers, which only the files contain."""
+    listed = {container.name for container in pod.containers}
+    init = tuple(replace(entry.containers[name], init=True) for name in sorted(entry.containers) if name not in listed)
+    return replace(pod, uid=uid, containers=(*init, *pod.containers), cpus=entry.cpus, memory=entry.memory)
 
 
-def _holding(pods: tuple[PodAllocation, ...] | list[PodAllocation]) -> Iterator[PodAllocation]:
+def _with_resources(pods: tuple[PodAllocation, ...] | list[PodAllocation]) -> Iterator[PodAllocation]:
     for pod in pods:
-        containers = tuple(filter(_holds, pod.containers))
+        containers = tuple(filter(_has_resources, pod.containers))
         if containers or pod.cpus or pod.memory:
             yield replace(pod, containers=containers)
 
 
-def _holds(container: ContainerAllocation) -> bool:
+def _has_resources(container: ContainerAllocation) -> bool:
     return bool(container.cpus or container.memory or container.devices)
 
 
-def _holdings(container: ContainerAllocation | None) -> tuple[object, ...]:
+def _resources(container: ContainerAllocation | None) -> tuple[object, ...]:
     return (container.cpus, container.memory, container.devices) if container else (0, (), ())

@@ -1,7 +1,8 @@
-"""The parts of a discovery put together: the node's state, its conditions, and the figures behind the columns.
+"""Combine the sources into one discovery: the node's state, its conditions and the summary columns.
 
-Owns what fits together and what does not. A contradiction is named in a condition and nothing is guessed from it; the
-node is Ready only when host, configuration and allocations are all known and agree.
+Owns which facts contradict each other. A condition names a contradiction, and nothing is guessed from it. The node is
+Ready only if host, configuration and allocations are all known and agree. Reading the sources is left to the modules
+beside this one, writing the object to ``publish``.
 """
 
 from collections import Counter
@@ -25,14 +26,14 @@ from topomend.wire.bounded import bounded
 from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
 MAX_MESSAGE = 1000
-"""What the column Status can hold."""
+"""Letters that the column Status can show."""
 
 MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine, what is wrong with the reading of it, and what is only worth saying."""
+    """The machine, ``problems`` that make it unreliable, and ``remarks`` that admission does not depend on."""
 
     machine: Machine
     problems: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Discovery:
-    """Everything that is published of a node. ``pods`` names all that are active, whether they hold anything or not."""
+    """What is published of a node. ``pods`` names all active pods, also those without exclusive resources."""
 
     state: NodeState
     summary: Summary
@@ -50,12 +51,12 @@ class Discovery:
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """The object's status, conditions without times: one and the same object for one discovery."""
+        """The object's status, conditions without times. The same object on every access."""
         return status_of(self.state, self.summary, self.conditions)
 
     @cached_property
     def published(self) -> Mapping[str, Any]:
-        """The status as it is published: the same, or what there is room for."""
+        """The status as it is published, cut to the size that the API server accepts (``wire.bounded``)."""
         return bounded(self.status)
 
     def node_topology(self) -> dict[str, Any]:
@@ -63,38 +64,44 @@ class Discovery:
         return node_topology(self.state.name, self.status)
 
 
-def assemble(name: str, host: Host, config: KubeletConfig, held: Allocations) -> Discovery:
-    """One NodeState out of what each source says, and conditions that say how far it can be trusted."""
-    machine, restarted = _as_the_kubelet_started(host.machine, config.settings, held)
-    settings, contradictions = _settings(config, machine, held)
+def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocations) -> Discovery:
+    """Combine the sources into a NodeState, with conditions that say how far it can be trusted. Never raises."""
+    machine, restarted = _as_the_kubelet_started(host.machine, config.settings, allocations)
+    settings, contradictions = _settings(config, machine, allocations)
     state = NodeState(
-        name, machine, settings, held.devices, (*held.pods, *held.stale), held.memory, _pool(settings, held)
+        name,
+        machine,
+        settings,
+        allocations.devices,
+        (*allocations.pods, *allocations.stale),
+        allocations.memory,
+        _pool(settings, allocations),
     )
-    for pod in held.stale:
+    for pod in allocations.stale:
         state = release(state, pod.namespace, pod.name)
     if state.cpu_pool == shared_pool(replace(state, cpu_pool=None)):
         state = replace(state, cpu_pool=None)
     kubelet = start(machine, settings)
     if not config.reason and (why := _why_not_started(machine, config.settings, kubelet)):
         contradictions = (*contradictions, f"a kubelet with this configuration would not start on this machine: {why}")
-    if not held.reason and (impossible := "; ".join(_impossible(state))):
-        held = replace(held, reason="Contradicted", problem=impossible)
-    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, held)
-    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions, held.listed)
+    if not allocations.reason and (impossible := "; ".join(_impossible(state))):
+        allocations = replace(allocations, reason="Contradicted", problem=impossible)
+    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, allocations)
+    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions, allocations.listed)
 
 
-def _pool(settings: KubeletSettings, held: Allocations) -> CPUSet | None:
-    return held.cpu_pool if settings.cpu_manager_policy == "static" else None
+def _pool(settings: KubeletSettings, allocations: Allocations) -> CPUSet | None:
+    return allocations.cpu_pool if settings.cpu_manager_policy == "static" else None
 
 
 # What contradicts what
 
 
 def _as_the_kubelet_started(
-    machine: Machine, settings: KubeletSettings, held: Allocations
+    machine: Machine, settings: KubeletSettings, allocations: Allocations
 ) -> tuple[Machine, tuple[str, ...]]:
-    """The machine with the memory that the kubelet counted when it started and goes on deciding with."""
-    totals = held.memory_totals or _counted_memory(machine, settings, held)
+    """The machine with the memory that the kubelet counted at its start, by which it still decides; and remarks."""
+    totals = allocations.memory_totals or _counted_memory(machine, settings, allocations)
     remarks = []
 
     def counted(node: NUMANode, resource: str, now: int) -> int:
@@ -120,19 +127,21 @@ def _as_the_kubelet_started(
     return (replace(machine, numa_nodes=nodes), tuple(remarks)) if remarks else (machine, ())
 
 
-def _counted_memory(machine: Machine, settings: KubeletSettings, held: Allocations) -> Mapping[tuple[int, str], int]:
-    """What the kubelet counted, as far as it follows from what it can give; by NUMA node and resource, in bytes.
+def _counted_memory(
+    machine: Machine, settings: KubeletSettings, allocations: Allocations
+) -> Mapping[tuple[int, str], int]:
+    """The totals that the kubelet counted, derived from its allocatable memory: bytes by NUMA node and resource.
 
-    Memory that can be given is what was there without huge pages and without what is reserved; what cannot be given at
-    all is not listed (memorymanager/policy_static.go:getDefaultMachineState, GetAllocatableMemory).
+    Allocatable memory is the total without huge pages and reservations. Resources with nothing allocatable are not
+    listed (memorymanager/policy_static.go:getDefaultMachineState, GetAllocatableMemory).
     """
-    allocatable = held.allocatable_memory or {}
+    allocatable = allocations.allocatable_memory or {}
     totals: dict[tuple[int, str], int] = {}
     if settings.memory_manager_policy != "Static" or not allocatable:
         return totals
     reserved = Counter[tuple[int, str]]()
-    for one in settings.reserved_memory:
-        reserved[one.numa_node, one.resource] += one.size
+    for reservation in settings.reserved_memory:
+        reserved[reservation.numa_node, reservation.resource] += reservation.size
     for node in machine.numa_nodes:
         pages = {(node.id, pool.resource): allocatable.get((node.id, pool.resource), 0) for pool in node.hugepages}
         totals |= pages
@@ -142,21 +151,23 @@ def _counted_memory(machine: Machine, settings: KubeletSettings, held: Allocatio
     return totals
 
 
-def _settings(config: KubeletConfig, machine: Machine, held: Allocations) -> tuple[KubeletSettings, tuple[str, ...]]:
-    """The settings in force, and where the running kubelet shows others than the configuration says."""
+def _settings(
+    config: KubeletConfig, machine: Machine, allocations: Allocations
+) -> tuple[KubeletSettings, tuple[str, ...]]:
+    """The settings in force, and the contradictions between the configuration and the running kubelet."""
     settings = config.settings
-    contradictions = [] if config.reason else list(_other_policies(settings, held))
-    if not config.reason and settings.cpu_manager_policy == "none" and held.allocatable_cpus:
-        # Under that policy it would name none (cpumanager/policy_none.go:GetAllocatableCPUs).
+    contradictions = [] if config.reason else list(_other_policies(settings, allocations))
+    if not config.reason and settings.cpu_manager_policy == "none" and allocations.allocatable_cpus:
+        # Under policy none the kubelet lists no allocatable CPUs (cpumanager/policy_none.go:GetAllocatableCPUs).
         contradictions.append(
             "the kubelet gives out CPUs exclusively, cpuManagerPolicy is none: is it the kubelet's own?"
         )
-    if settings.cpu_manager_policy != "static" or not held.allocatable_cpus:
+    if settings.cpu_manager_policy != "static" or not allocations.allocatable_cpus:
         return settings, tuple(contradictions)
-    unknown = held.allocatable_cpus & ~machine.cpus
+    unknown = allocations.allocatable_cpus & ~machine.cpus
     if unknown:
         contradictions.append(f"the kubelet can give CPUs {format_id_list(unknown)}, which this machine does not have")
-    reserved = machine.cpus & ~held.allocatable_cpus
+    reserved = machine.cpus & ~allocations.allocatable_cpus
     if settings.reserved_cpus is not None and settings.reserved_cpus != reserved:
         contradictions.append(
             f"reservedSystemCPUs is {format_id_list(settings.reserved_cpus)}, "
@@ -165,9 +176,9 @@ def _settings(config: KubeletConfig, machine: Machine, held: Allocations) -> tup
     return replace(settings, reserved_cpus=reserved), tuple(contradictions)
 
 
-def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[str]:
+def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iterator[str]:
     configured = {CPU_STATE: settings.cpu_manager_policy, MEMORY_STATE: settings.memory_manager_policy}
-    for file, running in (held.policies or {}).items():
+    for file, running in (allocations.policies or {}).items():
         if running != configured[file]:
             yield (
                 f"{file} is of policy {running[:40]}, the configuration says {configured[file]}: "
@@ -176,7 +187,10 @@ def _other_policies(settings: KubeletSettings, held: Allocations) -> Iterator[st
 
 
 def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: ContainerManager | str) -> str:
-    """Empty where one would start. CPUs to reserve are looked up under every policy (server.go:getReservedCPUs)."""
+    """Why a kubelet with these settings would not start; empty if it would.
+
+    The kubelet resolves reserved CPUs under every policy (server.go:getReservedCPUs).
+    """
     if isinstance(kubelet, str):
         return kubelet
     unknown = (configured.reserved_cpus or 0) & ~machine.cpus
@@ -184,31 +198,31 @@ def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: Con
 
 
 def _impossible(state: NodeState) -> Iterator[str]:
-    """What no kubelet gives out on this machine: the reading of the one or of the other is wrong."""
-    seen, reserved = 0, state.kubelet.reserved_cpus or 0
+    """Allocations that no kubelet makes on this machine: either the machine or the allocations were misread."""
+    taken, reserved = 0, state.kubelet.reserved_cpus or 0
     for pod in state.pods:
         name = f"pod {pod.namespace}/{pod.name}"
         cpus = reduce(or_, (container.cpus for container in pod.containers), pod.cpus)
         if unknown := cpus & ~state.machine.cpus:
             yield f"{name} holds CPUs {format_id_list(unknown)}, which this machine does not have"
-        if kept := cpus & reserved:
-            yield f"{name} holds CPUs {format_id_list(kept)}, which are reserved"
-        if twice := cpus & seen:
-            yield f"{name} holds CPUs {format_id_list(twice)}, which another pod holds"
-        seen |= cpus
+        if reserved_cpus := cpus & reserved:
+            yield f"{name} holds CPUs {format_id_list(reserved_cpus)}, which are reserved"
+        if shared := cpus & taken:
+            yield f"{name} holds CPUs {format_id_list(shared)}, which another pod holds"
+        taken |= cpus
         blocks = (*pod.memory, *(block for container in pod.containers for block in container.memory))
         if unknown := reduce(or_, (block.numa_nodes for block in blocks), 0) & ~state.machine.numa_mask:
             yield f"{name} holds memory of NUMA nodes {format_id_list(unknown)}, which this machine does not have"
-    if state.memory is not None and mask_of(each.numa_node for each in state.memory) != state.machine.numa_mask:
-        known = format_id_list(mask_of(each.numa_node for each in state.memory))
-        yield f"{MEMORY_STATE} is of NUMA nodes {known}, this machine has {format_id_list(state.machine.numa_mask)}"
+    if state.memory is not None and mask_of(node.numa_node for node in state.memory) != state.machine.numa_mask:
+        listed = format_id_list(mask_of(node.numa_node for node in state.memory))
+        yield f"{MEMORY_STATE} is of NUMA nodes {listed}, this machine has {format_id_list(state.machine.numa_mask)}"
 
 
 # Conditions
 
 
 def _conditions(
-    host: Host, config: KubeletConfig, contradictions: Sequence[str], held: Allocations
+    host: Host, config: KubeletConfig, contradictions: Sequence[str], allocations: Allocations
 ) -> tuple[Condition, ...]:
     parts = (
         _condition(
@@ -223,16 +237,19 @@ def _conditions(
         ),
         _condition(
             "AllocationsRead",
-            held.reason,
-            (held.problem,),
-            "PodResourcesOnly" if held.remark else "Read",
-            (held.remark,) if held.remark else (),
+            allocations.reason,
+            (allocations.problem,),
+            "PodResourcesOnly" if allocations.remark else "Read",
+            (allocations.remark,) if allocations.remark else (),
         ),
     )
     missing = [part for part in parts if part.status != "True"]
     reason = missing[0].reason if missing else "Ready"
-    known = ("host, configuration and allocations are known", *((held.remark,) if held.remark else ()))
-    message = _sentence([part.message for part in missing] or known)
+    ready_parts = (
+        "host, configuration and allocations are known",
+        *((allocations.remark,) if allocations.remark else ()),
+    )
+    message = _sentence([part.message for part in missing] or ready_parts)
     return (Condition("Ready", "False" if missing else "True", reason, message), *parts)
 
 
@@ -245,7 +262,7 @@ def _condition(
 
 
 def _sentence(parts: Sequence[str]) -> str:
-    """In one line, for it is shown in a column: what a configuration holds may be quoted in it as it is written."""
+    """One line for a column. Quoted parts of a configuration may contain line breaks, which become spaces."""
     named = "; ".join(parts[:MAX_NAMED])
     more = len(parts) - MAX_NAMED
     text = " ".join((f"{named}; and {more} more" if more > 0 else named).split())
@@ -263,7 +280,7 @@ def _summary(state: NodeState, kubelet: ContainerManager | str, status: str) -> 
 
 
 def _free_cpus(state: NodeState, kubelet: ContainerManager) -> str:
-    """CPUs that can still be given exclusively, a number for each NUMA node; empty where none ever are."""
+    """Free exclusive CPUs of each NUMA node, comma-separated; empty if the policy has no exclusive CPUs."""
     if kubelet.cpu is None:
         return ""
     free = free_cpus(state, kubelet.cpu.reserved)
@@ -271,7 +288,7 @@ def _free_cpus(state: NodeState, kubelet: ContainerManager) -> str:
 
 
 def _free_memory(state: NodeState, kubelet: ContainerManager) -> str:
-    """Memory in Gi that can still be pinned, for each NUMA node; empty where none ever is."""
+    """Memory of each NUMA node that can still be pinned, in Gi, comma-separated; empty if the policy pins none."""
     if kubelet.memory is None:
         return ""
     free = book_of(kubelet.memory, state).free("memory")

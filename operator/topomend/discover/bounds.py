@@ -1,7 +1,8 @@
-"""Whether what is said to be held can be true of any kubelet, and can be published.
+"""Whether reported allocations are within the bounds of any kubelet, and can be published.
 
-Kubelet, plugins and API server hold names and numbers to bounds; what is beyond them comes from a broken source, and
-the API server would refuse the whole object for it. Owns these bounds; what fits this machine is told elsewhere.
+Kubelet, device plugins and API server bound names and numbers. A value beyond these bounds comes from a broken source,
+and the API server would refuse the whole object for it. Owns these bounds; ``assemble`` checks whether the allocations
+fit this machine.
 """
 
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ MAX_RESERVED = 16
 def why_implausible(
     pods: tuple[PodAllocation, ...], devices: tuple[Device, ...], memory: tuple[NUMANodeMemory, ...] | None
 ) -> str:
-    """The first thing that cannot be, in one line; empty where there is none."""
-    return next(chain(_pods(pods), _devices(devices), _book(memory or ())), "")
+    """The first value out of bounds, in one line; empty if there is none."""
+    return next(chain(_pods(pods), _devices(devices), _memory_state(memory or ())), "")
 
 
 def _pods(pods: tuple[PodAllocation, ...]) -> Iterator[str]:
@@ -41,11 +42,11 @@ def _container(container: ContainerAllocation) -> Iterator[str]:
     yield from _name("container", container.name, MAX_NAME)
     yield from _blocks(container.memory)
     yield from _count("resources in one container", len(container.devices), MAX_RESOURCES)
-    for held in container.devices:
-        yield from _name("resource", held.resource, MAX_RESOURCE)
-        yield from _count(f"devices of {held.resource[:MAX_RESOURCE]}", len(held.ids), MAX_DEVICES)
-        for each in held.ids:
-            yield from _name("device", each, MAX_DEVICE)
+    for allocation in container.devices:
+        yield from _name("resource", allocation.resource, MAX_RESOURCE)
+        yield from _count(f"devices of {allocation.resource[:MAX_RESOURCE]}", len(allocation.ids), MAX_DEVICES)
+        for device in allocation.ids:
+            yield from _name("device", device, MAX_DEVICE)
 
 
 def _blocks(blocks: tuple[MemoryBlock, ...]) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _devices(devices: tuple[Device, ...]) -> Iterator[str]:
         yield from _count(f"devices of {resource}", number, MAX_DEVICES)
 
 
-def _book(memory: tuple[NUMANodeMemory, ...]) -> Iterator[str]:
+def _memory_state(memory: tuple[NUMANodeMemory, ...]) -> Iterator[str]:
     yield from _count("NUMA nodes in the Memory Manager's state", len(memory), MAX_NODES)
     for node in memory:
         yield from _count("NUMA nodes in one memory group", node.cells.bit_count(), MAX_NODES)

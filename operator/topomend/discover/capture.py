@@ -1,8 +1,8 @@
-"""A machine as an archive that ``discover --root`` reads like the machine itself: a bug report that is a test case.
+"""Pack a machine into an archive that ``discover --root`` reads like the machine itself.
 
-What goes in is what discovery reads, and no more: a Root that remembers everything it was asked for. Of files that
-tell more than is asked (/proc/cpuinfo, meminfo, udev's records) only the lines that are asked for go in. Hardware
-addresses that systemd puts into interface names are replaced. Nothing of the kubelet is read.
+A bug report becomes a test case this way. The archive holds exactly the files that discovery reads: a Root records
+each of them. Of files with further content (/proc/cpuinfo, meminfo, udev's records) it holds only the lines that
+discovery uses. Hardware addresses in systemd's interface names are replaced. Nothing of the kubelet is read.
 """
 
 import gzip
@@ -25,62 +25,62 @@ _HARDWARE_ADDRESS = re.compile(r"\b([a-z]{2,5}x)([0-9a-f]{16}|[0-9a-f]{12})\b", 
 
 @dataclass
 class EventRecorder(Root):
-    """A Root that remembers the files, links and folders it was asked for, by their real path relative to the root."""
+    """A Root that records the files, links and folders that are read, by their real path relative to the root."""
 
     files: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
 
     def resolve(self, name: str) -> str:
-        """Always one step at a time: each link on the way is remembered."""
+        """Resolve one step at a time, so that every link on the way is recorded."""
         return self.walk(name)
 
     def read_link(self, path: str) -> str | None:
-        """What the link says, remembered as a relative one."""
+        """The link's target, recorded as a relative path."""
         link = super().read_link(path)
         if link is not None:
-            place = self._place(path)
+            place = self._relative(path)
             self.links[place] = os.path.relpath(link.lstrip("/"), os.path.dirname(place)) if link[:1] == "/" else link  # noqa: PTH120 - no file
         return link
 
     def text(self, name: str, *, most: int = MAX_BYTES) -> str | None:
-        """The text, remembered whole."""
+        """The text, recorded whole."""
         text = super().text(name, most=most)
-        self._remember(name, text)
+        self._record(name, text)
         return text
 
     def lines(self, name: str, pattern: re.Pattern[str], *, most: int = MAX_BYTES) -> list[str] | None:
-        """The lines asked for; the others are not remembered."""
+        """The matching lines; no other line is recorded."""
         text = super().text(name, most=most)
         lines = None if text is None else [line for line in text.splitlines() if pattern.fullmatch(line)]
-        self._remember(name, None if lines is None else "\n".join(lines))
+        self._record(name, None if lines is None else "\n".join(lines))
         return lines
 
     def names(self, folder: str, pattern: re.Pattern[str] | None = None) -> list[str]:
-        """The names. In /sys/class they are remembered only once they are followed: most are no PCI device's."""
+        """The names. Entries of /sys/class are recorded only when followed: most do not belong to a PCI device."""
         names = super().names(folder) if pattern is None else super().names(folder, pattern)
         if not folder.startswith("sys/class/"):
             real = self.resolve(folder)
             for path in (f"{real}/{name}" for name in names):
                 if self.read_link(path) is None and Path(path).is_dir():
-                    self.folders.add(self._place(path))
+                    self.folders.add(self._relative(path))
         return names
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file, which is remembered with its text."""
+        """Whether there is such a file. It is recorded with its text."""
         return self.text(name) is not None if super().exists(name) else False
 
-    def _remember(self, name: str, text: str | None) -> None:
+    def _record(self, name: str, text: str | None) -> None:
         if text is not None:
-            self.files[self._place(self.resolve(name))] = f"{text}\n"
+            self.files[self._relative(self.resolve(name))] = f"{text}\n"
 
-    def _place(self, path: str) -> str:
+    def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.path)
 
 
 @dataclass(frozen=True)
 class Capture:
-    """An archive's content, and what was found on the machine on the way."""
+    """The machine that was read, the archive's bytes (.tar.gz), and the number of its entries."""
 
     host: Host
     archive: bytes
@@ -88,10 +88,10 @@ class Capture:
 
 
 def capture(path: Path, folder: str) -> Capture:
-    """What discovery reads under ``path``, as a .tar.gz whose one folder is ``folder``. Equal machines, equal bytes."""
+    """Pack what discovery reads under ``path`` into a .tar.gz with the one folder ``folder``. Reproducible."""
     recorder = EventRecorder(path.absolute())
     host = read_host_of(recorder, whole=True)
-    # What udev knew by itself stands in no file of the machine that would lead to the same names.
+    # udev's hardware database is no file under the root, so the names from it are written as udev's records.
     for device in host.machine.pci_devices:
         if device.vendor_name or device.device_name:
             recorder.files[record_of(device.address)] = (
@@ -109,7 +109,7 @@ def capture(path: Path, folder: str) -> Capture:
 
 
 def _entries(recorder: EventRecorder, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    """Links of devices that are no PCI device's are left out: among them are the interfaces of pods."""
+    """Archive entries. Class links that lead to no PCI device are left out: among them are the interfaces of pods."""
     scrub = _Scrubber()
     for place in sorted(recorder.folders):
         entry = tarfile.TarInfo(f"{folder}/{place}")
@@ -133,7 +133,7 @@ def _leads_to_pci(recorder: EventRecorder, place: str) -> bool:
 
 
 class _Scrubber:
-    """Hardware addresses in names, each replaced by a number of its own."""
+    """Replaces each hardware address in names by a number of its own."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

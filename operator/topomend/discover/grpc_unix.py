@@ -1,8 +1,8 @@
 """Unary gRPC calls over a unix socket: the part of gRPC that pod-resources needs.
 
-HTTP/2 is h2's; here are gRPC's five bytes before a message and its status after it
-(github.com/grpc/grpc doc/PROTOCOL-HTTP2.md). The ``grpc`` library takes 17 MB more on every node, and asyncio's gRPC
-libraries put no bound on an answer.
+h2 speaks HTTP/2. This module adds gRPC's five bytes before a message and its status after it
+(github.com/grpc/grpc doc/PROTOCOL-HTTP2.md). The ``grpc`` library takes 17 MB more on every node, and the gRPC
+libraries for asyncio do not bound the size of an answer. Decoding messages is left to ``pod_resources``.
 """
 
 import socket
@@ -27,7 +27,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 _PREFIX_BYTES = 5
-"""Whether the message is compressed (one byte), and its length (four, the greatest first)."""
+"""One byte says whether the message is compressed, four bytes hold its length, big-endian."""
 
 _READ_BYTES = 1 << 16
 _OK = "0"
@@ -35,7 +35,7 @@ _STATUSES = {"4": "DEADLINE_EXCEEDED", "8": "RESOURCE_EXHAUSTED", "12": "UNIMPLE
 
 
 class CallFailed(Exception):
-    """``method`` was not answered: no server, not in time, or with an error. The text is one line."""
+    """``method`` failed: no server, no answer in time, or an error. The text is one line."""
 
     def __init__(self, method: str, why: str) -> None:
         super().__init__(why)
@@ -43,11 +43,11 @@ class CallFailed(Exception):
 
 
 def call_all(path: Path, service: str, methods: Sequence[str], seconds: float, most: int) -> list[bytes]:
-    """The answer, serialized, to an empty request for each method of a service, all asked at once.
+    """Call every method of a service at once with an empty request; the serialized answers in the same order.
 
-    The connection to the server behind ``path`` is new: it may be another process than the last time, and what HTTP/2
-    keeps of each call goes with it. Ends after ``seconds``; an answer of more than ``most`` bytes is refused before it
-    is read. Raises CallFailed.
+    Each call opens a new connection to the socket ``path``: the server may have been restarted, and HTTP/2 keeps state
+    of each call for as long as a connection lives. All calls together end after ``seconds``. An answer of more than
+    ``most`` bytes is refused before it is read. Raises CallFailed.
     """
     http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
     http.initiate_connection()
@@ -64,7 +64,7 @@ def call_all(path: Path, service: str, methods: Sequence[str], seconds: float, m
 
 
 def _ask(http: H2Connection, path: str) -> int:
-    """Begin a call; the number of its stream."""
+    """Begin a call; returns the id of its stream."""
     stream: int = http.get_next_available_stream_id()
     headers = [
         (":method", "POST"),
@@ -92,7 +92,7 @@ def _take(http: H2Connection, received: bytes, answers: Mapping[int, "_Answer"])
 
 
 class _Connection:
-    """A stream to a unix socket; all waits on it together end after ``seconds``. Raises OSError."""
+    """A connection to a unix socket with one deadline, ``seconds`` from now, for everything. Raises OSError."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._deadline = path, time.monotonic() + seconds
@@ -124,14 +124,14 @@ class _Connection:
         return received
 
     def _wait_at_most(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        self._socket.settimeout(left)
+        self._socket.settimeout(remaining)
 
 
 class _Answer:
-    """What came of one call so far."""
+    """The answer to one call as far as it was received."""
 
     def __init__(self, method: str, most: int) -> None:
         self.method, self._most = method, most
@@ -140,7 +140,7 @@ class _Answer:
         self.ended = False
 
     def take(self, event: Event) -> None:
-        """Take note of what came. Raises CallFailed where it ends the call with an error."""
+        """Add an event to the answer. Raises CallFailed if it ends the call with an error."""
         if isinstance(event, ResponseReceived | TrailersReceived):
             self._headers.update((str(name), str(value)) for name, value in event.headers or ())
         elif isinstance(event, DataReceived):
@@ -152,13 +152,13 @@ class _Answer:
             raise self._failed(f"UNAVAILABLE: the call was ended (HTTP/2 error {event.error_code})")
 
     def message(self) -> bytes:
-        """The one message. Raises CallFailed where the answer is an error, or holds anything but one message."""
+        """The message, serialized. Raises CallFailed if the answer is an error or is not exactly one message."""
         if (status := self._headers.get(":status")) != "200":
             raise self._failed(f"UNAVAILABLE: the answer is HTTP status {status}, not gRPC")
         code = self._headers.get("grpc-status", "")
         if code != _OK:
-            said = unquote(self._headers.get("grpc-message", ""))
-            raise self._failed(f"{_STATUSES.get(code, f'status {code[:9]}')}: {' '.join(said.split())[:160]}")
+            status_message = unquote(self._headers.get("grpc-message", ""))
+            raise self._failed(f"{_STATUSES.get(code, f'status {code[:9]}')}: {' '.join(status_message.split())[:160]}")
         if len(self._content) < _PREFIX_BYTES or self._content[0] or len(self._content) != self._whole():
             raise self._failed("INTERNAL: the answer is not one message as gRPC sends it")
         return bytes(memoryview(self._content)[_PREFIX_BYTES:])

@@ -1,7 +1,7 @@
-"""The processors as Linux itself groups them, beside the grouping that the kubelet computes with.
+"""The processors as Linux groups them, beside the grouping that the kubelet computes with.
 
-Owns /sys/devices/system/cpu/cpuN/{topology,cache} as lists of siblings, core kinds, and nohz_full. The kubelet sees
-cores, sockets and caches through cadvisor, which goes by their numbers; next door reads them so.
+Owns the sibling lists in /sys/devices/system/cpu/cpuN/{topology,cache}, core kinds, and nohz_full. The kubelet sees
+cores, sockets and caches through cadvisor, which groups them by their ids; ``sysfs`` does the same.
 """
 
 import re
@@ -18,23 +18,23 @@ KINDS = ("core", "atom", "lowpower")
 _CACHE = re.compile(r"index\d{1,3}", re.ASCII)
 _STRONGEST = 1024
 MOST_KINDS = 16
-"""No processor has more than three or four; beyond this the numbers tell of single CPUs."""
+"""No processor has more than three or four kinds of cores; beyond this the numbers differ by single CPUs."""
 
 
 def read_hardware(root: Root, machine: Machine, online: CPUSet) -> Hardware:
-    """What Linux tells of the processors; where it groups them otherwise than the kubelet does, that is a remark."""
+    """Read the processors as Linux groups them. A grouping that differs from the kubelet's becomes a remark."""
     root = root.beside()
     cores = _groups(root, "a core", online, lambda cpu: _cpus_of_core(root, cpu))
     sockets = _groups(root, "a socket", online, lambda cpu: _siblings(root, cpu, "package_cpus", "core_siblings"))
     dies = _groups(root, "a die", online, lambda cpu: _siblings(root, cpu, "die_cpus"))
     clusters = _groups(root, "a cluster", online, lambda cpu: _siblings(root, cpu, "cluster_cpus"))
-    known = {*cores, *sockets, *dies}
+    coarser = {*cores, *sockets, *dies}
     return Hardware(
-        cores=_other(root, "cores", cores, (core.threads for core in machine.cores)),
-        sockets=_other(root, "sockets", sockets, machine.cpus_of_socket.values()),
-        # Where firmware knows no dies, the kernel calls each CPU one (include/linux/topology.h: topology_die_cpumask).
+        cores=_if_different(root, "cores", cores, (core.threads for core in machine.cores)),
+        sockets=_if_different(root, "sockets", sockets, machine.cpus_of_socket.values()),
+        # Without dies in the firmware the kernel makes each CPU a die (include/linux/topology.h: topology_die_cpumask).
         dies=() if set(dies) <= {*cores, *sockets} else dies,
-        clusters=tuple(cluster for cluster in clusters if cluster not in known),
+        clusters=tuple(cluster for cluster in clusters if cluster not in coarser),
         l3_caches=_groups(root, "an L3 cache", online, lambda cpu: _cpus_of_l3_cache(root, cpu)),
         core_kinds=_core_kinds(root, online),
         nohz_full=_nohz_full(root) & online,
@@ -42,37 +42,39 @@ def read_hardware(root: Root, machine: Machine, online: CPUSet) -> Hardware:
 
 
 def _groups(root: Root, what: str, online: CPUSet, of: Callable[[int], CPUSet]) -> tuple[CPUSet, ...]:
-    """The sets that ``of`` tells for CPUs, each asked of its lowest CPU alone; CPUs that know no set are in none.
+    """The sets that ``of`` returns, each read from its lowest CPU alone; a CPU without a set is in no group.
 
-    A set that shares CPUs with an earlier one contradicts it and is left out, with a remark.
+    A set that shares CPUs with an earlier one contradicts it. It is left out, with a remark.
     """
     groups = []
-    seen, left = 0, online
-    while left:
-        cpu = lowest(left)
+    grouped, remaining = 0, online
+    while remaining:
+        cpu = lowest(remaining)
         group = of(cpu) & online
-        if group & seen or (group and not group >> cpu & 1):
+        if group & grouped or (group and not group >> cpu & 1):
             root.remark(f"{CPUS}/cpu{cpu}", f"has {what} of CPUs {format_id_list(group)}, other CPUs say otherwise")
             group = 0
         if group:
             groups.append(group)
-        seen |= group
-        left &= ~(group | 1 << cpu)
+        grouped |= group
+        remaining &= ~(group | 1 << cpu)
     return tuple(groups)
 
 
 def _siblings(root: Root, cpu: int, *names: str) -> CPUSet:
-    """The CPUs in the topology file of the first of these names that there is; older kernels have other names."""
-    found = (root.id_map(f"{CPUS}/cpu{cpu}/topology/{name}") for name in names)
-    return next((cpus for cpus in found if cpus is not None), 0)
+    """The CPUs in the first of these topology files that exists; older kernels use other names."""
+    candidates = (root.id_map(f"{CPUS}/cpu{cpu}/topology/{name}") for name in names)
+    return next((cpus for cpus in candidates if cpus is not None), 0)
 
 
 def _cpus_of_core(root: Root, cpu: int) -> CPUSet:
     return _siblings(root, cpu, "core_cpus", "thread_siblings")
 
 
-def _other(root: Root, what: str, groups: tuple[CPUSet, ...], of_kubelet: Iterable[CPUSet]) -> tuple[CPUSet, ...]:
-    """``groups`` where they are not the kubelet's, and a remark on the first that is not."""
+def _if_different(
+    root: Root, what: str, groups: tuple[CPUSet, ...], of_kubelet: Iterable[CPUSet]
+) -> tuple[CPUSet, ...]:
+    """``groups`` if they differ from the kubelet's, with a remark on the first difference; empty otherwise."""
     differing = sorted(set(groups) ^ set(of_kubelet), key=lambda cpus: (lowest(cpus), cpus))
     if not groups or not differing:
         return ()
@@ -87,19 +89,19 @@ def _cpus_of_l3_cache(root: Root, cpu: int) -> CPUSet:
     for name in root.names(f"{CPUS}/cpu{cpu}/cache", _CACHE):
         folder = f"{CPUS}/cpu{cpu}/cache/{name}"
         if root.integer(f"{folder}/level") == 3:
-            # Where the map is empty, as on Itanium, the cache is its core's own.
+            # An empty map, as on Itanium, means that the core has the cache to itself.
             return root.id_map(f"{folder}/shared_cpu_map") or _cpus_of_core(root, cpu)
     return 0
 
 
 def _nohz_full(root: Root) -> CPUSet:
-    """CPUs without a timer tick while they run one task; kernels write ``(null)`` where there are none."""
+    """CPUs without a timer tick while they run one task; kernels write ``(null)`` if there are none."""
     name = f"{CPUS}/nohz_full"
     return 0 if root.text(name) in (None, "(null)") else root.id_list(name) or 0
 
 
 def _core_kinds(root: Root, online: CPUSet) -> tuple[CoreKind, ...]:
-    """CPUs by their kernel name and capacity; empty on a machine whose cores are all alike."""
+    """CPUs by the kernel's name of their kind and by capacity; empty if all cores are alike."""
     names: dict[int, str] = {}
     for kind in KINDS:
         for cpu in members((root.id_list(f"sys/devices/cpu_{kind}/cpus") or 0) & online):
@@ -118,20 +120,20 @@ def _core_kinds(root: Root, online: CPUSet) -> tuple[CoreKind, ...]:
 
 
 def _capacities(root: Root, online: CPUSet) -> dict[int, int]:
-    """What each CPU gets done relative to the strongest, where they differ and all of them tell.
+    """The capacity of each CPU, 1024 for the strongest; empty unless every CPU has one.
 
-    arm64 tells it in ``cpu_capacity`` (Documentation/scheduler/sched-capacity.rst); elsewhere firmware tells each
-    CPU's sustained performance (Documentation/admin-guide/acpi/cppc_sysfs.rst: nominal_perf; highest_perf also
-    differs between equal cores of which some are preferred).
+    arm64 has ``cpu_capacity`` (Documentation/scheduler/sched-capacity.rst). Elsewhere firmware reports each CPU's
+    sustained performance, nominal_perf (Documentation/admin-guide/acpi/cppc_sysfs.rst). highest_perf would not do: it
+    also differs between equal cores of which firmware prefers some.
     """
     for file in ("cpu_capacity", "acpi_cppc/nominal_perf"):
-        known: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for cpu in members(online):
             number = root.integer(f"{CPUS}/cpu{cpu}/{file}")
             if number is None or number <= 0:
                 break
-            known[cpu] = number
-        if known and len(known) == online.bit_count():
-            strongest = max(known.values())
-            return {cpu: number * _STRONGEST // strongest for cpu, number in known.items()}
+            numbers[cpu] = number
+        if numbers and len(numbers) == online.bit_count():
+            strongest = max(numbers.values())
+            return {cpu: number * _STRONGEST // strongest for cpu, number in numbers.items()}
     return {}

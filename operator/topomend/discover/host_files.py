@@ -1,7 +1,7 @@
 """One movable root under which every file of a host is read: ``/`` for this machine, a folder for a recorded one.
 
-Owns bounded, forgiving reads: what cannot be read becomes a problem with its path, never an exception. What a file
-means, and whether its absence matters, is for the module that asks.
+Owns bounded reads that do not fail: a file that cannot be read becomes a problem with its path, never an exception.
+What a file means, and whether it may be absent, is left to the module that reads it.
 """
 
 import os
@@ -15,17 +15,17 @@ from topomend.model.bitmask import MAX_ID, InvalidIDList, parse_id_list
 from topomend.model.quantity import MAX_INT64
 
 MAX_BYTES = 1 << 16
-"""Files of sysfs and procfs that are read here are far smaller; a longer one is not what it pretends to be."""
+"""Bytes. The files of sysfs and procfs that discovery reads are far smaller; a longer one is something else."""
 
 MAX_ENTRIES = 1 << 14
 MAX_NAME = 128
 """Drivers, interfaces and disks have shorter names."""
 
 MAX_LINKS = 40
-"""As many symbolic links as Linux follows in one path (ELOOP beyond)."""
+"""Symbolic links that Linux follows in one path (ELOOP beyond)."""
 
 _ANY = re.compile(r"[ -~]+")
-"""A name that can be printed: of no other does the kernel make a file here."""
+"""A printable name; the kernel makes no others here."""
 
 _HEXADECIMAL = re.compile(r"(0x)?[0-9a-f]+", re.ASCII | re.IGNORECASE)
 
@@ -34,17 +34,17 @@ _PADDING = " \t\r\n\0"
 
 
 class Unreadable(Exception):
-    """A file that cannot be read; the text completes a sentence that begins with its name."""
+    """A file cannot be read. The text completes a sentence that begins with the file's name."""
 
 
 class Absent(Unreadable):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises Unreadable, of which Absent is one."""
+    """The content of a regular file of at most ``most`` bytes. Raises Unreadable, and Absent if it does not exist."""
     try:
-        # A pipe or device of that name would otherwise hold the reader for ever.
+        # Opening a pipe or device of that name could otherwise block for ever.
         with open(path, "rb", opener=_without_waiting) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise Unreadable("is not a file")
@@ -64,9 +64,9 @@ def _without_waiting(path: str, flags: int) -> int:
 
 @dataclass
 class Root:
-    """Files under ``path``. ``problems`` collects what was wrong, each with the file and what follows from it.
+    """Files under ``path``. ``problems`` collects failed reads, each with its file and the consequence.
 
-    ``remarks`` collects what is worth saying and yet changes nothing that admission depends on.
+    ``remarks`` collects observations that admission does not depend on.
     """
 
     path: Path
@@ -75,15 +75,15 @@ class Root:
 
     @property
     def live(self) -> bool:
-        """Whether this is the running machine."""
+        """Whether the root is the running machine's own."""
         return self.path == Path("/")
 
     def beside(self) -> Self:
-        """The same files, for facts that admission does not depend on: what is wrong with these is only a remark."""
+        """The same files for facts that admission does not depend on: their problems become remarks."""
         return replace(self, problems=self.remarks)
 
     def text(self, name: str, *, most: int = MAX_BYTES) -> str | None:
-        """A file's text without padding; None where there is none, or where it cannot be read (then a problem, too)."""
+        """A file's text without padding. None if the file is absent, or unreadable, which is a problem too."""
         try:
             return read_bytes(Path(self.resolve(name)), most).decode("utf-8", errors="replace").strip(_PADDING)
         except Absent:
@@ -93,7 +93,7 @@ class Root:
             return None
 
     def integer(self, name: str) -> int | None:
-        """The whole number in a file; None where there is no file, or no number in it (then a problem, too)."""
+        """The integer in a file. None if the file is absent, or holds no integer, which is a problem too."""
         text = self.text(name)
         if text is None:
             return None
@@ -107,7 +107,7 @@ class Root:
         return number
 
     def id_list(self, name: str) -> int | None:
-        """The cpulist in a file as a set; None where there is no file, or no list in it (then a problem, too)."""
+        """The cpulist in a file as a bit mask. None if the file is absent, or holds no list, which is a problem too."""
         text = self.text(name)
         if text is None:
             return None
@@ -118,7 +118,7 @@ class Root:
             return None
 
     def id_map(self, name: str) -> int | None:
-        """The set in a hexadecimal map such as ``00000000,000000ff``; None where there is none (else a problem, too).
+        """The bit mask in a map such as ``00000000,000000ff``. None if absent, or malformed, which is a problem too.
 
         Source of the format: Documentation/core-api/printk-formats.rst (bitmaps, ``%*pb``).
         """
@@ -132,15 +132,15 @@ class Root:
         return int(digits, 16)
 
     def lines(self, name: str, pattern: re.Pattern[str], *, most: int = MAX_BYTES) -> list[str] | None:
-        """The lines of a file that match ``pattern`` whole; None where there is no file.
+        """The lines of a file that match ``pattern`` whole; None if the file is absent or unreadable.
 
-        For files that tell far more than is asked: nothing else of them is kept.
+        For files with far more content than discovery needs: a capture records these lines only.
         """
         text = self.text(name, most=most)
         return None if text is None else [line for line in text.splitlines() if pattern.fullmatch(line)]
 
     def names(self, folder: str, pattern: re.Pattern[str] = _ANY) -> list[str]:
-        """The names in a folder that match ``pattern`` whole, sorted as bytes; empty where there is no such folder."""
+        """The names in a folder that match ``pattern`` whole, sorted as bytes; empty if there is no such folder."""
         try:
             with os.scandir(self.resolve(folder)) as entries:
                 matching = (entry.name for entry in entries if pattern.fullmatch(entry.name))
@@ -155,32 +155,32 @@ class Root:
         return names[:MAX_ENTRIES]
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Whether a file or folder of that name exists."""
         return os.path.exists(self.resolve(name))  # noqa: PTH110 - Path.exists raises on odd names before 3.12
 
     def link(self, name: str) -> str:
-        """The last name of what a symbolic link points at; empty where there is no link, or no name to print."""
+        """The last component of a symbolic link's target; empty if there is no link, or it is not printable."""
         folder, _, last = name.rpartition("/")
-        found = (self.read_link(f"{self.resolve(folder)}/{last}") or "").rpartition("/")[2]
-        return found[:MAX_NAME] if _ANY.fullmatch(found) else ""
+        target = (self.read_link(f"{self.resolve(folder)}/{last}") or "").rpartition("/")[2]
+        return target[:MAX_NAME] if _ANY.fullmatch(target) else ""
 
     def read_link(self, path: str) -> str | None:
-        """What the link at a real path says; None where there is no link."""
+        """The target of the link at a real path; None if there is no link."""
         try:
             return str(Path(path).readlink())
         except OSError:
             return None
 
     def target(self, name: str) -> str:
-        """Where a name leads once every link is followed, relative to the root."""
+        """The path of a name with every link followed, relative to the root."""
         return os.path.relpath(self.resolve(name), self.path)
 
     def problem(self, name: str, what: str) -> None:
-        """Note what is wrong with a file, and what follows from it."""
+        """Record that a file is wrong; ``what`` follows its name and says the consequence too."""
         self.problems.append(f"/{name} {what}")
 
     def remark(self, name: str, what: str) -> None:
-        """Note what is worth saying about a file."""
+        """Record an observation about a file; ``what`` follows its name."""
         self.remarks.append(f"/{name} {what}")
 
     def resolve(self, name: str) -> str:
@@ -188,7 +188,7 @@ class Root:
         return os.path.realpath(f"/{name}") if self.live else self.walk(name)
 
     def walk(self, name: str) -> str:
-        """As ``resolve``, one step at a time."""
+        """Resolve ``name`` one step at a time, inside the root. At most MAX_LINKS links are followed."""
         rest = [part for part in reversed(name.split("/")) if part]
         where: list[str] = []
         links = 0

@@ -1,7 +1,7 @@
 """The kubelet's configuration, as far as admission depends on it: its file with drop-ins and flags, or its ``configz``.
 
-Owns KubeletConfiguration (kubelet.config.k8s.io/v1beta1). A field that the kubelet would refuse is a problem and is
-never read as something near. Which of the sources is believed is decided next door.
+Owns KubeletConfiguration (kubelet.config.k8s.io/v1beta1). A field that the kubelet would refuse is a problem, and is
+never read as a similar valid value. ``kubelet_settings`` decides which source is used.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +19,10 @@ from topomend.model.quantity import format_bytes, value
 from topomend.wire.document import Document, MalformedObject
 
 MAX_BYTES = 1 << 16
-"""Real ones take 2 to 10 KiB; the reader takes a second for as much as this."""
+"""Bytes. Real files have 2 to 10 KiB; the parser takes a second for this many."""
 
 MAX_OPTIONS, MAX_RESERVATIONS, MAX_LIMITS, MAX_TEXT = 32, 256, 16, 256
-"""As much as can be published of each, and far more than any kubelet knows."""
+"""The most that can be published of each, far more than any kubelet uses."""
 
 MAX_DROP_INS = 256
 MAX_POLICY = 64
@@ -36,7 +36,7 @@ _POLICIES: Mapping[str, tuple[str, ...]] = {
     "cpuManagerPolicy": ("none", "static"),
     "memoryManagerPolicy": ("None", "Static"),
 }
-"""What each may say; the first is the kubelet's default (apis/config/v1beta1/defaults.go)."""
+"""The valid values of each field; the first is the kubelet's default (apis/config/v1beta1/defaults.go)."""
 
 _GATES: Mapping[str, str] = {
     "CPUManagerPolicyAlphaOptions": "alpha",
@@ -61,7 +61,7 @@ _GATES: Mapping[str, str] = {
 """The gates that admission and resizes depend on, and their stage in v1.36 (pkg/features/kube_features.go)."""
 
 _DEFAULT_EVICTION = "100Mi"
-"""evictionHard memory.available where evictionHard is not given at all (apis/config/v1beta1/defaults_linux.go)."""
+"""evictionHard memory.available if evictionHard is absent (apis/config/v1beta1/defaults_linux.go)."""
 
 NOT_GIVEN = "no kubelet configuration is given to read: name its file"
 
@@ -80,18 +80,19 @@ _MAP_FLAGS: Mapping[str, tuple[str, str]] = {
     "eviction-hard": ("evictionHard", "<"),
     "feature-gates": ("featureGates", "="),
 }
-"""The flags that admission depends on, the field that each overrides, and what stands between a key and its value
+"""The flags that admission depends on, the field that each overrides, and the separator of a key and its value
 (cmd/kubelet/app/options/options.go:AddKubeletConfigFlags)."""
 
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
-"""As Go's strconv.ParseBool has them."""
+"""The values that Go's strconv.ParseBool accepts."""
 
 
 @dataclass(frozen=True)
 class KubeletConfig:
-    """``reason`` is empty where the configuration was read whole; ``problems`` say what is wrong, and with what.
+    """The settings of one kubelet, and where they come from.
 
-    ``source`` says in one word where it comes from, ``remarks`` what is worth saying of that.
+    ``reason`` is empty if the configuration was read completely; otherwise ``problems`` name what is wrong. ``source``
+    is a condition's reason that names the source; ``remarks`` are observations about it.
     """
 
     settings: KubeletSettings
@@ -105,8 +106,8 @@ def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: 
     """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order.
 
     ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence). A kubelet may have any of the three
-    without the others; what none of them names has its default. A folder that is not there is one without drop-ins,
-    which is remarked: distributions make theirs only where there is something to drop in.
+    without the others; a field that none of them sets has its default. A missing folder counts as one without drop-ins,
+    with a remark: distributions create it only when there is a drop-in. Never raises; see ``reason``.
     """
     if file is None and drop_ins is None and flags is None:
         return KubeletConfig(KubeletSettings(), "NotGiven", (NOT_GIVEN,))
@@ -128,7 +129,7 @@ def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: 
 
 
 def read_configz(answer: object) -> KubeletConfig:
-    """The settings in what a kubelet answers to ``/configz``: those that it runs with, flags and defaults included."""
+    """The settings in a kubelet's answer to ``/configz``: those in force, with flags and defaults. Never raises."""
     document = Document(answer)
     try:
         _check_kind(document["kubeletconfig"])
@@ -138,7 +139,7 @@ def read_configz(answer: object) -> KubeletConfig:
 
 
 def config_fingerprint(*files: Path | None, drop_ins: Path | None = None) -> object:
-    """Changes whenever one of the files does, or one comes into the folder or goes."""
+    """A value that changes whenever a file changes, or a drop-in is added or removed."""
     try:
         return tuple((path, *mark_of(path)) for path in (*filter(None, files), *_drop_ins(drop_ins)))
     except Unreadable as error:
@@ -146,7 +147,7 @@ def config_fingerprint(*files: Path | None, drop_ins: Path | None = None) -> obj
 
 
 def mark_of(path: Path) -> tuple[int, int, int]:
-    """Changes whenever the file is written or replaced."""
+    """A value that changes whenever the file is written or replaced; all zeros if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -158,15 +159,15 @@ def _drop_ins(folder: Path | None) -> Iterator[Path]:
     """Files in the order of a walk by name (cmd/kubelet/app/server.go:mergeKubeletConfigurations)."""
     if folder is None or not folder.is_dir():
         return
-    found = sorted(folder.rglob("*.conf"))
-    if len(found) > MAX_DROP_INS:
+    files = sorted(folder.rglob("*.conf"))
+    if len(files) > MAX_DROP_INS:
         raise Unreadable(f"folder {folder} holds more than {MAX_DROP_INS} files")
-    yield from (path for path in found if not path.is_dir())
+    yield from (path for path in files if not path.is_dir())
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        # Not the faster loader in C: a file that is nested too deeply ends the process in it.
+        # Not the faster C loader: deeply nested input crashes the process there.
         content = yaml.safe_load(read_bytes(path, MAX_BYTES))
     except Unreadable as error:
         raise type(error)(f"{path} {error}") from error
@@ -199,7 +200,7 @@ def _with_default_eviction(content: dict[str, Any]) -> dict[str, Any]:
 def _merged(base: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """JSON merge patch (RFC 7396): maps merge, null deletes, everything else replaces.
 
-    Every map that is read here is one of plain values, so what lies deeper is not merged.
+    The maps that are read here hold plain values only, so deeper levels are not merged.
     """
     both = {
         key: _without_nulls({**base[key], **content})
@@ -225,7 +226,7 @@ def _overridden(content: dict[str, Any], flags: Flags) -> dict[str, Any]:
         if name in flags:
             fields[field] = _pairs(name, flags[name], between)
     if gates := fields.get("featureGates"):
-        # Of maps, this one alone keeps what the flag does not name.
+        # This is the only map that keeps the file's keys which the flag does not name.
         before = content.get("featureGates")
         named = {gate: _boolean(value) for gate, value in gates.items()}
         fields["featureGates"] = {**(before if isinstance(before, dict) else {}), **named}
@@ -235,20 +236,20 @@ def _overridden(content: dict[str, Any], flags: Flags) -> dict[str, Any]:
 
 
 def _pairs(name: str, values: Sequence[str], between: str) -> dict[str, str]:
-    """``key=value,...``, each value of the flag adding to the ones before (component-base/cli/flag)."""
-    # One option a flag: its value may hold commas (options.go: NewMapStringStringNoSplit).
-    parts = values if name == "cpu-manager-policy-options" else [part for each in values for part in each.split(",")]
+    """``key=value,...``; repeated flags add up (component-base/cli/flag)."""
+    # This flag takes one option each time: its value may contain commas (options.go: NewMapStringStringNoSplit).
+    parts = values if name == "cpu-manager-policy-options" else [part for text in values for part in text.split(",")]
     pairs = {}
     for part in filter(None, parts):
-        key, found, value = part.partition(between)
-        if not found:
+        key, separator, value = part.partition(between)
+        if not separator:
             raise Unreadable(f"is overridden by --{name} with {part[:60]!r}, which is not KEY{between}VALUE")
         pairs[key.strip()] = value.strip()
     return pairs
 
 
 def _boolean(text: str) -> bool | str:
-    """What no boolean is stays a text, to be named by who reads the field."""
+    """A boolean, or the text itself, which the reader of the field then reports as malformed."""
     return True if text in _TRUE else False if text in _FALSE else text
 
 
@@ -266,18 +267,18 @@ def _reservation(text: str) -> dict[str, Any]:
 def _read(document: Document) -> KubeletConfig:
     problems: list[str] = []
 
-    def field(read: Callable[[], _T], otherwise: _T) -> _T:
+    def field(read: Callable[[], _T], fallback: _T) -> _T:
         try:
             return read()
         except MalformedObject as error:
             problems.append(f"the kubelet's configuration: {error}; the kubelet does not start with this")
-            return otherwise
+            return fallback
 
     def choice(name: str) -> str:
-        found = document[name].content
-        # A word that is not known is carried on as it is, so that nobody takes the node for one without a policy.
-        otherwise = found[:MAX_POLICY] if isinstance(found, str) else _POLICIES[name][0]
-        return field(lambda: _choice(document[name], _POLICIES[name]), otherwise)
+        content = document[name].content
+        # An unknown word is published as it is, so that no reader takes the node for one without a policy.
+        fallback = content[:MAX_POLICY] if isinstance(content, str) else _POLICIES[name][0]
+        return field(lambda: _choice(document[name], _POLICIES[name]), fallback)
 
     def options(name: str) -> dict[str, str]:
         return field(lambda: _options(document[name]), {})
@@ -304,7 +305,7 @@ def _read(document: Document) -> KubeletConfig:
 
 
 def _choice(field: Document, known: tuple[str, ...]) -> str:
-    """One of the known words. An empty text is the default, as it is for the kubelet."""
+    """One of the ``known`` words. An empty text means the default, as it does for the kubelet."""
     text = field.text(known[0]) or known[0]
     if text not in known:
         raise field.wrong(f"one of {', '.join(known)}")
@@ -312,14 +313,14 @@ def _choice(field: Document, known: tuple[str, ...]) -> str:
 
 
 def _options(document: Document) -> dict[str, str]:
-    options = {key: each.text() for key, each in document.fields()}
+    options = {key: value.text() for key, value in document.fields()}
     if len(options) > MAX_OPTIONS or any(len(text) > MAX_TEXT for pair in options.items() for text in pair):
         raise document.wrong(f"at most {MAX_OPTIONS} options of at most {MAX_TEXT} letters")
     return options
 
 
 def _reserved(document: Document, resource: str) -> int:
-    """kubeReserved + systemReserved: thousandths of a CPU, or bytes."""
+    """kubeReserved + systemReserved, in thousandths of a CPU or in bytes."""
     total = 0
     for name in ("kubeReserved", "systemReserved"):
         field = document[name][resource]
@@ -330,25 +331,25 @@ def _reserved(document: Document, resource: str) -> int:
 
 
 def _reservations(reservations: Document) -> Iterator[MemoryReservation]:
-    for number, each in enumerate(reservations):
-        for place, (resource, quantity) in enumerate(each["limits"].fields()):
+    for number, reservation in enumerate(reservations):
+        for place, (resource, quantity) in enumerate(reservation["limits"].fields()):
             if number >= MAX_RESERVATIONS or place >= MAX_LIMITS:
                 raise reservations.wrong(f"at most {MAX_RESERVATIONS} NUMA nodes with {MAX_LIMITS} limits each")
             yield MemoryReservation(
-                each["numaNode"].integer(default=0, most=MAX_ID - 1), resource, value(quantity.quantity())
+                reservation["numaNode"].integer(default=0, most=MAX_ID - 1), resource, value(quantity.quantity())
             )
 
 
 def _gates(gates: Document) -> dict[str, bool]:
-    """The gates that matter here, AllAlpha and AllBeta carried out on those that are not named themselves."""
+    """The gates of ``_GATES``. AllAlpha and AllBeta apply to gates that are not set themselves."""
     given = {name: gate.boolean() for name, gate in gates.fields()}
-    every = {"alpha": given.get("AllAlpha"), "beta": given.get("AllBeta")}
-    chosen = {name: given.get(name, every.get(stage)) for name, stage in _GATES.items()}
+    by_stage = {"alpha": given.get("AllAlpha"), "beta": given.get("AllBeta")}
+    chosen = {name: given.get(name, by_stage.get(stage)) for name, stage in _GATES.items()}
     return {name: gate for name, gate in chosen.items() if gate is not None}
 
 
 def _eviction(document: Document) -> int | None:
-    """The hard eviction threshold of memory in bytes; None where it is a percentage of what the machine has."""
+    """The hard eviction threshold of memory in bytes; None if it is a percentage of the machine's memory."""
     hard = document["evictionHard"]
     text = hard["memory.available"].text("" if not hard.absent else _DEFAULT_EVICTION)
     if not text:
@@ -357,8 +358,8 @@ def _eviction(document: Document) -> int | None:
 
 
 def _unbalanced(settings: KubeletSettings, reserved: int) -> Iterator[str]:
-    """reservedMemory must add up to what is kept from pods (memorymanager/memory_manager.go:validateReservedMemory)."""
-    given = sum(each.size for each in settings.reserved_memory if each.resource == "memory")
+    """reservedMemory must equal the node's reservations (memorymanager/memory_manager.go:validateReservedMemory)."""
+    given = sum(reservation.size for reservation in settings.reserved_memory if reservation.resource == "memory")
     if settings.memory_manager_policy == "Static" and given != reserved:
         yield (
             f"the kubelet's configuration: reservedMemory adds up to {format_bytes(given)}; kubeReserved, "
@@ -368,7 +369,7 @@ def _unbalanced(settings: KubeletSettings, reserved: int) -> Iterator[str]:
 
 
 def with_version(config: KubeletConfig, version: str | None) -> KubeletConfig:
-    """The configuration of a kubelet of this version; None has the version assumed, and said so."""
+    """The configuration with the kubelet's version. None leaves the default version, with a remark."""
     if version is not None:
         return replace(config, settings=replace(config.settings, version=version))
     return replace(

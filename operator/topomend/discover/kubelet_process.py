@@ -1,8 +1,9 @@
-"""The kubelet's flags, which override its configuration file: on the command line of the process that runs here, or in
-the file that a distribution starts it with.
+"""The kubelet's flags, which override its configuration file.
 
-Owns which process it is and how flags are written. A container sees the processes of the host only where it shares
-their namespace, which the agent's does not; a kubelet that is part of a larger program (k3s) has no process of its own.
+They are on the command line of its process, or in a file from which the distribution starts it. Owns finding the
+process and parsing flags. A container sees the host's processes only if it shares their namespace, which the agent's
+does not. A kubelet inside a larger program (k3s) has no process of its own. Applying the flags is left to
+``kubelet_config``.
 """
 
 import os
@@ -15,15 +16,15 @@ from topomend.discover.host_files import Unreadable, read_bytes
 
 PROC = Path("/proc")
 MAX_COMMAND_LINE = 1 << 17
-"""As much as Linux lets an argument have (binfmts.h:MAX_ARG_STRLEN)."""
+"""Bytes that Linux allows for one argument (binfmts.h:MAX_ARG_STRLEN)."""
 
 Flags = Mapping[str, Sequence[str]]
-"""Each flag's values in their order, by its name without dashes."""
+"""Values in the order of the command line, by the flag's name without leading dashes."""
 
 
 @dataclass(frozen=True)
 class KubeletProcess:
-    """One kubelet that runs here; its configuration file and drop-in folder as they are reached from here."""
+    """One running kubelet. The paths are reachable from this process: they lead through /proc/PID/root or cwd."""
 
     flags: Flags
     config: Path | None
@@ -31,21 +32,23 @@ class KubeletProcess:
 
 
 def kubelet_of(file: Path, proc: Path = PROC) -> KubeletProcess | None:
-    """The one kubelet that was started with this configuration file; None where none is seen, or several are."""
-    found = [each for each in kubelets(proc) if each.config is not None and _is_same(each.config, file)]
-    return found[0] if len(found) == 1 else None
+    """The kubelet that was started with this configuration file; None if none is visible, or several are."""
+    matching = [kubelet for kubelet in kubelets(proc) if kubelet.config is not None and _is_same(kubelet.config, file)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def kubelets(proc: Path = PROC) -> Iterator[KubeletProcess]:
-    """Every kubelet whose process is visible here."""
+    """Every kubelet whose process is visible under ``proc``."""
     try:
-        pids = sorted(int(each.name) for each in proc.iterdir() if each.name.isascii() and each.name.isdigit())
+        pids = sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isascii() and entry.name.isdigit())
     except OSError:
         return
     for pid in pids:
         arguments = _command_line(proc / str(pid))
-        # Programs that hold several of Kubernetes' own take the name as their first argument.
-        place = next((at for at, each in enumerate(arguments[:2]) if each.rpartition("/")[2] == "kubelet"), None)
+        # Programs that bundle several components (hyperkube) take the component's name as first argument.
+        place = next(
+            (at for at, argument in enumerate(arguments[:2]) if argument.rpartition("/")[2] == "kubelet"), None
+        )
         if place is not None:
             flags = read_flags(arguments[place + 1 :])
             process = proc / str(pid)
@@ -55,8 +58,8 @@ def kubelets(proc: Path = PROC) -> Iterator[KubeletProcess]:
 def read_flags(arguments: Sequence[str]) -> Flags:
     """The flags among ``arguments``, each written ``--name=value`` or ``--name value``.
 
-    A flag without a value is taken to have what stands next: those asked for here all have one. Underscores count as
-    dashes (component-base/cli/flag:WordSepNormalizeFunc).
+    The next argument counts as the value of a flag without ``=``: every flag that is used here takes a value.
+    Underscores count as dashes (component-base/cli/flag:WordSepNormalizeFunc).
     """
     flags: dict[str, list[str]] = {}
     for place, argument in enumerate(arguments):
@@ -70,9 +73,9 @@ def read_flags(arguments: Sequence[str]) -> Flags:
 
 
 def read_flags_file(path: Path) -> Flags:
-    """The flags in a file that holds them as a shell takes them, comments left out: MicroK8s keeps its kubelet's so.
+    """The flags in a file in shell syntax with comments, such as MicroK8s has.
 
-    Variables stay as they are written: none stands in a flag that is asked for here. Raises Unreadable.
+    Variables are not expanded: no flag that is used here contains one. Raises Unreadable.
     """
     try:
         text = read_bytes(path, MAX_COMMAND_LINE).decode(errors="replace")
@@ -96,7 +99,7 @@ def _path(process: Path, flags: Flags, flag: str) -> Path | None:
     name = flags.get(flag, [""])[-1]
     if not name:
         return None
-    # The kubelet may live in a container with files of its own.
+    # The kubelet may run in a container with its own root file system.
     return Path(f"{process}/root{name}") if name.startswith("/") else process / "cwd" / name
 
 

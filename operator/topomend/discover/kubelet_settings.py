@@ -1,7 +1,8 @@
-"""Which of the sources of a kubelet's settings is believed, and what they say of one another.
+"""Choose between the sources of a kubelet's settings, and compare them.
 
-A kubelet that is asked for its ``configz`` tells what it runs with. Else its file with drop-ins is read. Its flags
-override that where they stand in a file of their own or its process is seen; else nobody knows of them, which is said.
+The kubelet's ``configz`` answers with the settings in force. Without it, the configuration file with its drop-ins
+counts. Flags override the file if they are in a file of their own, or if the kubelet's process is visible. Otherwise
+the flags are unknown, and a remark says so. Owns this choice and when to read again; ``kubelet_config`` parses.
 """
 
 import time
@@ -25,11 +26,11 @@ from topomend.kube.kubelet_client import Configz
 from topomend.model.kubelet import KubeletSettings
 
 RECHECK_SECONDS = 300.0
-"""A kubelet takes settings only as it starts, and its socket is new then; this is in case that was not seen."""
+"""A kubelet reads its settings only at its start, which replaces its socket. This covers a start that was missed."""
 
 LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 1.0, 60.0
-"""After a kubelet did not answer, twice as long each time: its socket is there a moment before it does. One behind a
-firewall never does, and costs a time-out each time."""
+"""The delay after a failed request, doubled each time. A starting kubelet has its socket a moment before it answers;
+one behind a firewall never answers, and costs a time-out each time."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 
@@ -57,7 +58,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenConfig:
-    """Where a kubelet's configuration is written: its file, its drop-in folder, the file with its flags, if any."""
+    """The paths of a kubelet's configuration file, drop-in folder and flags file; None for one that is not given."""
 
     file: Path | None = None
     drop_ins: Path | None = None
@@ -65,15 +66,15 @@ class WrittenConfig:
 
     @property
     def given(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether any path is given."""
         return bool(self.file or self.drop_ins or self.flags)
 
 
 class SettingsReader:
-    """Reads one kubelet's settings again and again; as long as nothing changed it returns the very same object.
+    """Reads one kubelet's settings repeatedly. Returns the same object until something changes.
 
-    ``configz`` asks the kubelet for what it runs with and raises APIError; None where it is not to be asked. ``proc``
-    is where processes are seen, None where those are not this kubelet's. ``socket`` is replaced when it starts anew.
+    ``configz`` requests the settings in force and raises APIError; None means not to ask. ``proc`` is the folder of
+    processes, None if the kubelet is not among them. A new ``socket`` means that the kubelet has restarted.
     """
 
     def __init__(
@@ -87,29 +88,29 @@ class SettingsReader:
     ) -> None:
         self._files, self._configz = written, configz
         self._proc, self._socket, self._monotonic = proc, socket, monotonic
-        self._seen: object = None
-        self._due = 0.0
+        self._last_marks: object = None
+        self._next_read = 0.0
         self._failures = 0
         self._config: KubeletConfig | None = None
         self._running: tuple[object, KubeletConfig] | None = None
 
     def read(self) -> KubeletConfig:
-        """The settings now. What is wrong is said in them; never raises."""
+        """The current settings. Never raises: the result names its problems."""
         files = self._files
         written = config_fingerprint(files.file, files.flags, drop_ins=files.drop_ins)
         started = self._socket and mark_of(self._socket)
-        if self._config is not None and (written, started) == self._seen and self._monotonic() < self._due:
+        if self._config is not None and (written, started) == self._last_marks and self._monotonic() < self._next_read:
             return self._config
-        self._due = self._monotonic() + RECHECK_SECONDS
-        self._seen = (written, started)
-        config = self._believed(self._written(), started)
+        self._next_read = self._monotonic() + RECHECK_SECONDS
+        self._last_marks = (written, started)
+        config = self._effective(self._written(), started)
         if config != self._config:
             self._config = config
         assert self._config is not None  # noqa: S101 - it was set above
         return self._config
 
     def _written(self) -> KubeletConfig:
-        """What the files say; the flags of a kubelet that is seen to run with them count, and name its drop-ins."""
+        """The settings in the files. A visible kubelet process adds its flags, which also name the drop-in folder."""
         files = self._files
         if files.flags:
             return _with_flags_file(files, files.flags)
@@ -125,27 +126,27 @@ class SettingsReader:
         named = f"flags on the kubelet's command line override {', '.join(overridden)}"
         return replace(config, remarks=(*config.remarks, named))
 
-    def _believed(self, written: KubeletConfig, started: object) -> KubeletConfig:
+    def _effective(self, written: KubeletConfig, started: object) -> KubeletConfig:
         if self._configz is None:
             return written
         try:
             running = _running(self._configz())
         except APIError as error:
-            self._due = self._monotonic() + min(MOST_RETRY_SECONDS, LEAST_RETRY_SECONDS * 2**self._failures)
+            self._next_read = self._monotonic() + min(MOST_RETRY_SECONDS, LEAST_RETRY_SECONDS * 2**self._failures)
             self._failures = min(self._failures + 1, 8)
             if started is None or self._running is None or self._running[0] != started:
-                return self._instead(written, error)
-            # It is the same kubelet that answered before, and takes no settings but at its start.
+                return self._without_configz(written, error)
+            # The same kubelet answered before, and it reads settings only at its start.
             running = self._running[1]
         else:
             self._failures = 0
             self._running = (started, running)
         if running.reason:
             return running
-        return replace(running, **_compared(running, written))
+        return replace(running, **_comparison(running, written))
 
-    def _instead(self, written: KubeletConfig, error: APIError) -> KubeletConfig:
-        """The files' settings where the kubelet does not tell its own."""
+    def _without_configz(self, written: KubeletConfig, error: APIError) -> KubeletConfig:
+        """The settings of the files, with the reason why configz could not be read."""
         why = f"the kubelet's configz cannot be read: {_why(error)}"
         if not self._files.given:
             return replace(written, problems=(why, f"{NOT_GIVEN}, or apply the component of its layout ({LAYOUTS})"))
@@ -174,8 +175,8 @@ def _running(answer: Configz) -> KubeletConfig:
     return replace(config, remarks=(UNVERIFIED.format(why=answer.unverified),))
 
 
-def _compared(running: KubeletConfig, written: KubeletConfig) -> dict[str, Any]:
-    """What the files say beside what the kubelet runs with: the fields ``source`` and ``remarks``."""
+def _comparison(running: KubeletConfig, written: KubeletConfig) -> dict[str, Any]:
+    """Compare the files with the settings in force; the KubeletConfig fields ``source`` and ``remarks``."""
     if written.reason == "NotGiven":
         return {"source": "ReadFromConfigz"}
     if written.reason:
@@ -202,7 +203,7 @@ def _why(error: APIError) -> str:
 
 
 def _differences(one: KubeletSettings, other: KubeletSettings) -> Iterator[str]:
-    """The kubelet's names for the fields in which they differ."""
+    """The names, in the kubelet's configuration, of the fields that differ."""
     for field, name in _FIELDS.items():
         if _unordered(getattr(one, field)) != _unordered(getattr(other, field)):
             yield name

@@ -1,7 +1,8 @@
-"""What the kubelet's PodResources API v1 tells over its unix socket: who holds what, and what can be held.
+"""The kubelet's PodResources API v1 on its unix socket: allocated and allocatable resources.
 
-Owns the requests and the answers' translation. The API names pods without their uid and leaves out init containers
-that are not sidecars (pkg/kubelet/apis/podresources/server_v1.go); the state files next door know those.
+Owns the requests and the translation of the answers. The API names pods without their uid and omits init containers
+that are not sidecars (pkg/kubelet/apis/podresources/server_v1.go); ``state_files`` has both. gRPC itself is left to
+``grpc_unix``.
 """
 
 from collections import Counter
@@ -19,23 +20,23 @@ from topomend.replay.devices.manager import natural_key
 
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 16 << 20
-"""As large as the kubelet's own client allows (pkg/kubelet/apis/podresources/constants.go)."""
+"""The limit of the kubelet's own client (pkg/kubelet/apis/podresources/constants.go)."""
 
 SERVICE, LIST, ALLOCATABLE = "v1.PodResourcesLister", "List", "GetAllocatableResources"
-"""What is asked."""
+"""The service and the methods that are called."""
 
 
 class PodResourcesUnavailable(Exception):
-    """The socket does not answer, or answers what cannot be read. The text says why, and what to do."""
+    """The socket does not answer, or its answer cannot be read. The text says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class PodResources:
-    """One look: ``pods`` with their exclusive CPUs, memory and devices, all active pods included.
+    """The answers of one moment. ``pods`` are all active pods with their exclusive CPUs, memory and devices.
 
     ``allocatable_cpus`` are all CPUs but the reserved ones under the static policy, empty under any other.
-    ``allocatable_memory`` is in bytes by NUMA node and resource, what is 0 left out; empty without a static policy.
-    ``devices`` are those that are healthy now, and those that containers hold although they are not.
+    ``allocatable_memory`` is in bytes by NUMA node and resource, without zeros; empty unless the policy is Static.
+    ``devices`` are the healthy devices, and unhealthy ones that are still allocated to containers.
     """
 
     pods: tuple[PodAllocation, ...]
@@ -45,7 +46,7 @@ class PodResources:
 
 
 class PodResourcesClient:
-    """Asks one kubelet. ``errors`` counts the methods that were not answered, or not so that it can be read."""
+    """Queries one kubelet. ``errors`` counts failed requests and unreadable answers by method."""
 
     def __init__(self, socket: Path, timeout: float = TIMEOUT_SECONDS) -> None:
         self._socket, self._timeout = socket, timeout
@@ -53,7 +54,7 @@ class PodResourcesClient:
         self.errors: Counter[str] = Counter()
 
     def read(self) -> PodResources:
-        """Ask for everything. Raises PodResourcesUnavailable."""
+        """Call both methods once. Raises PodResourcesUnavailable."""
         if not self._socket.exists():
             raise self._failed(
                 LIST,
@@ -69,8 +70,8 @@ class PodResourcesClient:
         method = LIST
         try:
             self._pods = {
-                each: self._pods.get(each) or _pod(messages.PodResources.FromString(each))
-                for each in messages.ListedPods.FromString(listed).pod_resources
+                content: self._pods.get(content) or _pod(messages.PodResources.FromString(content))
+                for content in messages.ListedPods.FromString(listed).pod_resources
             }
             method = ALLOCATABLE
             return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable))
@@ -86,7 +87,7 @@ class PodResourcesClient:
 
 @dataclass(frozen=True)
 class _ListedPod:
-    """What one pod holds, and where its devices are: by resource and id, None where the plugin names no place."""
+    """One pod's allocation, and the NUMA nodes of its devices by resource and id, None if the plugin names none."""
 
     allocation: PodAllocation
     devices: Mapping[tuple[str, str], tuple[int, ...] | None]
@@ -95,57 +96,66 @@ class _ListedPod:
 def _pod(pod: messages.PodResources) -> _ListedPod:
     containers = tuple(
         ContainerAllocation(
-            each.name, cpus=mask_of(each.cpu_ids), memory=_blocks(each.memory), devices=_held(each.devices)
+            container.name,
+            cpus=mask_of(container.cpu_ids),
+            memory=_blocks(container.memory),
+            devices=_device_allocations(container.devices),
         )
-        for each in pod.containers
+        for container in pod.containers
     )
-    places = _places(device for container in pod.containers for device in container.devices)
-    return _ListedPod(PodAllocation(pod.namespace, pod.name, containers=containers), places)
+    numa_nodes = _numa_nodes_of_devices(device for container in pod.containers for device in container.devices)
+    return _ListedPod(PodAllocation(pod.namespace, pod.name, containers=containers), numa_nodes)
 
 
 def _joined(pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourcesResponse) -> PodResources:
     in_use: dict[tuple[str, str], tuple[int, ...] | None] = {}
     for pod in pods:
         in_use |= pod.devices
-    healthy = _places(allocatable.devices)
-    every = in_use | healthy
+    healthy = _numa_nodes_of_devices(allocatable.devices)
+    numa_nodes = in_use | healthy
     return PodResources(
         tuple(sorted((pod.allocation for pod in pods), key=lambda pod: (pod.namespace, pod.name))),
         mask_of(allocatable.cpu_ids),
         tuple(
-            Device(resource, device, every[resource, device], healthy=(resource, device) in healthy)
-            for resource, device in sorted(every, key=lambda key: (key[0], natural_key(key[1])))
+            Device(resource, device, numa_nodes[resource, device], healthy=(resource, device) in healthy)
+            for resource, device in sorted(numa_nodes, key=lambda key: (key[0], natural_key(key[1])))
         ),
-        {(node.ID, each.memory_type): each.size for each in allocatable.memory for node in each.topology.nodes},
+        {(node.ID, memory.memory_type): memory.size for memory in allocatable.memory for node in memory.topology.nodes},
     )
 
 
 def _blocks(memory: Iterable[messages.ContainerMemory]) -> tuple[MemoryBlock, ...]:
     blocks = (
-        MemoryBlock(each.memory_type, mask_of(node.ID for node in each.topology.nodes), each.size) for each in memory
+        MemoryBlock(part.memory_type, mask_of(node.ID for node in part.topology.nodes), part.size) for part in memory
     )
     return tuple(sorted(blocks, key=lambda block: (block.resource, block.numa_nodes, block.size)))
 
 
-def _held(devices: Iterable[messages.ContainerDevices]) -> tuple[DeviceAllocation, ...]:
-    """Device ids by resource; a device on several NUMA nodes is listed once for each."""
+def _device_allocations(devices: Iterable[messages.ContainerDevices]) -> tuple[DeviceAllocation, ...]:
+    """Device ids by resource. The API lists a device on several NUMA nodes once for each node; this joins them."""
     ids: dict[str, dict[str, None]] = {}
-    for each in devices:
-        ids.setdefault(each.resource_name, {}).update(dict.fromkeys(each.device_ids))
-    return tuple(DeviceAllocation(name, tuple(sorted(held, key=natural_key))) for name, held in sorted(ids.items()))
+    for entry in devices:
+        ids.setdefault(entry.resource_name, {}).update(dict.fromkeys(entry.device_ids))
+    return tuple(
+        DeviceAllocation(name, tuple(sorted(unique_ids, key=natural_key))) for name, unique_ids in sorted(ids.items())
+    )
 
 
-def _places(devices: Iterable[messages.ContainerDevices]) -> dict[tuple[str, str], tuple[int, ...] | None]:
-    """The NUMA nodes of each device by resource and id; None where its plugin names none."""
-    places: dict[tuple[str, str], tuple[int, ...] | None] = {}
-    for each in devices:
-        nodes = tuple(_numa_node(node.ID) for node in each.topology.nodes) if each.HasField("topology") else None
-        for device in each.device_ids:
-            known = places.get((each.resource_name, device))
-            places[each.resource_name, device] = nodes if known is None else tuple(sorted({*known, *(nodes or ())}))
-    return places
+def _numa_nodes_of_devices(
+    devices: Iterable[messages.ContainerDevices],
+) -> dict[tuple[str, str], tuple[int, ...] | None]:
+    """The NUMA nodes of each device by resource and id; None if its plugin names none."""
+    nodes_by_device: dict[tuple[str, str], tuple[int, ...] | None] = {}
+    for entry in devices:
+        nodes = tuple(_numa_node(node.ID) for node in entry.topology.nodes) if entry.HasField("topology") else None
+        for device in entry.device_ids:
+            earlier = nodes_by_device.get((entry.resource_name, device))
+            nodes_by_device[entry.resource_name, device] = (
+                nodes if earlier is None else tuple(sorted({*earlier, *(nodes or ())}))
+            )
+    return nodes_by_device
 
 
 def _numa_node(number: int) -> int:
-    """Ids that no NUMA node can have are all one: nothing can be aligned with them."""
+    """The id, or -1 for one that no NUMA node can have: nothing can be aligned with such a device."""
     return number if 0 <= number < MAX_ID else -1

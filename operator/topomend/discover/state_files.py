@@ -1,9 +1,8 @@
-"""The kubelet's state files: what its managers keep by pod uid, init containers and the memory book included.
+"""The kubelet's state files: allocations by pod uid, with init containers, and the Memory Manager's state.
 
 Owns ``cpu_manager_state``, ``memory_manager_state``, ``kubelet_internal_checkpoint`` and ``allocated_pods_state``.
-Entries of pods that have ended stay in them until the kubelet's next look; telling those apart is done next door,
-where the list of active pods is known. Checksums are the kubelet's own affair: the files are replaced whole, so a torn
-one shows as bad JSON.
+Entries of ended pods stay in them until the kubelet purges them; ``allocations`` tells them apart by the list of active
+pods. Checksums are not verified: the kubelet replaces each file whole, so a torn one is invalid JSON.
 """
 
 import json
@@ -28,9 +27,9 @@ POD_FOLDERS = "pods"
 
 @dataclass(frozen=True)
 class PodHoldings:
-    """What one pod holds: its containers by name, and as a whole where the managers act on pod-level resources.
+    """One pod's allocations: its containers by name, and its own if the managers act on pod-level resources.
 
-    Which containers are init containers the files do not say.
+    The files do not say which containers are init containers.
     """
 
     containers: Mapping[str, ContainerAllocation] = field(default_factory=dict)
@@ -39,18 +38,19 @@ class PodHoldings:
 
 
 class StateUnreadable(Exception):
-    """A state file that is there and cannot be read."""
+    """A state file exists and cannot be read. The text names it and says why."""
 
 
 @dataclass(frozen=True)
 class KubeletState:
-    """``pods`` by uid. ``memory`` is the Memory Manager's book, ``memory_totals`` its total bytes by node and resource.
+    """The content of all files; ``pods`` by uid.
 
-    ``admitted`` names the containers of each pod that passed admission and is not yet forgotten, by uid; some versions
-    leave init containers out (allocation/allocation_manager.go:allocationFromPod). None where there is no such file.
-    ``policies`` are the managers' own words for what they run, by file; a manager without a file is not in it.
-    ``cpu_pool`` is the CPU Manager's shared pool, None where it keeps none. ``with_folder`` are the pods that have a
-    folder in the kubelet's root directory, which goes soon after the pod; None where none can be seen.
+    ``memory`` is the Memory Manager's machine state, ``memory_totals`` its total bytes by NUMA node and resource.
+    ``admitted`` names the containers of each admitted pod by uid, until the kubelet forgets the pod; some versions omit
+    init containers (allocation/allocation_manager.go:allocationFromPod). None if there is no such file.
+    ``policies`` are the managers' policies by file name, without managers that have no file. ``cpu_pool`` is the CPU
+    Manager's shared pool, None if it has none. ``with_folder`` are the uids with a folder in the kubelet's root
+    directory, which disappears soon after the pod; None if the folders are not visible.
     """
 
     pods: Mapping[str, PodHoldings] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class KubeletState:
 
 
 def read_state(folder: Path) -> KubeletState:
-    """Read all files in the kubelet's root directory. A file that is not there is empty. Raises StateUnreadable."""
+    """Read all files in the kubelet's root directory. An absent file counts as empty. Raises StateUnreadable."""
     cpu, memory, devices, admitted = (_load(folder / name) for name in FILES)
     try:
         return replace(_read(cpu, memory, devices, admitted), with_folder=_with_folder(folder))
@@ -72,7 +72,7 @@ def read_state(folder: Path) -> KubeletState:
 
 
 def fingerprint(folder: Path) -> tuple[object, ...]:
-    """Changes whenever a file does: the kubelet replaces files by renaming, so each version has its own inode."""
+    """A value that changes with every file: the kubelet renames files into place, so each version has its own inode."""
     marks: list[object] = []
     for name in (*FILES, POD_FOLDERS):
         try:
@@ -85,9 +85,9 @@ def fingerprint(folder: Path) -> tuple[object, ...]:
 
 
 def _with_folder(folder: Path) -> frozenset[str] | None:
-    """Names alone are read, never what is in them. An empty folder is one that is covered for the agent."""
+    """The pod folders' names; nothing inside is read. The agent's manifest hides the folder by an empty one."""
     try:
-        return frozenset(each.name for each in (folder / POD_FOLDERS).iterdir()) or None
+        return frozenset(entry.name for entry in (folder / POD_FOLDERS).iterdir()) or None
     except OSError:
         return None
 
@@ -106,27 +106,27 @@ def _load(path: Path) -> Document:
 def _read(cpu: Document, memory: Document, devices: Document, admitted: Document) -> KubeletState:
     pods: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def held(uid: str, container: str) -> dict[str, Any]:
+    def container_fields(uid: str, container: str) -> dict[str, Any]:
         return pods.setdefault(uid, {}).setdefault(container, {})
 
     for uid, containers in cpu["entries"].fields():
         for name, cpus in containers.fields():
-            held(uid, name)["cpus"] = cpus.id_list()
+            container_fields(uid, name)["cpus"] = cpus.id_list()
     for uid, containers in memory["entries"].fields():
         for name, blocks in containers.fields():
-            held(uid, name)["memory"] = _blocks(blocks)
+            container_fields(uid, name)["memory"] = _blocks(blocks)
     for (uid, name), allocations in _devices(devices["Data"]["PodDeviceEntries"]).items():
-        held(uid, name)["devices"] = allocations
+        container_fields(uid, name)["devices"] = allocations
     return KubeletState(
         pods={
             uid: PodHoldings(
-                {name: ContainerAllocation(name, **each) for name, each in pods.get(uid, {}).items()},
+                {name: ContainerAllocation(name, **fields) for name, fields in pods.get(uid, {}).items()},
                 cpu["podEntries"][uid]["cpuSet"].id_list(),
                 _blocks(memory["podEntries"][uid]["memoryBlocks"]),
             )
             for uid in dict.fromkeys([*pods, *_keys(cpu["podEntries"]), *_keys(memory["podEntries"])])
         },
-        memory=_book(memory["machineState"]),
+        memory=_machine_state(memory["machineState"]),
         memory_totals={
             (_numa_node(node, key), resource): table["total"].integer()
             for key, node in memory["machineState"].fields()
@@ -147,36 +147,36 @@ def _keys(document: Document) -> list[str]:
 
 
 def _blocks(blocks: Document) -> tuple[MemoryBlock, ...]:
-    found = (
+    memory_blocks = (
         MemoryBlock(
-            each["type"].text(),
-            mask_of(node.integer(most=MAX_ID - 1) for node in each["numaAffinity"]),
-            each["size"].integer(),
+            entry["type"].text(),
+            mask_of(node.integer(most=MAX_ID - 1) for node in entry["numaAffinity"]),
+            entry["size"].integer(),
         )
-        for each in blocks
+        for entry in blocks
     )
-    return tuple(sorted(found, key=lambda block: (block.resource, block.numa_nodes, block.size)))
+    return tuple(sorted(memory_blocks, key=lambda block: (block.resource, block.numa_nodes, block.size)))
 
 
 def _devices(entries: Document) -> dict[tuple[str, str], tuple[DeviceAllocation, ...]]:
-    """Devices by pod uid and container; one on several NUMA nodes stands under each (DevicesPerNUMA)."""
+    """Devices by pod uid and container. A device on several NUMA nodes is listed under each (DevicesPerNUMA)."""
     ids: dict[tuple[str, str], dict[str, set[str]]] = {}
     for entry in entries:
         resources = ids.setdefault((entry["PodUID"].text(), entry["ContainerName"].text()), {})
-        held = resources.setdefault(entry["ResourceName"].text(), set())
+        device_ids = resources.setdefault(entry["ResourceName"].text(), set())
         for _, devices in entry["DeviceIDs"].fields():
-            held.update(device.text() for device in devices)
+            device_ids.update(device.text() for device in devices)
     return {
         owner: tuple(
-            DeviceAllocation(resource, tuple(sorted(held, key=natural_key)))
-            for resource, held in sorted(by_name.items())
+            DeviceAllocation(resource, tuple(sorted(device_ids, key=natural_key)))
+            for resource, device_ids in sorted(by_name.items())
         )
         for owner, by_name in ids.items()
     }
 
 
 def _admitted(document: Document) -> dict[str, frozenset[str]] | None:
-    """The file holds a JSON text within its JSON (allocation/state/checkpoint.go)."""
+    """Admitted containers by uid. The file's ``data`` is JSON within JSON (allocation/state/checkpoint.go)."""
     if document.absent:
         return None
     try:
@@ -188,8 +188,8 @@ def _admitted(document: Document) -> dict[str, frozenset[str]] | None:
     }
 
 
-def _book(machine_state: Document) -> tuple[NUMANodeMemory, ...] | None:
-    """The Memory Manager's book; None where it keeps none. The map's keys are NUMA node ids as text."""
+def _machine_state(machine_state: Document) -> tuple[NUMANodeMemory, ...] | None:
+    """The Memory Manager's machine state; None if empty. The map's keys are NUMA node ids as text."""
     nodes = [
         NUMANodeMemory(
             _numa_node(node, key),

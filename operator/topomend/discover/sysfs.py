@@ -1,8 +1,8 @@
-"""The machine out of sysfs, as the kubelet comes to know it: through cadvisor's reading of the same files.
+"""The machine from sysfs, as the kubelet sees it through cadvisor.
 
-Owns /sys/devices/system/{node,cpu}. What cadvisor v0.56 leaves out or groups in its own way is left out or grouped the
-same way here (utils/sysinfo/sysinfo.go:GetNodesInfo), because the managers compute with that. What Linux itself tells
-of the processors is read next door, PCI devices likewise; where the two groupings differ, that is said.
+Owns /sys/devices/system/{node,cpu}. It omits and groups CPUs exactly as cadvisor v0.56 does
+(utils/sysinfo/sysinfo.go:GetNodesInfo), because the kubelet's managers compute with the result. The grouping by Linux
+itself is left to ``hardware``, which remarks on differences, and PCI devices to ``pci``.
 """
 
 import re
@@ -29,7 +29,7 @@ _CPUINFO_BYTES = 1 << 24
 _MEMORY = re.compile(r"(?:Node \d+ )?MemTotal:\s*(\d{1,12}) kB\s*", re.ASCII)
 
 MAX_DISTANCES = 256
-"""As many as are published; Linux is built for at most 1024 NUMA nodes, the kubelet decides for at most 64."""
+"""The most that are published. Linux supports up to 1024 NUMA nodes, the kubelet decides for up to 64."""
 
 GPUS = "proc/driver/nvidia/gpus"
 _GPU = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -37,9 +37,9 @@ _GPU_NODE = re.compile(r"Node:\s*(\d{1,5})\s*", re.ASCII)
 
 
 def read_machine(root: Root, *, whole: bool = False) -> Machine:
-    """The machine under ``root``, without its PCI devices. What is wrong goes to ``root.problems``.
+    """Read the machine under ``root``, without PCI devices. Never raises: failed reads become ``root.problems``.
 
-    ``whole`` adds what changes from moment to moment: how many huge pages are free and promised.
+    ``whole`` adds the counts of free and reserved huge pages, which change from moment to moment.
     """
     online = _online(root)
     node_ids = _ids(root, NODES, _NODE)
@@ -59,30 +59,30 @@ def read_machine(root: Root, *, whole: bool = False) -> Machine:
 
 
 def _online(root: Root) -> CPUSet:
-    """The CPUs that are online; every one where the kernel has no hotplug (sysfs.go:IsCPUOnline)."""
+    """The online CPUs; all CPUs on a kernel without hotplug (sysfs.go:IsCPUOnline)."""
     online = root.id_list(f"{CPUS}/online")
     return mask_of(_ids(root, CPUS, _CPU)) if online is None else online
 
 
 def _ids(root: Root, folder: str, pattern: re.Pattern[str]) -> list[int]:
-    """The ids in names such as ``node12``, in the order in which cadvisor meets them: by name."""
-    found = []
+    """The ids in names such as ``node12``, sorted by name as cadvisor reads them."""
+    ids = []
     for name in root.names(folder, pattern):
         digits = name.lstrip("abcdefghijklmnopqrstuvwxyz")
         if len(digits) > 6 or int(digits) >= MAX_ID:
             root.problem(f"{folder}/{name}", f"has an id of {MAX_ID} or above and was left out")
             continue
-        found.append(int(digits))
-    return found
+        ids.append(int(digits))
+    return ids
 
 
 def _id(root: Root, name: str) -> int | None:
-    """The id of a socket or cache; -1 is how firmware that names none reads, and the kubelet takes it for an id."""
-    found = root.integer(name)
-    if found is not None and found < -1:
-        root.problem(name, f"holds {found} where an id belongs")
+    """The id of a socket or cache. -1 stands for firmware that names none; the kubelet takes it for an id."""
+    number = root.integer(name)
+    if number is not None and number < -1:
+        root.problem(name, f"holds {number} where an id belongs")
         return None
-    return found
+    return number
 
 
 # NUMA nodes
@@ -93,14 +93,16 @@ def _numa_nodes(
 ) -> tuple[tuple[NUMANode, ...], list[Core]]:
     nodes, cores = [], []
     gpus = _gpu_memory(root)
-    seen = 0
+    assigned = 0
     for node_id in node_ids:
         cpus = [cpu for cpu in _cpus_of_node(root, node_id) if online >> cpu & 1]
-        if mask_of(cpus) & seen:
-            twice = format_id_list(mask_of(cpus) & seen)
-            root.problem(f"{NODES}/node{node_id}", f"claims CPUs {twice}, which an earlier node has; they stay there")
-            cpus = [cpu for cpu in cpus if not seen >> cpu & 1]
-        seen |= mask_of(cpus)
+        if mask_of(cpus) & assigned:
+            duplicates = format_id_list(mask_of(cpus) & assigned)
+            root.problem(
+                f"{NODES}/node{node_id}", f"claims CPUs {duplicates}, which an earlier node has; they stay there"
+            )
+            cpus = [cpu for cpu in cpus if not assigned >> cpu & 1]
+        assigned |= mask_of(cpus)
         cores += _cores(root, node_id, cpus)
         nodes.append(
             NUMANode(
@@ -111,22 +113,22 @@ def _numa_nodes(
                 gpus.get(node_id, ""),
             )
         )
-    _tell_what_is_missing(root, node_ids, cores)
+    _remark_on_missing_files(root, node_ids, cores)
     return tuple(sorted(nodes, key=lambda node: node.id)), cores
 
 
-def _tell_what_is_missing(root: Root, node_ids: list[int], cores: list[Core]) -> None:
-    """A remark for all nodes together: many nodes that lack the same must not hide what else there is to say."""
+def _remark_on_missing_files(root: Root, node_ids: list[int], cores: list[Core]) -> None:
+    """Remark on missing files, once for all nodes, so that many equal remarks do not hide the others."""
     with_cpus = {core.numa_node for core in cores}
     lacking = {
         "meminfo: the kubelet counts them as nodes without memory": [
-            each for each in node_ids if not root.exists(f"{NODES}/node{each}/meminfo")
+            node_id for node_id in node_ids if not root.exists(f"{NODES}/node{node_id}/meminfo")
         ],
         "distance: with prefer-closest-numa-nodes the kubelet would not start": [
-            each for each in node_ids if not root.exists(f"{NODES}/node{each}/distance")
+            node_id for node_id in node_ids if not root.exists(f"{NODES}/node{node_id}/distance")
         ],
         "cpuN links: their CPUs are taken from cpulist or cpumap": [
-            each for each in node_ids if each in with_cpus and not root.names(f"{NODES}/node{each}", _CPU)
+            node_id for node_id in node_ids if node_id in with_cpus and not root.names(f"{NODES}/node{node_id}", _CPU)
         ],
     }
     for what, nodes in lacking.items():
@@ -135,7 +137,7 @@ def _tell_what_is_missing(root: Root, node_ids: list[int], cores: list[Core]) ->
 
 
 def _cpus_of_node(root: Root, node_id: int) -> list[int]:
-    """The CPUs linked under a node, online or not; a recorded tree without the links is read by its map instead."""
+    """The CPUs linked under a node, online or not. In a recorded tree without links, its cpulist or cpumap counts."""
     folder = f"{NODES}/node{node_id}"
     linked = _ids(root, folder, _CPU)
     if linked:
@@ -147,7 +149,7 @@ def _cpus_of_node(root: Root, node_id: int) -> list[int]:
 
 
 def _memory(root: Root, node_id: int) -> int:
-    """MemTotal in bytes; 0 where the node has no meminfo (sysinfo.go:getNodeMemInfo)."""
+    """MemTotal in bytes; 0 if the node has no meminfo (sysinfo.go:getNodeMemInfo)."""
     name = f"{NODES}/node{node_id}/meminfo"
     if not root.exists(name):
         return 0
@@ -179,7 +181,7 @@ def _hugepages(root: Root, folder: str, *, whole: bool) -> tuple[HugePages, ...]
 
 
 def _reserved_hugepages(root: Root) -> tuple[HugePages, ...]:
-    """Pages promised to processes and not yet taken; the kernel counts them for the whole machine alone."""
+    """Pages reserved by processes and not yet allocated; the kernel counts them for the whole machine only."""
     root = root.beside()
     sizes = (matched for matched in map(_HUGEPAGES.fullmatch, root.names(HUGEPAGES, _HUGEPAGES)) if matched)
     counts = {int(size[1]) * 1024: root.integer(f"{HUGEPAGES}/{size[0]}/resv_hugepages") or 0 for size in sizes}
@@ -187,7 +189,7 @@ def _reserved_hugepages(root: Root) -> tuple[HugePages, ...]:
 
 
 def _gpu_memory(root: Root) -> Mapping[int, str]:
-    """The GPUs whose memory is a NUMA node, as NVIDIA's driver tells for those that are coherent with the CPU."""
+    """GPU addresses by the NUMA node that is their memory, from NVIDIA's driver for CPU-coherent GPUs."""
     gpus, root = {}, root.beside()
     for address in root.names(GPUS, _GPU):
         for line in root.lines(f"{GPUS}/{address}/numa_status", _GPU_NODE) or ():
@@ -213,7 +215,7 @@ def _distances(root: Root, node_id: int) -> tuple[int, ...]:
 
 
 def _sockets_as_nodes(root: Root, online: CPUSet) -> tuple[tuple[NUMANode, ...], list[Core]]:
-    """A kernel without NUMA nodes: each socket stands for one, without memory (sysinfo.go:getCPUTopology)."""
+    """On a kernel without NUMA nodes each socket counts as one, without memory (sysinfo.go:getCPUTopology)."""
     root.remark(NODES, "has no nodes: the kubelet counts each socket as a NUMA node without memory")
     by_socket: dict[int, list[int]] = {}
     for cpu in _ids(root, CPUS, _CPU):
@@ -228,23 +230,23 @@ def _sockets_as_nodes(root: Root, online: CPUSet) -> tuple[tuple[NUMANode, ...],
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a CPU says it stands; ``core`` is any value that its siblings share."""
+class _CorePosition:
+    """Core and socket of a CPU; ``core`` is any value that its siblings share."""
 
     core: int | str
     socket: int
 
 
-def _place(root: Root, cpu: int) -> _Place:
-    """Core and socket of a CPU as cadvisor reads them; where a file is missing, by its siblings, and a problem."""
+def _core_position(root: Root, cpu: int) -> _CorePosition:
+    """Core and socket of a CPU as cadvisor reads them. A missing file is a problem; its siblings replace it."""
     folder = f"{CPUS}/cpu{cpu}/topology"
     core, socket = root.integer(f"{folder}/core_id"), _id(root, f"{folder}/physical_package_id")
     if core is not None and socket is not None:
-        return _Place(core, socket)
+        return _CorePosition(core, socket)
     missing = "core_id" if core is None else "physical_package_id"
     root.problem(f"{folder}/{missing}", "is missing: the kubelet leaves this CPU out; it is shown by its siblings here")
     siblings = _siblings(root, folder, "thread_siblings", cpu)
-    return _Place(f"cpu{lowest(siblings)}" if core is None else core, socket or 0)
+    return _CorePosition(f"cpu{lowest(siblings)}" if core is None else core, socket or 0)
 
 
 def _siblings(root: Root, folder: str, name: str, cpu: int) -> CPUSet:
@@ -253,30 +255,30 @@ def _siblings(root: Root, folder: str, name: str, cpu: int) -> CPUSet:
 
 
 def _cores(root: Root, node_id: int, cpus: list[int]) -> list[Core]:
-    """The CPUs of one node grouped as cadvisor does: equal core_id and equal socket (sysinfo.go:getCoresInfo)."""
-    threads: dict[_Place, list[int]] = {}
+    """Group the CPUs of one node by core_id and socket, as cadvisor does (sysinfo.go:getCoresInfo)."""
+    threads: dict[_CorePosition, list[int]] = {}
     for cpu in cpus:
-        threads.setdefault(_place(root, cpu), []).append(cpu)
+        threads.setdefault(_core_position(root, cpu), []).append(cpu)
     caches = _uncore_caches(root, list(threads.values()))
-    return [Core(mask_of(ids), place.socket, node_id, caches.get(ids[0])) for place, ids in threads.items()]
+    return [Core(mask_of(ids), position.socket, node_id, caches.get(ids[0])) for position, ids in threads.items()]
 
 
 def _uncore_caches(root: Root, cores: list[list[int]]) -> Mapping[int, int]:
     """The uncore cache of each core that has one, by the core's first thread (sysinfo.go:addCacheInfo).
 
-    cadvisor asks one thread a core. A cache beyond level 2 that serves as many CPUs as the node seems to have (its
-    cores times this core's threads) counts as the node's own, any other as an uncore cache; the kubelet takes the
-    first of these. One unreadable cache ends the reading for the node, cores before it keep theirs.
+    cadvisor reads one thread of each core. A cache beyond level 2 counts as the node's own if it serves as many CPUs as
+    the node seems to have (its cores times this core's threads), and as an uncore cache otherwise. The kubelet takes
+    the first uncore cache. One unreadable cache ends the reading for the node; cores before it keep their caches.
     """
-    found: dict[int, int] = {}
+    cache_of_thread: dict[int, int] = {}
     for threads in cores:
         caches = _caches(root, threads[0])
         if caches is None:
             break
         beyond = [cache for cache in caches if cache.level > 2 and cache.cpus != len(cores) * len(threads)]
         if beyond:
-            found[threads[0]] = beyond[0].id
-    return found
+            cache_of_thread[threads[0]] = beyond[0].id
+    return cache_of_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,12 +289,12 @@ class _Cache:
 
 
 def _caches(root: Root, cpu: int) -> list[_Cache] | None:
-    """The caches of a CPU in cadvisor's order, None where one of them lacks a file (sysfs.go:GetCacheInfo)."""
+    """The caches of a CPU in cadvisor's order; None if one of them lacks a file (sysfs.go:GetCacheInfo)."""
     folder = f"{CPUS}/cpu{cpu}/cache"
     names = root.names(folder, _CACHE)
     caches = [_cache(root, f"{folder}/{name}") for name in names]
-    known = [cache for cache in caches if cache is not None]
-    return known if names and len(known) == len(caches) else None
+    readable = [cache for cache in caches if cache is not None]
+    return readable if names and len(readable) == len(caches) else None
 
 
 def _cache(root: Root, folder: str) -> _Cache | None:
@@ -305,7 +307,7 @@ def _cache(root: Root, folder: str) -> _Cache | None:
     return _Cache(cache_id, level, shared.bit_count())
 
 
-# What does not fit together
+# Contradictions
 
 
 def _cross_check(root: Root, machine: Machine, online: CPUSet) -> None:
@@ -325,7 +327,7 @@ def _cross_check(root: Root, machine: Machine, online: CPUSet) -> None:
 
 
 def _check_totals(root: Root, machine: Machine) -> None:
-    """Totals that /proc tells, too: the kubelet takes the number of sockets, and its capacity of memory, from there."""
+    """Compare with /proc, from which the kubelet takes the number of sockets and its capacity of memory."""
     words = [line.split(":") for line in root.lines("proc/cpuinfo", _PROCESSOR, most=_CPUINFO_BYTES) or ()]
     sockets = {number.strip() for name, number in words if name.startswith("physical id")}
     if sockets and len(sockets) != len(machine.cpus_of_socket):
@@ -333,16 +335,21 @@ def _check_totals(root: Root, machine: Machine) -> None:
     cpus = sum(name.startswith("processor") for name, _ in words)
     if cpus and cpus != machine.cpus.bit_count():
         root.remark("proc/cpuinfo", f"names {cpus} CPUs, sysfs {machine.cpus.bit_count()}")
-    known = sum(node.memory for node in machine.numa_nodes)
+    node_memory = sum(node.memory for node in machine.numa_nodes)
     memory = _mem_total(root, "proc/meminfo")
-    if known and memory and abs(known - memory) * 10 > memory:
-        root.remark("proc/meminfo", f"counts {format_bytes(memory)} of memory, the NUMA nodes {format_bytes(known)}")
-    if known:
+    if node_memory and memory and abs(node_memory - memory) * 10 > memory:
+        root.remark(
+            "proc/meminfo", f"counts {format_bytes(memory)} of memory, the NUMA nodes {format_bytes(node_memory)}"
+        )
+    if node_memory:
         _check_hugepages(root, machine)
 
 
 def _check_hugepages(root: Root, machine: Machine) -> None:
-    """The node's capacity is the machine's own count (pkg/kubelet/cadvisor/util.go:CapacityFromMachineInfo)."""
+    """Compare the nodes' huge pages with the machine's count, which is the node's capacity.
+
+    See pkg/kubelet/cadvisor/util.go:CapacityFromMachineInfo.
+    """
     for size in sorted({pool.size for node in machine.numa_nodes for pool in node.hugepages}):
         name = f"{HUGEPAGES}/hugepages-{size >> 10}kB/nr_hugepages"
         offered = root.beside().integer(name)

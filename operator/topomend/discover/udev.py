@@ -1,6 +1,7 @@
-"""What libudev tells of the running machine: names of PCI devices, and word of devices that come and go.
+"""libudev on the running machine: names of PCI devices, and notifications of device changes.
 
-Owns pyudev. libudev always speaks of this machine, so nothing here knows a root; a recorded tree is read as files.
+Owns pyudev. libudev always reads this machine, so nothing here takes a root; for a recorded tree ``pci`` reads udev's
+files.
 """
 
 import logging
@@ -17,14 +18,14 @@ _SUBSYSTEMS = ("cpu", "memory", "node", "pci")
 
 
 class UdevUnavailable(Exception):
-    """libudev is not installed, or the kernel does not let it listen."""
+    """libudev is not installed, or it cannot listen to the kernel. The text says which."""
 
 
 def pci_names() -> dict[str, tuple[str, str]]:
-    """Vendor's and device's name of every PCI device by address, empty where udev's hardware database has none.
+    """The names of vendor and device of every PCI device by address, empty if udev's hardware database has none.
 
-    What udev itself wrote down of a device comes first. Where no udev runs, as in most containers, the database is
-    asked as udev would ask it: by the device's ``MODALIAS``. Raises UdevUnavailable.
+    udev's own record of a device comes first. Where no udev runs, as in most containers, the database is queried as
+    udev would: by the device's ``MODALIAS``. Raises UdevUnavailable.
     """
     context = _context()
     database = _HardwareDatabase(context)
@@ -33,15 +34,15 @@ def pci_names() -> dict[str, tuple[str, str]]:
     }
 
 
-def _names_of(written: Mapping[str, str], database: "_HardwareDatabase") -> tuple[str, str]:
-    if not any(name in written for name in _NAMES):
-        written = database.properties(written.get("MODALIAS", ""))
-    vendor, model = (str(written.get(name, "")) for name in _NAMES)
+def _names_of(properties: Mapping[str, str], database: "_HardwareDatabase") -> tuple[str, str]:
+    if not any(name in properties for name in _NAMES):
+        properties = database.properties(properties.get("MODALIAS", ""))
+    vendor, model = (str(properties.get(name, "")) for name in _NAMES)
     return vendor, model
 
 
 class _HardwareDatabase:
-    """udev's hardware database (hwdb.bin), through pyudev's own binding of libudev: it offers no class for it."""
+    """udev's hardware database (hwdb.bin), through pyudev's private libudev binding: pyudev has no class for it."""
 
     def __init__(self, context: Any) -> None:
         self._libudev = context._libudev
@@ -52,23 +53,25 @@ class _HardwareDatabase:
             self._libudev.udev_hwdb_unref(self._database)
 
     def properties(self, modalias: str) -> dict[str, str]:
-        """What the database says of a device; nothing where there is no database."""
+        """The database's properties of a device; empty without a database."""
         if not self._database or not modalias:
             return {}
         entry = self._libudev.udev_hwdb_get_properties_list_entry(self._database, modalias.encode(), 0)
-        found = {}
+        properties_by_name = {}
         while entry:
             name = self._libudev.udev_list_entry_get_name(entry)
-            found[name.decode()] = (self._libudev.udev_list_entry_get_value(entry) or b"").decode(errors="replace")
+            properties_by_name[name.decode()] = (self._libudev.udev_list_entry_get_value(entry) or b"").decode(
+                errors="replace"
+            )
             entry = self._libudev.udev_list_entry_get_next(entry)
-        return found
+        return properties_by_name
 
 
 class MachineChanges:
-    """Listens for PCI devices, CPUs and memory that come, go, or go on- and offline.
+    """Listens for PCI devices, CPUs and memory that are added, removed, or switched on- and offline.
 
-    The kernel's own messages are used, not udev's: they reach a container in which no udev runs.
-    Raises UdevUnavailable when it is made.
+    It receives the kernel's messages, not udev's: they reach a container in which no udev runs. The constructor raises
+    UdevUnavailable.
     """
 
     def __init__(self) -> None:
@@ -86,20 +89,20 @@ class MachineChanges:
         return monitor
 
     def happened(self) -> bool:
-        """Whether anything came since the last call; does not wait. Lost messages count as a change."""
-        seen = False
+        """Whether anything changed since the last call; does not wait. Lost messages count as a change."""
+        changed = False
         try:
             while (device := self._monitor.poll(timeout=0)) is not None:
                 _log.info("the kernel says: %s %s", device.action, device.sys_path)
-                seen = True
+                changed = True
         except OSError as error:
             _log.warning("device messages were lost (%s): the machine is read again", error)
-            # pyudev never takes the error off the socket, and would tell it for ever. Where no new socket can be had,
-            # the machine is read again and again: dear, but true.
+            # pyudev never clears the socket's error and would raise it for ever. If no new socket can be opened, every
+            # poll reads the machine again: slow, but correct.
             with suppress(UdevUnavailable):
                 self._monitor = self._listen()
             return True
-        return seen
+        return changed
 
 
 def _context() -> Any:
