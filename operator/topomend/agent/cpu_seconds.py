@@ -1,8 +1,8 @@
-"""CPU seconds by NUMA node and pool, for Prometheus: whether exclusive CPUs idle beside a busy shared pool.
+"""CPU seconds by NUMA node and pool, for Prometheus: they show exclusive CPUs that idle beside a busy shared pool.
 
-Imported only where metrics are asked for, as psutil costs memory on every node. The kernel counts by CPU since it
-booted. Here is added up, since the agent started, what each CPU spent while it was in a pool: a CPU that changes pools
-takes nothing along, so that no counter ever goes backwards.
+Imported only if metrics are enabled, because psutil costs memory on every node. The kernel counts seconds of each CPU
+since boot. This module adds up, since the agent's start, the seconds that each CPU spent in a pool. A CPU that changes
+pools leaves its seconds behind, so no counter ever decreases. Serving the metrics is left to ``metrics``.
 """
 
 import logging
@@ -25,7 +25,7 @@ EXCLUSIVE, RESERVED, SHARED = "exclusive", "reserved", "shared"
 POOLS = (EXCLUSIVE, SHARED, RESERVED)
 
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""proc_stat(5)'s, but for guest and guest_nice: the kernel counts these in user and nice as well."""
+"""The modes of proc_stat(5) without guest and guest_nice, which the kernel includes in user and nice."""
 
 _Times = Mapping[int, tuple[float, ...]]
 """The seconds of each CPU by its id, in the order of MODES."""
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class CPUSeconds(Collector):
-    """The counters, brought up to date when they are scraped and when a CPU changes pools."""
+    """The counters. They are updated by each scrape and when a CPU changes pools. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,23 +42,23 @@ class CPUSeconds(Collector):
         self._cpus: CPUSet = 0
         self._before: _Times = {}
         self._seconds: dict[tuple[int, str], list[float]] = {}
-        self._complained = False
+        self._warned = False
 
     def show(self, state: NodeState) -> None:
-        """From now on CPUs are in the pools that ``state`` says."""
+        """Count each CPU in its pool of ``state`` from now on."""
         pools = pools_of(state)
         with self._lock:
             if (pools, state.machine.cpus) == (self._pools, self._cpus):
                 return
             if not self._add_up():
-                self._before = {}  # what was spent since is of the pools before, or of other CPUs
+                self._before = {}  # the seconds since belong to the old pools, or to other CPUs
             self._pools, self._cpus = pools, state.machine.cpus
-            for place in pools:
-                self._seconds.setdefault(place, [0.0] * len(MODES))
+            for pool in pools:
+                self._seconds.setdefault(pool, [0.0] * len(MODES))
             self._add_up()
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """The seconds until now."""
+        """The counters up to now, labelled by NUMA node, pool and mode (prometheus_client.Collector)."""
         family = CounterMetricFamily(
             NAME, "Seconds that the CPUs of a NUMA node spent in each mode, by pool.", labels=("numa", "pool", "mode")
         )
@@ -70,11 +70,11 @@ class CPUSeconds(Collector):
         yield family
 
     def describe(self) -> Iterable[CounterMetricFamily]:
-        """Its name, so that no other metric takes it."""
+        """The metric without samples, so that the registry reserves its name."""
         return [CounterMetricFamily(NAME, "")]
 
     def _add_up(self) -> bool:
-        """Add what each CPU spent since the last time to the pool that it was in; false where that is not known now."""
+        """Add each CPU's seconds since the last call to its pool. False if the seconds cannot be read now."""
         times = self._read()
         if not times:
             return False
@@ -88,19 +88,19 @@ class CPUSeconds(Collector):
     @staticmethod
     def _add(seconds: list[float], before: tuple[float, ...], now: tuple[float, ...]) -> None:
         for number, (earlier, later) in enumerate(zip(before, now, strict=True)):
-            # The kernel's idle and iowait may step back, and a CPU that was offline may begin anew (proc_stat(5)).
+            # idle and iowait may decrease, and a CPU that was offline may start from 0 (proc_stat(5)).
             seconds[number] += max(0.0, later - earlier)
 
     def _read(self) -> _Times:
-        """The times of the machine's CPUs; none where /proc/stat is not of this machine's CPUs."""
+        """Seconds of the machine's CPUs; empty if /proc/stat shows other CPUs than the machine's."""
         times = read_times()
         cpus = mask_of(times)
-        # An empty answer is a CPU that comes or goes at this moment. Other CPUs than the machine's are another
-        # machine's: one that was made up, or one that a container runtime shows in place of the host's.
+        # No times mean that a CPU is being added or removed at this moment. Other CPUs than the machine's belong to
+        # another machine: a made-up one, or one that a container runtime shows in place of the host.
         if not times or cpus == self._cpus:
             return times
-        if self._cpus and not self._complained:
-            self._complained = True
+        if self._cpus and not self._warned:
+            self._warned = True
             _log.warning(
                 "no CPU seconds are counted while /proc/stat is of CPUs %s and the machine has %s",
                 format_id_list(cpus),
@@ -112,8 +112,8 @@ class CPUSeconds(Collector):
 def pools_of(state: NodeState) -> Mapping[tuple[int, str], CPUSet]:
     """The CPUs of each pool of each NUMA node, empty sets included, by the NUMA node's id and the pool's name.
 
-    Exclusive is what pods or containers hold, reserved what the kubelet keeps for the system (and, unless option
-    strict-cpu-reservation is set, lets other pods use as well), shared all the rest.
+    ``exclusive`` CPUs are allocated to pods or containers. ``reserved`` CPUs are the kubelet's reservation for the
+    system, which other pods use as well unless the option strict-cpu-reservation is set. All others are ``shared``.
     """
     exclusive = 0
     for pod in state.pods:
@@ -130,7 +130,7 @@ def pools_of(state: NodeState) -> Mapping[tuple[int, str], CPUSet]:
 
 
 def _reserved(state: NodeState) -> CPUSet:
-    """Those that the settings name; where they name an amount alone, those that the static policy picks for it."""
+    """The reserved CPUs of the settings. For an amount alone, the CPUs that the static policy picks."""
     if state.kubelet.reserved_cpus is not None:
         return state.kubelet.reserved_cpus
     kubelet = start(state.machine, state.kubelet)
@@ -138,10 +138,10 @@ def _reserved(state: NodeState) -> CPUSet:
 
 
 def read_times() -> _Times:
-    """What psutil reads of each CPU, by its id; empty where CPUs came or went meanwhile, or nothing can be read.
+    """The seconds of each CPU by id, in the order of MODES; empty if CPUs changed meanwhile, or nothing can be read.
 
-    psutil tells the CPUs in the order of /proc/stat without their ids, and offline ones are missing there: the ids are
-    those of the same file, read before and after.
+    psutil returns CPUs in the order of /proc/stat, without ids and without offline CPUs. The ids therefore come from
+    the same file, read before and after.
     """
     try:
         before = tuple(_ids())

@@ -1,7 +1,7 @@
-"""The agent's loop: look, put together, publish what changed; again after a moment.
+"""The agent's loop: read the sources, assemble a discovery, publish it if it changed, wait, repeat.
 
-Owns when each source is read and when a failed publication is tried again. What the sources say, what contradicts
-what, and what is written are decided in the rooms it composes.
+Owns when each source is read and when a failed publication is retried. Reading, contradictions and the written object
+are left to the rooms that it composes.
 """
 
 import logging
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher
 
 HOST_SECONDS = 600.0
-"""The machine is read again after this long even if the kernel announced no change."""
+"""The machine is read again after this long even without a notification from the kernel."""
 
 SETTLE_SECONDS = 1.0
-"""After the kernel's word of a change: device changes come in bursts, and sysfs follows."""
+"""The delay after a notification: device changes come in bursts, and sysfs lags behind."""
 
 DELAYS = Exponential(1.0, 10.0, jitter=0.5)
-"""So short that the node is true again within 10 s of the API server's return; 5,000 agents then ask it some 700 times
-a second, each time for what it refuses by a closed port or a 503."""
+"""Short enough to publish within 10 s of the API server's return. While it is away, 5,000 agents then send some 700
+requests a second, each answered by a closed port or a 503."""
 
 MAX_RETRY_AFTER_SECONDS = 60.0
-"""At most this long, where the server itself names a time."""
+"""The upper bound for a Retry-After of the API server."""
 
 PUBLISHED, USAGE, CANNOT_ASK = 0, 2, 3
 
@@ -53,10 +53,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What the agent is told. ``kubelet_version`` overrides what the Node object says; ``interval`` in seconds.
+    """The agent's flags. ``interval`` is in seconds; ``kubelet_version`` overrides the version in the Node object.
 
-    ``kubelet_address`` (host, or host:port) is where the kubelet is asked for what it runs with; None where it is not
-    to be. It is asked as the service account ``kubelet_reader`` (namespace/name).
+    ``kubelet_address`` (host, or host:port) is the kubelet's endpoint for ``/configz``, None not to request it. The
+    request carries a token of the service account ``kubelet_reader`` (namespace/name).
     """
 
     node_name: str
@@ -78,9 +78,10 @@ class AgentSettings:
 
 
 def run(settings: AgentSettings) -> int:
-    """Publish until told to end (SIGTERM, SIGINT), or once. Returns the exit code: 0, or 3 where nothing can be asked.
+    """Publish until SIGTERM or SIGINT, or once. Returns the exit code.
 
-    Only a cluster that cannot be reached at all is worth giving up for at once; anything else is tried again.
+    0 is success, 2 an address or account that cannot be used, 3 a cluster that cannot be asked. The loop retries every
+    failure; it gives up at once only without a cluster configuration.
     """
     try:
         client = AgentClient()
@@ -105,9 +106,9 @@ def run(settings: AgentSettings) -> int:
         _second_publisher(settings, client),
         metrics,
     )
-    stop = _until_told()
+    stop = _stop_on_signals()
     try:
-        return agent.once() if settings.once else agent.again_and_again(settings.interval, stop)
+        return agent.once() if settings.once else agent.repeatedly(settings.interval, stop)
     finally:
         client.close()
         if metrics is not None:
@@ -117,28 +118,28 @@ def run(settings: AgentSettings) -> int:
 def _serve(settings: AgentSettings) -> "Metrics | None":
     if settings.metrics_address is None or settings.once:
         return None
-    # The library is loaded only where it is asked for: it costs memory on every node.
+    # Imported only if metrics are enabled: the library costs memory on every node.
     from topomend.agent.metrics import Metrics  # noqa: PLC0415
 
     return Metrics(settings.metrics_address, live=settings.root == Path("/"))
 
 
-def _until_told() -> threading.Event:
+def _stop_on_signals() -> threading.Event:
     stop = threading.Event()
 
-    def tell(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, tell)
+        signal.signal(number, handle)
     return stop
 
 
 def _second_publisher(settings: AgentSettings, client: AgentClient) -> "NodeResourceTopologyPublisher | None":
     if not settings.node_resource_topology:
         return None
-    # Loaded only where it is asked for, like the metrics.
+    # Imported only if enabled, like the metrics.
     from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher  # noqa: PLC0415
 
     return NodeResourceTopologyPublisher(client, settings.node_name, time.monotonic)
@@ -146,7 +147,7 @@ def _second_publisher(settings: AgentSettings, client: AgentClient) -> "NodeReso
 
 @dataclass(frozen=True)
 class _Agent:
-    """What looks, what publishes, and what tells of both where that is asked for."""
+    """The parts of a running agent; ``second`` and ``metrics`` are None if they are not enabled."""
 
     watcher: "_Watcher"
     publisher: Publisher
@@ -154,7 +155,7 @@ class _Agent:
     metrics: "Metrics | None"
 
     def once(self) -> int:
-        """Publish; the exit code."""
+        """Publish once; returns the exit code."""
         try:
             self._publish()
         except APIError as error:
@@ -162,8 +163,8 @@ class _Agent:
             return CANNOT_ASK
         return PUBLISHED
 
-    def again_and_again(self, interval: float, stop: threading.Event) -> int:
-        """Publish what changes until told to end; the exit code."""
+    def repeatedly(self, interval: float, stop: threading.Event) -> int:
+        """Publish changes until ``stop`` is set, every ``interval`` seconds; returns the exit code."""
         retry = Retry(DELAYS)
         while not stop.is_set():
             if time.monotonic() >= retry.until:
@@ -183,9 +184,9 @@ class _Agent:
 
     def _publish(self) -> None:
         node = self.publisher.node()
-        began = time.monotonic()
+        start = time.monotonic()
         discovery = self.watcher.look(node)
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         status: Mapping[str, Any] = discovery.published
         if self.second is not None:
             status = self.second.publish(discovery.state, discovery.pods, status, node)
@@ -198,7 +199,7 @@ class _Agent:
 
 
 class _Watcher:
-    """Each source with what it last said; a discovery is put together anew only where one of them changed."""
+    """Reads every source, and assembles a new discovery only if one of them changed."""
 
     def __init__(self, settings: AgentSettings, kubelet: KubeletClient | None) -> None:
         self._settings, self._kubelet = settings, kubelet
@@ -211,45 +212,47 @@ class _Watcher:
             proc=PROC if live else None,
             socket=settings.pod_resources,
         )
-        self._changes = _listen() if live else None
+        self._changes = _machine_changes() if live else None
         self._host: Host | None = None
         self._host_due = 0.0
-        self._seen: tuple[Host, KubeletConfig, Allocations, str] | None = None
+        self._last_read: tuple[Host, KubeletConfig, Allocations, str] | None = None
         self._discovery: Discovery | None = None
-        self._answered = True
+        self._answers = True
         self._came_back = False
 
     def look(self, node: NodeFacts) -> Discovery:
-        """The node as it is now."""
+        """Discover the node now. Returns the same object until something changes."""
         version, self._node = node.kubelet_version, node
-        host, config, held = self._read_host(), self._config.read(), self._reader.read()
-        self._note_kubelet(held)
-        if self._discovery is None or self._seen != (host, config, held, version):
-            self._seen = (host, config, held, version)
-            chosen = self._settings.kubelet_version or version or None
-            self._discovery = assemble(self._settings.node_name, host, with_version(config, chosen), held)
+        host, config, allocations = self._read_host(), self._config.read(), self._reader.read()
+        self._note_kubelet_answers(allocations)
+        if self._discovery is None or self._last_read != (host, config, allocations, version):
+            self._last_read = (host, config, allocations, version)
+            effective = self._settings.kubelet_version or version or None
+            self._discovery = assemble(self._settings.node_name, host, with_version(config, effective), allocations)
         return self._discovery
 
     @property
     def errors(self) -> Mapping[str, int]:
-        """How often each method of pod-resources was not answered so far."""
+        """The number of failed pod-resources requests so far, by method."""
         return self._reader.errors
 
     def kubelet_came_back(self) -> bool:
-        """Whether the kubelet answers again after it had not: it may be another version now. True once."""
+        """Whether the kubelet answers again after an outage; True once. It may have another version now."""
         came, self._came_back = self._came_back, False
         return came
 
     def _configz(self) -> Configz:
-        assert self._kubelet is not None  # noqa: S101 - else it is not asked for
+        assert self._kubelet is not None  # noqa: S101 - SettingsReader has no configz otherwise
         return self._kubelet.configz(self._node.uid, self._node.kubelet_port or DEFAULT_PORT)
 
-    def _note_kubelet(self, held: Allocations) -> None:
-        answers = held.reason != "PodResourcesUnavailable"
-        self._came_back = self._came_back or (answers and not self._answered)
-        if answers != self._answered:
-            _log.log(logging.INFO if answers else logging.WARNING, "%s", held.problem or "the kubelet answers again")
-        self._answered = answers
+    def _note_kubelet_answers(self, allocations: Allocations) -> None:
+        answers = allocations.reason != "PodResourcesUnavailable"
+        self._came_back = self._came_back or (answers and not self._answers)
+        if answers != self._answers:
+            _log.log(
+                logging.INFO if answers else logging.WARNING, "%s", allocations.problem or "the kubelet answers again"
+            )
+        self._answers = answers
 
     def _read_host(self) -> Host:
         now = time.monotonic()
@@ -259,14 +262,14 @@ class _Watcher:
             return self._host
         self._host_due = now + HOST_SECONDS
         host = read_host(self._settings.root)
-        # An equal machine stays the same object: what replay worked out for it is kept by identity.
+        # Keep the object of an equal machine: replay caches its results by identity.
         if self._host is None or self._host != host:
             self._host = host
         return self._host
 
 
 def _kubelet(settings: AgentSettings, client: AgentClient) -> KubeletClient | None:
-    """What asks the kubelet, where it is to be asked. Raises ValueError for an address or account that is none."""
+    """The client of the kubelet, None if no address is given. Raises ValueError for a malformed address or account."""
     if settings.kubelet_address is None:
         return None
     return KubeletClient(
@@ -279,7 +282,7 @@ def _kubelet(settings: AgentSettings, client: AgentClient) -> KubeletClient | No
     )
 
 
-def _listen() -> MachineChanges | None:
+def _machine_changes() -> MachineChanges | None:
     try:
         return MachineChanges()
     except UdevUnavailable as error:
@@ -288,6 +291,6 @@ def _listen() -> MachineChanges | None:
 
 
 def retry_after(error: APIError) -> float:
-    """The seconds for which the API server asks to be left alone, within bounds; 0 where it does not."""
-    asked = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
-    return min(asked, MAX_RETRY_AFTER_SECONDS)
+    """The API server's Retry-After in seconds, at most MAX_RETRY_AFTER_SECONDS; 0 if it names none."""
+    seconds = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
+    return min(seconds, MAX_RETRY_AFTER_SECONDS)

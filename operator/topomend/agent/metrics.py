@@ -1,6 +1,7 @@
-"""The agent's Prometheus metrics and its health, over HTTP on request. Owns their names and when the agent is unwell.
+"""The agent's Prometheus metrics and health checks. Owns the metrics' names and the criteria of health.
 
-Imported only where an address is given: the Prometheus library costs memory on every node. No pod is named.
+Imported only if an address is given: the Prometheus library costs memory on every node. No label names a pod. The HTTP
+server is left to ``runtime.endpoints``, CPU seconds to ``cpu_seconds``.
 """
 
 import time
@@ -17,14 +18,14 @@ from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, ch
 from topomend.runtime.process_metrics import add_process_metrics
 
 STALE_SECONDS = 120.0
-"""Without a success for this long ``/healthz`` answers 500: several attempts at the longest back-off."""
+"""``/healthz`` answers 500 after this long without a success: several attempts at the longest back-off."""
 
 
 class Metrics:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on ``address`` (host:port; without a host, this host alone).
+    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on ``address`` (host:port; without a host, loopback only).
 
-    ``live`` is whether the machine that is published is the one this runs on: the seconds of its CPUs are counted then.
-    Raises OSError where it cannot listen there, ValueError or OverflowError where that is no address.
+    ``live`` says whether the published machine is the one that the agent runs on; only then CPU seconds are counted.
+    Raises OSError if it cannot listen there, ValueError or OverflowError if the address is malformed.
     """
 
     def __init__(self, address: str, stale_seconds: float = STALE_SECONDS, *, live: bool = True) -> None:
@@ -89,11 +90,11 @@ class Metrics:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._endpoints.port
 
     def published(self, state: NodeState, seconds: float, errors: Mapping[str, int], *, wrote: bool) -> None:
-        """Note a success, how long the look before it took, and how often pod-resources was not answered so far."""
+        """Record a success. ``seconds`` is the time of its discovery, ``errors`` the failed requests by method."""
         self._note_errors(errors)
         self._has_succeeded = True
         self._duration.observe(seconds)
@@ -107,21 +108,21 @@ class Metrics:
                 self._cpu_seconds.show(state)
 
     def failed(self, errors: Mapping[str, int]) -> None:
-        """Note that nothing could be published."""
+        """Record a failed attempt to publish."""
         self._note_errors(errors)
         self._publishes.labels("failed").inc()
 
     def problem(self) -> str:
-        """What is wrong, empty where nothing is."""
+        """Why the agent is unhealthy; empty if it is healthy."""
         age = time.monotonic() - self._succeeded
         return f"nothing was published or confirmed for {age:.0f} s" if age > self._stale_seconds else ""
 
     def unready(self) -> str:
-        """Why this agent does not do its work yet, empty where it does."""
+        """Why the agent is not ready; empty if it is."""
         return self.problem() if self._has_succeeded else "nothing was published yet"
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._endpoints.close()
 
     def _note_errors(self, errors: Mapping[str, int]) -> None:
@@ -130,22 +131,22 @@ class Metrics:
             self._counted[method] = count
 
     def _show(self, state: NodeState) -> None:
-        held = 0
+        exclusive = 0
         sizes = {node.id: node.memory for node in state.machine.numa_nodes}
-        held_devices = set()
+        allocated = set()
         for container in allocations(state.pods):
-            held |= container.cpus
-            held_devices |= {(each.resource, name) for each in container.devices for name in each.ids}
+            exclusive |= container.cpus
+            allocated |= {(devices.resource, name) for devices in container.devices for name in devices.ids}
         for node in state.machine.numa_nodes:
             cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
-            self._cpus.labels(node.id, "exclusive").set((cpus & held).bit_count())
-            self._cpus.labels(node.id, "shared").set((cpus & ~held).bit_count())
+            self._cpus.labels(node.id, "exclusive").set((cpus & exclusive).bit_count())
+            self._cpus.labels(node.id, "shared").set((cpus & ~exclusive).bit_count())
         for zone in zones(state):
-            pinned = sum(each.allocatable - each.available for each in zone.resources if each.name == "memory")
+            pinned = sum(item.allocatable - item.available for item in zone.resources if item.name == "memory")
             self._memory.labels(zone.numa_node, "exclusive").set(pinned)
             self._memory.labels(zone.numa_node, "shared").set(sizes[zone.numa_node] - pinned)
         self._devices.clear()
         for device in state.devices:
-            use = "held" if (device.resource, device.id) in held_devices else "free" if device.healthy else "unhealthy"
+            use = "held" if (device.resource, device.id) in allocated else "free" if device.healthy else "unhealthy"
             for numa in device.numa_nodes or ("",):
                 self._devices.labels(numa, device.resource, use).inc()
