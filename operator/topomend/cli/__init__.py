@@ -1,5 +1,6 @@
-"""The commands. Each module is one verb: it reads what it was given, asks another room, and prints the answer.
+"""The command lines ``topomend`` and ``kubectl numa``.
 
-The only room that imports click. Exit codes: 0 yes, 1 no, 2 usage or bad input, 3 the cluster or host could not be
-asked.
+A door: it owns flags, output and exit codes, and is the only room that imports click. Each module is one verb. It reads
+its input, calls another room, and prints the answer; it decides nothing. Exit codes: 0 yes, 1 no, 2 usage or bad input,
+3 the cluster or host could not be asked.
 """

@@ -1,4 +1,4 @@
-"""``python -m topomend.cli``: the same as the program ``topomend``, for processes that start another of themselves."""
+"""``python -m topomend.cli``: the same as the program ``topomend``, for processes that start ``topomend`` again."""
 
 from topomend.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``agent``: publish this node's NodeTopology, and keep it true. What it does is the agent's; here are its flags."""
+"""``agent``: publish this node's NodeTopology. Owns the flags; the work is left to the room ``agent``."""
 
 from pathlib import Path
 from typing import Any

@@ -26,7 +26,7 @@ def capture(file: Path, root: Path) -> None:
     Unpacked, it is a folder for `topomend discover --root` that prints what is printed here. It holds sizes, counts
     and ids out of /sys and /proc: no pod, no secret, no serial number, no hardware address, no host name.
     """
-    suffix = next((each for each in _SUFFIXES if file.name.endswith(each) and file.name != each), None)
+    suffix = next((ending for ending in _SUFFIXES if file.name.endswith(ending) and file.name != ending), None)
     if suffix is None:
         raise BadInput(f"{file.name}: the archive's name must end in .tar.gz")
     folder = file.name.removesuffix(suffix)

@@ -1,7 +1,8 @@
-"""``demo``: a refusal and its recovery on a sandbox, told as it happens.
+"""``demo``: show a refusal and its recovery on a sandbox, step by step.
 
-Real kubelets, the real agents, the real operator, each its own process. Every step waits until the API says that it
-is true; nothing is claimed that was not read there. Exits with 1 if the recovery did not happen.
+Kubelets, agents and operator are real, each in its own process. Every step waits until the API confirms it, and prints
+only what it read there. Owns the story; the sandbox and the waiting are left to ``demo_environment``. Exits with 1 if
+the recovery did not happen.
 """
 
 from typing import Any
@@ -37,7 +38,7 @@ def demo(context: click.Context, /) -> None:
     ]
     try:
         with Stage(nodes) as stage:
-            _tell(stage)
+            _run_story(stage)
     except DidNotHappen as failure:
         click.echo(f"{click.style('It did not happen:', fg='red', bold=True)} {failure}")
         context.exit(NO)
@@ -45,7 +46,7 @@ def demo(context: click.Context, /) -> None:
         raise CannotAsk(str(error)) from error
 
 
-def _tell(stage: Stage) -> None:
+def _run_story(stage: Stage) -> None:
     _install(stage)
     _fragment(stage)
     refused_uid = _refusal(stage)
@@ -151,8 +152,8 @@ def _cpus_free(stage: Stage, name: str) -> str:
 
 
 def _cpus_of(stage: Stage, node: str, pod: str) -> str:
-    held = [each for each in _topology(stage, node).get("pods", []) if each["name"] == pod]
-    return "".join(container.get("cpus", "") for each in held for container in each["containers"])
+    allocations = [allocation for allocation in _topology(stage, node).get("pods", []) if allocation["name"] == pod]
+    return "".join(container.get("cpus", "") for allocation in allocations for container in allocation["containers"])
 
 
 def _topology(stage: Stage, name: str) -> dict[str, Any]:
@@ -187,9 +188,9 @@ def _gated(stage: Stage, app: str) -> dict[str, Any] | None:
 
 
 def _refusals(stage: Stage, pods: str) -> int:
-    """How many pods a kubelet refused, by the kubelets' own events."""
+    """The number of pods that a kubelet refused, from the kubelets' own events."""
     events = stage.client.list(EVENTS, namespace=NAMESPACE, fields="reason=TopologyAffinityError").items
-    return len({each["regarding"]["uid"] for each in events if each["regarding"]["name"].startswith(pods)})
+    return len({event["regarding"]["uid"] for event in events if event["regarding"]["name"].startswith(pods)})
 
 
 def _end(stage: Stage, name: str) -> None:
@@ -198,10 +199,10 @@ def _end(stage: Stage, name: str) -> None:
 
 def _launched(stage: Stage, pod: str) -> dict[str, Any] | None:
     relaunches = stage.client.list(RELAUNCHES, namespace=NAMESPACE).items
-    ours = [each for each in relaunches if each["spec"]["pod"]["name"] == pod]
-    return next((each for each in ours if each.get("status", {}).get("step") == "Launched"), None)
+    of_pod = [relaunch for relaunch in relaunches if relaunch["spec"]["pod"]["name"] == pod]
+    return next((relaunch for relaunch in of_pod if relaunch.get("status", {}).get("step") == "Launched"), None)
 
 
 def _event(stage: Stage, reason: str, pod: str) -> str:
     events = stage.client.list(EVENTS, namespace=NAMESPACE, fields=f"reason={reason}").items
-    return next((str(each.get("note", "")) for each in events if each["regarding"]["name"].startswith(pod)), "")
+    return next((str(event.get("note", "")) for event in events if event["regarding"]["name"].startswith(pod)), "")

@@ -1,6 +1,6 @@
-"""What the demo stands on: a sandbox, and patience.
+"""The demo's environment: a sandbox, its output on the terminal, and waiting with a deadline.
 
-What is told is ``demo``'s.
+The story itself is left to ``demo``.
 """
 
 import os
@@ -18,15 +18,15 @@ from topomend.sandbox import NodeSpec, ProgramFailed, Sandbox
 PATIENCE = 60.0
 POLL = 0.05
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class DidNotHappen(Exception):
-    """What the story tells next was not seen in the API in time."""
+    """The API did not show the next step of the story in time."""
 
 
 class Stage:
-    """The sandbox: a context manager that ends it."""
+    """A sandbox as a context manager, which takes it down at the end."""
 
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
@@ -44,16 +44,19 @@ class Stage:
         self.say("everything is taken down again")
 
     def title(self, text: str) -> None:
-        """Open a chapter."""
+        """Print the heading of a chapter, with the time since the start."""
         elapsed = click.style(f"{time.monotonic() - self._began:.1f} s", dim=True)
         click.echo(f"\n{click.style(text, fg='cyan', bold=True)}  {elapsed}")
 
     def say(self, text: str) -> None:
-        """Tell one thing."""
+        """Print one line of the story."""
         click.echo(f"  {text}")
 
     def run(self, command: list[str], last: int | None = None) -> None:
-        """Show a kubectl command and what it prints; no more than the ``last`` lines of it, if that is given."""
+        """Run a kubectl command and print it with its output; only the ``last`` lines if that is given.
+
+        Raises DidNotHappen if the command fails.
+        """
         click.echo(f"  {click.style('$', fg='green')} {click.style(' '.join(command), bold=True)}")
         done = self._numa(command[2:]) if command[1] == "numa" else self._kubectl(command[1:])
         lines = done.stdout.splitlines()
@@ -66,18 +69,18 @@ class Stage:
         return subprocess.run([*self.sandbox.kubectl_prefix(), *arguments], capture_output=True, text=True, check=False)
 
     def _numa(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-        """The plugin, as kubectl would run it: found by name where it is installed, here by its entry."""
+        """Run the plugin by its entry point: kubectl would find it by name only if it were installed."""
         entry = [sys.executable, "-c", "from topomend.cli.kubectl_numa import main; main()"]
         environment = {**os.environ, "KUBECONFIG": str(self.sandbox.kubeconfig)}
         return subprocess.run([*entry, *arguments], env=environment, capture_output=True, text=True, check=False)
 
-    def wait(self, what: str, look: Callable[[], _Found | None], patience: float = PATIENCE) -> _Found:
-        """Look until something is found. Raises DidNotHappen."""
+    def wait(self, what: str, look: Callable[[], _Result | None], patience: float = PATIENCE) -> _Result:
+        """Call ``look`` until its result is true, and return that. Raises DidNotHappen after ``patience`` seconds."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            found = look()
-            if found:
-                return found
+            result = look()
+            if result:
+                return result
             try:
                 self.sandbox.check_programs()
             except ProgramFailed as failure:

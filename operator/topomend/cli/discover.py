@@ -20,7 +20,7 @@ from topomend.model.quantity import format_bytes
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 MOST_COLUMNS = 24
-"""Of the table of distances: beyond this nobody reads it on a screen."""
+"""The most columns in the table of distances: a wider one is unreadable on a screen."""
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -49,56 +49,58 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
     What is not given, or cannot be read, is named in the conditions. The table shows the devices that work is placed
     by, wide every PCI function; topomend capture packs a host into a folder for --root.
     """
-    found = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
-    if not found.state.machine.cores:
+    discovery = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
+    if not discovery.state.machine.cores:
         raise CannotAsk(
             f"--root {root}: no CPU that is online under sys/devices/system/cpu; does it hold sys/ and proc/?"
         )
-    _PRINTERS[output](found)
+    _PRINTERS[output](discovery)
 
 
 def _name_of(root: Path) -> str:
-    """A name that a Node could have."""
+    """A valid Node name: the host's, or the folder's for a recorded tree."""
     name = socket.gethostname() if root == Path("/") else root.resolve().name
     return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "host"
 
 
-def _print_json(found: Discovery) -> None:
-    click.echo(json.dumps(found.node_topology(), indent=1))
+def _print_json(discovery: Discovery) -> None:
+    click.echo(json.dumps(discovery.node_topology(), indent=1))
 
 
-def _print_yaml(found: Discovery) -> None:
-    click.echo(yaml.safe_dump(found.node_topology(), sort_keys=False), nl=False)
+def _print_yaml(discovery: Discovery) -> None:
+    click.echo(yaml.safe_dump(discovery.node_topology(), sort_keys=False), nl=False)
 
 
-def _print_table(found: Discovery) -> None:
-    _echo_tables(found, [device for device in found.state.machine.pci_devices if device.kind not in ("", "bridge")])
+def _print_table(discovery: Discovery) -> None:
+    _echo_tables(
+        discovery, [device for device in discovery.state.machine.pci_devices if device.kind not in ("", "bridge")]
+    )
 
 
-def _print_wide(found: Discovery) -> None:
-    _echo_tables(found, found.state.machine.pci_devices)
+def _print_wide(discovery: Discovery) -> None:
+    _echo_tables(discovery, discovery.state.machine.pci_devices)
 
 
-def _echo_tables(found: Discovery, devices: Sequence[PCIDevice]) -> None:
-    machine = found.state.machine
-    echo_table([_NUMA_HEADING, *(_numa_row(found, node) for node in machine.numa_nodes)])
+def _echo_tables(discovery: Discovery, devices: Sequence[PCIDevice]) -> None:
+    machine = discovery.state.machine
+    echo_table([_NUMA_HEADING, *(_numa_row(discovery, node) for node in machine.numa_nodes)])
     click.echo()
     echo_table([_PROCESSOR_HEADING, _processor_row(machine)])
     if devices:
         click.echo()
         echo_table([_PCI_HEADING, *map(_pci_row, devices)])
-    placed = [each for each in machine.pci_devices if each.kind in ("accelerator", "network")]
-    _echo_distances([each for each in placed if not each.physical_function])
+    adapters = [device for device in machine.pci_devices if device.kind in ("accelerator", "network")]
+    _echo_distances([device for device in adapters if not device.physical_function])
     click.echo()
-    echo_table([("CONDITION", "STATUS", "REASON", "MESSAGE"), *_condition_rows(found)])
+    echo_table([("CONDITION", "STATUS", "REASON", "MESSAGE"), *_condition_rows(discovery)])
 
 
 _NUMA_HEADING = ("NUMA", "CPUS", "MEMORY", "HUGEPAGES", "DEVICES", "PCI")
 
 
-def _numa_row(found: Discovery, node: NUMANode) -> tuple[str, ...]:
-    machine = found.state.machine
-    here = [device for device in found.state.devices if device.numa_nodes and node.id in device.numa_nodes]
+def _numa_row(discovery: Discovery, node: NUMANode) -> tuple[str, ...]:
+    machine = discovery.state.machine
+    here = [device for device in discovery.state.devices if device.numa_nodes and node.id in device.numa_nodes]
     memory = format_bytes(node.memory)
     return (
         str(node.id),
@@ -141,7 +143,7 @@ def _processor_row(machine: Machine) -> tuple[str, ...]:
 
 
 def _counted(number: int, of_kubelet: int) -> str:
-    """How many Linux knows; the kubelet counts by other rules, which is said where it comes to another number."""
+    """Linux's number, with the kubelet's beside it if that differs: the kubelet counts by other rules."""
     return str(number or "-") if number == of_kubelet else f"{number} (kubelet: {of_kubelet})"
 
 
@@ -165,7 +167,7 @@ def _pci_row(device: PCIDevice) -> tuple[str, ...]:
 
 
 def _link(link: PCILink | None) -> str:
-    """Speed and width; where the link runs below what it could, ``8 of 16 GT/s x8 of x16``."""
+    """Speed and width; ``8 of 16 GT/s x8 of x16`` if the link runs below its maximum."""
     if link is None or link.speed is None or link.width is None:
         return "-"
     speed = f"{link.speed:g}" if link.max_speed in (None, link.speed) else f"{link.speed:g} of {link.max_speed:g}"
@@ -174,21 +176,23 @@ def _link(link: PCILink | None) -> str:
 
 
 def _echo_distances(devices: Sequence[PCIDevice]) -> None:
-    """What each accelerator and network adapter has in common with each other one."""
+    """Print the table of PCI distances between accelerators and network adapters."""
     if len(devices) < 2:
         return
     click.echo()
     shown = devices[:MOST_COLUMNS]
-    rows = [[each.address, *(pci_distance(each, other) for other in shown)] for each in shown]
+    rows = [[device.address, *(pci_distance(device, other) for other in shown)] for device in shown]
     for number, row in enumerate(rows, start=1):
         row[number] = "-"
-    echo_table([["DISTANCE", *(each.address for each in shown)], *rows])
+    echo_table([["DISTANCE", *(device.address for device in shown)], *rows])
     if len(devices) > MOST_COLUMNS:
         click.echo(f"{len(devices) - MOST_COLUMNS} more are left out: -o json has the path of each")
 
 
-def _condition_rows(found: Discovery) -> list[tuple[str, str, str, str]]:
-    return [(each.type, each.status, each.reason, each.message) for each in found.conditions]
+def _condition_rows(discovery: Discovery) -> list[tuple[str, str, str, str]]:
+    return [
+        (condition.type, condition.status, condition.reason, condition.message) for condition in discovery.conditions
+    ]
 
 
 _PRINTERS: Mapping[str, Callable[[Discovery], None]] = {

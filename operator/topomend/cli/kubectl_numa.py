@@ -1,4 +1,4 @@
-"""``kubectl numa``: the plugin's entry, which knows the verbs and nothing else."""
+"""``kubectl numa``: the plugin's entry point. Owns the list of verbs only."""
 
 import click
 

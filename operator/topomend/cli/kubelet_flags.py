@@ -1,11 +1,11 @@
-"""Reading the flags that are named after the kubelet's own. Each reader raises ValueError with what would be right."""
+"""Parse the flags that are named after the kubelet's own. Each function raises ValueError that shows a valid form."""
 
 from topomend.model.kubelet import MemoryReservation
 from topomend.model.quantity import parse_quantity, value
 
 
 def read_options(text: str) -> dict[str, str]:
-    """Policy options, ``NAME=VALUE,...``."""
+    """Policy options by name, from ``NAME=VALUE,...``. Raises ValueError."""
     options = {}
     for part in filter(None, text.split(",")):
         name, equals, setting = part.partition("=")
@@ -16,7 +16,7 @@ def read_options(text: str) -> dict[str, str]:
 
 
 def read_reservations(text: str) -> tuple[MemoryReservation, ...]:
-    """Reserved memory, ``NUMA:RESOURCE=QUANTITY,...;...``."""
+    """Reserved memory in bytes, from ``NUMA:RESOURCE=QUANTITY,...;...``. Raises ValueError."""
     reservations = []
     for part in filter(None, text.split(";")):
         node, colon, limits = part.partition(":")

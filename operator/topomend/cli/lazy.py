@@ -1,6 +1,6 @@
-"""A group of commands whose modules are imported only when one of them is called, so that ``--help`` stays quick.
+"""A group of commands that imports a command's module only when it is called, so that ``--help`` stays quick.
 
-Some of them need an extra of the package: the group says which one to install where it is not.
+Some commands need an extra of the package: the group names the extra if it is not installed.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ from topomend.cli.failures import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra of the package: its name in pyproject.toml, and the modules that are there only with it."""
+    """An extra of the package: its name in pyproject.toml, and modules that only it installs."""
 
     name: str
     modules: tuple[str, ...]
 
     def missing(self) -> str:
-        """The first of its modules that is not installed, which is asked without importing it; empty if all are."""
+        """The first of its modules that is not installed; empty if all are. Imports none of them."""
         return next((module for module in self.modules if find_spec(module) is None), "")
 
 
 class LazyGroup(click.Group):
-    """A click group over ``lazy`` (name -> module, attribute, one-line help); ``extras`` says what some names need."""
+    """A click group of ``lazy`` (name -> module, attribute, one-line help); ``extras`` maps names to their extras."""
 
     def __init__(
         self,
@@ -41,23 +41,23 @@ class LazyGroup(click.Group):
         self._extras = extras or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, as listed."""
+        """The commands' names in the order of ``lazy``."""
         return [*super().list_commands(ctx), *self._lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one command that is asked for. Raises BadInput where the extra that it needs is not installed."""
+        """Import one command. Raises BadInput if its extra is not installed."""
         if cmd_name not in self._lazy:
             return super().get_command(ctx, cmd_name)
         module, attribute, _ = self._lazy[cmd_name]
         extra = self._extras.get(cmd_name)
-        # Before anything is begun: some of these modules are imported by processes that the command starts.
+        # Check before the command starts anything: processes that it starts import some of these modules.
         if extra and (missing := extra.missing()):
             raise BadInput(
                 f"{cmd_name} needs {missing}, which is not installed here: the images of topomend are without it. "
                 f"Where you want to run it: pip install 'topomend[{extra.name}]'"
             )
         command = getattr(import_module(module), attribute)
-        assert isinstance(command, click.Command)  # noqa: S101 - the table below names commands only
+        assert isinstance(command, click.Command)  # noqa: S101 - the table names commands only
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

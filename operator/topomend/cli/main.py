@@ -1,4 +1,4 @@
-"""``topomend``: the program's entry, which knows the verbs and nothing else."""
+"""``topomend``: the program's entry point. Owns the list of verbs only."""
 
 import click
 

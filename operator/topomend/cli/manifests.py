@@ -1,4 +1,4 @@
-"""Files of YAML or JSON documents that a user names, ``-`` being stdin; what is wrong with one is said in a line."""
+"""Read files of YAML or JSON documents that a user names; ``-`` is stdin. Errors are one line each."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from topomend.cli.failures import BadInput
 
 
 def read_documents(source: str, flag: str) -> Iterator[Any]:
-    """The documents of ``source``, which ``flag`` named. Raises BadInput."""
+    """The documents in the file ``source``; errors name the flag ``flag``. Raises BadInput."""
     try:
         with _open(source) as stream:
             yield from yaml.safe_load_all(stream)

@@ -1,4 +1,4 @@
-"""``topomend operator``: its flags, its log, and its signals."""
+"""``topomend operator``: flags, log and signals. The work is left to ``controller``."""
 
 import logging
 import signal
@@ -33,9 +33,9 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
     if bool(settings.pod_name) != bool(settings.pod_uid):
         raise BadInput("--pod-name and --pod-uid name one pod: give both or neither")
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)
-    # kopf warns that it handles no signals: this module does.
+    # kopf warns that it handles no signals; this module handles them.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
-    # Imported here: the client takes a while, and --help and bad input need none of it.
+    # Imported here: the client is slow to import, and --help and bad input do not need it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
     from topomend.kube.client import NoCluster, connect  # noqa: PLC0415
 
@@ -56,8 +56,8 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
 def _stop_on_signal(stop: Callable[[], None]) -> None:
     """Wait for a signal in a thread of its own.
 
-    A handler would run in the main thread, which waits for an event: a signal between its last instruction and that
-    wait would only be seen with the next one.
+    A signal handler would run in the main thread, which waits for an event. A signal just before that wait would stay
+    unnoticed until the next one.
     """
     signal.sigwait(_SIGNALS)
     stop()

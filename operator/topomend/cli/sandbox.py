@@ -1,4 +1,7 @@
-"""``sandbox``: a real cluster on made-up NUMA machines, brought up, looked at and taken down."""
+"""``sandbox``: bring up, inspect and take down a real cluster on made-up NUMA machines.
+
+Owns flags and output; the cluster is left to the room ``sandbox``.
+"""
 
 import json
 import os
@@ -53,7 +56,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "reserved_cpus": ("reserved_cpus", parse_id_list),
     "reserved_memory": ("reserved_memory", read_reservations),
 }
-"""Each flag of a kubelet: the setting it makes, and how it is read."""
+"""Each kubelet flag: the field of KubeletSettings that it sets, and its parser."""
 
 
 @click.group()
@@ -134,12 +137,14 @@ def down(*, name: str) -> None:
 def status(context: click.Context, /, *, name: str, output: str) -> None:
     """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready or a program has ended."""
     with _failures():
-        found = registry.status(name)
+        sandbox_status = registry.status(name)
     if output == "json":
-        click.echo(json.dumps(asdict(found), indent=1, default=str))
+        click.echo(json.dumps(asdict(sandbox_status), indent=1, default=str))
     else:
-        _print_status(found)
-    if not all(node.ready for node in found.nodes) or any(one.exit is not None for one in found.programs):
+        _print_status(sandbox_status)
+    if not all(node.ready for node in sandbox_status.nodes) or any(
+        program.exit is not None for program in sandbox_status.programs
+    ):
         context.exit(NO)
 
 
@@ -190,9 +195,9 @@ def _failures() -> Iterator[None]:
 
 
 def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> None:
-    asked = cluster_fingerprint(specs, audit=audit, topomend=topomend)
+    fingerprint = cluster_fingerprint(specs, audit=audit, topomend=topomend)
     with _failures():
-        same = registry.description(name)["fingerprint"] == asked
+        same = registry.description(name)["fingerprint"] == fingerprint
     if not same:
         raise BadInput(
             f"sandbox {name} is up already with other nodes or flags; end it with: "
@@ -202,7 +207,7 @@ def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: 
 
 
 def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple[str, ...]]) -> list[NodeSpec]:
-    """The nodes that the flags ask for: the last machine is repeated, with its settings, for nodes beyond."""
+    """The nodes that the flags describe. Nodes beyond the last machine repeat it with its settings."""
     count = nodes or len(machines)
     if count < len(machines):
         raise BadInput(f"--nodes {count} is fewer than the {len(machines)} machines")
@@ -212,17 +217,17 @@ def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple
                 f"--{flag.replace('_', '-')} is given {len(texts)} times: give it once, or once for each --machine "
                 f"({len(machines)})"
             )
-    read = [_machine(source) for source in machines]
+    sources = [_machine(source) for source in machines]
     specs = []
     for number in range(count):
         position = min(number, len(machines) - 1)
-        shape, machine, devices = read[position]
-        own = {
+        shape, machine, devices = sources[position]
+        node_settings = {
             _SETTINGS[flag][0]: _read(flag, texts[position if len(texts) > 1 else 0])
             for flag, texts in settings.items()
             if texts
         }
-        specs.append(NodeSpec.of_machine(f"node-{number + 1}", machine, devices, shape=shape, **own))
+        specs.append(NodeSpec.of_machine(f"node-{number + 1}", machine, devices, shape=shape, **node_settings))
     return specs
 
 
@@ -250,7 +255,7 @@ def _read(flag: str, text: str) -> Any:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Say on stderr what goes on: in one changing line on a terminal, a line each elsewhere."""
+    """Report progress on stderr: one changing line on a terminal, a line each elsewhere."""
     if not sys.stderr.isatty():
         yield lambda words: click.echo(words, err=True)
         return
@@ -261,13 +266,13 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _replace_line(words: str) -> None:
-    """Write ``words`` over the terminal's last line; what does not fit is cut, since a second line would stay."""
+    """Overwrite the terminal's last line with ``words``, cut to its width: a second line would stay behind."""
     width = shutil.get_terminal_size().columns
     click.echo(f"\r\033[K{words[: width - 1]}", nl=False, err=True)
 
 
-def _print_status(found: registry.Status) -> None:
-    pids = {program.name: program.pid for program in found.programs}
+def _print_status(status: registry.Status) -> None:
+    pids = {program.name: program.pid for program in status.programs}
     rows: list[tuple[str, ...]] = [("NODE", "READY", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")]
     rows += [
         (
@@ -280,11 +285,11 @@ def _print_status(found: registry.Status) -> None:
             node.scope,
             str(pids.get(f"kubelet-{node.name}") or "-"),
         )
-        for node in found.nodes
+        for node in status.nodes
     ]
     echo_table(rows)
     click.echo()
-    others = [program for program in found.programs if not program.name.startswith("kubelet-")]
+    others = [program for program in status.programs if not program.name.startswith("kubelet-")]
     echo_table(
         [
             ("PROGRAM", "PID", "MEMORY", "RESTARTS", "METRICS"),
@@ -300,4 +305,4 @@ def _print_status(found: registry.Status) -> None:
             ),
         ]
     )
-    click.echo(f"\nKUBECONFIG={found.kubeconfig}")
+    click.echo(f"\nKUBECONFIG={status.kubeconfig}")

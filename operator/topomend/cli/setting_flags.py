@@ -1,4 +1,4 @@
-"""Flags made from a settings class: one for each field, with an environment variable ``TOPOMEND_<FLAG>``."""
+"""Make click options from ``Settings``: one for each field, with an environment variable ``TOPOMEND_<FLAG>``."""
 
 from collections.abc import Callable
 from dataclasses import Field, fields

@@ -1,4 +1,4 @@
-"""``simulate``: admit the pods of a trace against one node, and print what its kubelet would answer."""
+"""``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _OPTION_GATES = {
     for manager in ("CPUManager", "TopologyManager")
     for level in ("Alpha", "Beta")
 }
-"""An option that is named counts as enabled together with the gate that guards it."""
+"""A given option enables the feature gates that guard it."""
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _admit_all(state: NodeState, source: str) -> Iterator[Verdict]:
 
 
 def _with_overrides(state: NodeState, overrides: dict[str, str | None]) -> NodeState:
-    """The node with the kubelet's flags applied, as if its kubelet had been started with them."""
+    """The node with the flags applied, as if its kubelet had been started with them. Raises BadInput."""
     given = {flag: text for flag, text in overrides.items() if text is not None}
     settings: dict[str, Any] = {_FIELDS[flag]: _read(flag, text) for flag, text in given.items()}
     if "cpu_manager_options" in given or "topology_manager_options" in given:
@@ -110,9 +110,9 @@ def _with_overrides(state: NodeState, overrides: dict[str, str | None]) -> NodeS
     kubelet = replace(state.kubelet, **settings)
     if kubelet.cpu_manager_policy == "static" and kubelet.reserved_cpus is None and not kubelet.reserved_cpu_millis:
         kubelet = replace(kubelet, reserved_cpus=1)
-    # The Memory Manager's book was kept under the old reservations: let it be rebuilt from the blocks.
-    book = None if kubelet.reserved_memory != state.kubelet.reserved_memory else state.memory
-    return replace(state, kubelet=kubelet, memory=book)
+    # The Memory Manager's state follows the old reservations. None has replay rebuild it from the blocks.
+    memory = None if kubelet.reserved_memory != state.kubelet.reserved_memory else state.memory
+    return replace(state, kubelet=kubelet, memory=memory)
 
 
 _FIELDS = {
@@ -173,7 +173,9 @@ def _row(pod: str, container: ContainerPlacement, verdict: Verdict) -> tuple[str
         "any" if container.affinity is None else ",".join(map(str, members(container.affinity))),
         format_id_list(container.cpus) or "shared",
         ",".join(f"{format_bytes(block.size)}@{format_id_list(block.numa_nodes)}" for block in container.memory) or "-",
-        ",".join(f"{each.resource}={each.count}@{format_id_list(each.numa_nodes)}" for each in container.devices)
+        ",".join(
+            f"{devices.resource}={devices.count}@{format_id_list(devices.numa_nodes)}" for devices in container.devices
+        )
         or "-",
     )
 

@@ -1,4 +1,4 @@
-"""Tables for a terminal, without lines: as kubectl prints lists, and with figures right-aligned."""
+"""Tables for a terminal, without rules: one as kubectl prints lists, one with right-aligned figures."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import click
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows`` as kubectl does, the first is the heading: columns three spaces apart."""
+    """Print ``rows`` as kubectl does, the first being the heading, with three spaces between columns."""
     widths = _widths(rows)
     for row in rows:
         click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def aligned_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line a row: the first column to the left, all others to the right, two spaces apart."""
+    """One line per row: the first column left-aligned, the others right-aligned, two spaces apart."""
     widths = _widths(rows)
     return ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip() for row in rows]
 

@@ -1,4 +1,4 @@
-"""``kubectl numa check``: whether topomend is installed, and whether every node's agent tells the truth it should."""
+"""``kubectl numa check``: whether topomend is installed, and whether every node's agent publishes a usable state."""
 
 import time
 

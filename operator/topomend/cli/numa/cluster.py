@@ -1,4 +1,4 @@
-"""The cluster that a verb asks: the flags that name it, its client, and a view of its nodes."""
+"""The cluster that a verb reads: the flags that select it, its client, and a snapshot of its nodes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -29,22 +29,22 @@ NOTHING_PUBLISHED = (
 
 
 class Cluster:
-    """One API server, the namespace that was chosen, and what the nodes publish."""
+    """One API server, the selected namespace, and the published state of the nodes."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
 
     def snapshot(self) -> Snapshot:
-        """The nodes and what their agents publish, as they are now. Raises APIError, CannotAsk."""
-        nodes = self.client.read(NODES, _readable)
+        """The nodes and the states that their agents publish, read now. Raises APIError, CannotAsk."""
+        nodes = self.client.read(NODES, _readable_nodes)
         with _kind_served(NODE_TOPOLOGIES):
-            published = self.client.read(NODE_TOPOLOGIES, _published)
+            publications = self.client.read(NODE_TOPOLOGIES, _published)
         snapshot = changes.apply(Snapshot(), changes.NodesListed(nodes.items, nodes.version))
-        return changes.apply(snapshot, changes.PublicationsListed(published.items, published.version))
+        return changes.apply(snapshot, changes.PublicationsListed(publications.items, publications.version))
 
     def own(self, kind: Resource, namespace: str = "") -> tuple[dict[str, Any], ...]:
-        """The objects of a kind of topomend's, of one namespace or of all. Raises APIError, CannotAsk."""
+        """The objects of one of topomend's kinds; no namespace means all of them. Raises APIError, CannotAsk."""
         with _kind_served(kind):
             return self.client.list(kind, namespace=namespace).items
 
@@ -58,14 +58,17 @@ def _kind_served(kind: Resource) -> Iterator[None]:
 
 
 def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Give a verb kubectl's flags for the cluster, and a Cluster as its argument ``cluster``."""
+    """Give a verb kubectl's flags for the cluster, and pass a Cluster as its argument ``cluster``.
+
+    An APIError becomes CannotAsk.
+    """
 
     @click.option("--kubeconfig", metavar="FILE", help="The kubeconfig to use.")
     @click.option("--context", metavar="NAME", help="The kubeconfig's context to use.")
     @click.option("-n", "--namespace", metavar="NAME", default="", help="The namespace, where it matters.")
     @wraps(verb)
     def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
-        with _answering(kubeconfig, context) as client:
+        with _connected(kubeconfig, context) as client:
             cluster = Cluster(client, namespace or current_namespace(kubeconfig, context))
             return verb(cluster=cluster, **arguments)
 
@@ -73,7 +76,7 @@ def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 @contextmanager
-def _answering(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
+def _connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
     try:
         client = connect(kubeconfig, context)
         try:
@@ -84,7 +87,7 @@ def _answering(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
         raise CannotAsk(str(error)) from error
 
 
-def _readable(content: dict[str, Any]) -> Iterable[Node]:
+def _readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
     try:
         return [read_node(content)]
     except MalformedObject as error:

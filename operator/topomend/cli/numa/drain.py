@@ -1,4 +1,7 @@
-"""``kubectl numa drain``: everything let go that topomend holds, before it is deleted or after."""
+"""``kubectl numa drain``: ungate every pod and finish open relaunches, before topomend is deleted or after.
+
+Owns flags and output; the work is left to the room ``drain``.
+"""
 
 import click
 
@@ -42,7 +45,7 @@ def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds
 
     An operator that runs outside the cluster without --leader-elect is not stopped: stop it first.
     """
-    # Imported here: --help and bad input need none of it.
+    # Imported here: --help and bad input do not need it.
     from topomend.drain.drain import Drain  # noqa: PLC0415
     from topomend.drain.journal import Journal  # noqa: PLC0415
 

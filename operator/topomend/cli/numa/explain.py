@@ -56,7 +56,7 @@ def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: 
 
 
 def _on_node(cluster: Cluster, snapshot: Snapshot, asked: AskedPod, node: str) -> tuple[list[str], int]:
-    """What the node says, and the exit code for it. A pod that holds its place there is admitted as it is."""
+    """The node's answer and its exit code. A pod whose allocation the node publishes counts as admitted."""
     if node not in snapshot.nodes and node not in snapshot.publications:
         raise BadInput(f"there is no node {node}; kubectl get nodes lists them")
     pod = asked.pod
@@ -80,14 +80,14 @@ def _unknown(snapshot: Snapshot, node: str) -> str:
 
 
 def _anywhere(answers: Diagnosis) -> int:
-    """The exit code where no one node is meant."""
+    """The exit code if the user names no node."""
     if answers.candidates:
         return YES
     return NOT_KNOWN if any(rejected.reason == UNKNOWN for rejected in answers.rejected) else NO
 
 
 def _narrowed(asked: AskedPod) -> Iterator[str]:
-    """Where the operator has let a pod go that no scheduler has bound since."""
+    """A line about a pod that the operator has ungated for some nodes and that is still not bound."""
     affinity = asked.content.get("spec", {}).get("affinity", {}).get("nodeAffinity") or {}
     hosts = narrowing.named_hosts(affinity) if narrowing.is_narrowed(asked.content) else ()
     if hosts:
@@ -98,7 +98,7 @@ def _narrowed(asked: AskedPod) -> Iterator[str]:
 
 
 def _resized(cluster: Cluster, snapshot: Snapshot, running: AskedPod, desired: AskedPod) -> tuple[list[str], int]:
-    """What the kubelet of a running pod answers to a resize, and the exit code for it."""
+    """The kubelet's answer to a resize of a running pod, and its exit code. Raises BadInput, CannotAsk."""
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
         raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
@@ -124,7 +124,7 @@ def _elsewhere(answers: Diagnosis, node: str) -> Iterator[str]:
 
 
 def _done(cluster: Cluster, asked: AskedPod) -> Iterator[str]:
-    """What was done about earlier refusals of a pod of this name."""
+    """A line for each relaunch of a pod of this name."""
     if not asked.content.get("metadata", {}).get("uid"):
         return
     for content in cluster.own(RELAUNCHES, cluster.namespace):

@@ -1,7 +1,7 @@
-"""``kubectl numa export``: what a bug report needs, as YAML on stdout, and nothing that is nobody's business.
+"""``kubectl numa export``: the contents of a bug report, as YAML on stdout, without private data.
 
-Of pods goes in what admission and scheduling read, named field by field: no command, no environment, no image, no
-volume, no label, and no annotation but topomend's own. Who created a pod is left out too.
+Pods are reduced to the fields that admission and scheduling read, listed one by one below: no command, environment,
+image, volume or label, and no annotation but topomend's own. The creator of a pod is left out too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,16 +48,16 @@ def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool) ->
     command, environment, image, volume or label.
     """
     namespace = "" if all_namespaces else cluster.namespace
-    known = cluster.client.list(NODES).items
-    missing = set(nodes) - {each["metadata"]["name"] for each in known}
+    listed = cluster.client.list(NODES).items
+    missing = set(nodes) - {item["metadata"]["name"] for item in listed}
     if missing:
         raise BadInput(f"there is no node {', '.join(sorted(missing))}; kubectl get nodes lists them")
     topologies = cluster.own(NODE_TOPOLOGIES)
     records = cluster.own(RELAUNCHES, namespace)
     pods = cluster.client.list(PODS, namespace=namespace, fields="status.phase=Failed").items
     versions = {"topomend": __version__, "apiServer": cluster.client.version()}
-    found = [{"versions": versions}, *_chosen(nodes, known, topologies), *map(record, records), *refused(pods)]
-    click.echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)
+    documents = [{"versions": versions}, *_chosen(nodes, listed, topologies), *map(record, records), *refused(pods)]
+    click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
     published = {item["metadata"]["name"] for item in topologies}
     for name in sorted(set(nodes) - published):
         click.echo(f"{name} has no NodeTopology: no agent publishes its state", err=True)
@@ -66,64 +66,64 @@ def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool) ->
 
 
 def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    for each in (item for items in listed for item in items):
-        if not names or each["metadata"]["name"] in names:
-            yield node(each) if "nodeInfo" in each.get("status", {}) else topology(each)
+    for content in (item for items in listed for item in items):
+        if not names or content["metadata"]["name"] in names:
+            yield node(content) if "nodeInfo" in content.get("status", {}) else topology(content)
 
 
 def node(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What counts of a Node: its labels too, for a NUMA node may be chosen by them."""
-    found = _head("v1", "Node", content, (*_METADATA, "labels"))
+    """A Node's relevant fields, with its labels: the pods' node selectors refer to them."""
+    head = _head("v1", "Node", content, (*_METADATA, "labels"))
     conditions = [
-        {key: each.get(key) for key in ("type", "status")} for each in content["status"].get("conditions", ())
+        {key: condition.get(key) for key in ("type", "status")} for condition in content["status"].get("conditions", ())
     ]
     status = _picked(content["status"], _NODE_STATUS) | {"conditions": conditions}
-    return found | {"spec": _picked(content.get("spec", {}), _NODE_SPEC), "status": status}
+    return head | {"spec": _picked(content.get("spec", {}), _NODE_SPEC), "status": status}
 
 
 def topology(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A NodeTopology as it is; it holds the names of pods, and what they hold."""
-    found = _head(content["apiVersion"], content["kind"], content, _METADATA)
-    return found | {key: content[key] for key in ("status",) if key in content}
+    """A NodeTopology with its whole status, which has the names and allocations of pods."""
+    head = _head(content["apiVersion"], content["kind"], content, _METADATA)
+    return head | {key: content[key] for key in ("status",) if key in content}
 
 
 def record(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A Relaunch; of the manifest in it as little as of a pod."""
-    found = _head(content["apiVersion"], content["kind"], content, _METADATA)
+    """A Relaunch; the manifest in it is reduced as a pod is."""
+    head = _head(content["apiVersion"], content["kind"], content, _METADATA)
     spec = dict(content.get("spec", {}))
     spec["manifest"] = _of_pod(spec.get("manifest", {}))
-    return found | {"spec": spec, "status": content.get("status", {})}
+    return head | {"spec": spec, "status": content.get("status", {})}
 
 
 def refused(pods: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The pods that a kubelet did not admit."""
-    for each in pods:
-        if str(each.get("status", {}).get("message", "")).startswith(REFUSAL_PREFIX):
-            yield {"apiVersion": "v1", "kind": "Pod", **_of_pod(each), "status": _picked(each["status"], _POD_STATUS)}
+    """Those of ``pods`` that a kubelet refused, reduced."""
+    for pod in pods:
+        if str(pod.get("status", {}).get("message", "")).startswith(REFUSAL_PREFIX):
+            yield {"apiVersion": "v1", "kind": "Pod", **_of_pod(pod), "status": _picked(pod["status"], _POD_STATUS)}
 
 
 def _of_pod(content: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = content.get("metadata", {}), content.get("spec", {})
-    ours = {
+    annotations = {
         key: value
         for key, value in metadata.get("annotations", {}).items()
         if key.startswith(f"{GROUP}/") and key != CREATOR_ANNOTATION
     }
     owners = [
-        _picked(each, ("apiVersion", "kind", "uid", "controller")) for each in metadata.get("ownerReferences", ())
+        _picked(owner, ("apiVersion", "kind", "uid", "controller")) for owner in metadata.get("ownerReferences", ())
     ]
     containers = {
-        kind: [_picked(each, _CONTAINER) for each in spec[kind]]
+        kind: [_picked(container, _CONTAINER) for container in spec[kind]]
         for kind in ("initContainers", "containers")
         if kind in spec
     }
-    head = _picked(metadata, _POD_METADATA) | {"annotations": ours, "ownerReferences": owners}
+    head = _picked(metadata, _POD_METADATA) | {"annotations": annotations, "ownerReferences": owners}
     return {"metadata": head, "spec": _picked(spec, _POD_SPEC) | containers}
 
 
-def _head(version: str, kind: str, content: Mapping[str, Any], kept: Iterable[str]) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": _picked(content["metadata"], kept)}
+def _head(version: str, kind: str, content: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": _picked(content["metadata"], keys)}
 
 
-def _picked(content: Mapping[str, Any], kept: Iterable[str]) -> dict[str, Any]:
-    return {key: content[key] for key in kept if key in content}
+def _picked(content: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: content[key] for key in keys if key in content}

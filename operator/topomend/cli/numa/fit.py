@@ -20,9 +20,9 @@ MOST_REPLICAS = 10_000
 
 @dataclass(frozen=True)
 class Room:
-    """How many replicas one node admits, on which NUMA nodes, and what the next one would lack.
+    """The replicas that one node admits, their NUMA nodes, and the resources that the next replica lacks.
 
-    ``replicas`` is None where the node's state is not known.
+    ``replicas`` is None if the node's state is unknown.
     """
 
     node: str
@@ -71,14 +71,14 @@ def _rooms(snapshot: Snapshot, asked: AskedPod, wanted: int) -> list[Room]:
 
 
 def _room(state: NodeState, asked: AskedPod, wanted: int) -> Room:
-    """Admit replicas one after another until the node refuses, or all that are wanted fit."""
-    name, found = state.name, Counter[str]()
+    """Admit replicas one after another until the node refuses one, or all ``wanted`` fit."""
+    name, count_by_place = state.name, Counter[str]()
     for number in range(wanted):
         verdict, state = admit(state, replace(asked.pod, name=f"{asked.pod.name}-{number}", uid=""))
         if not verdict.admitted:
-            return Room(name, found.total(), _counted(found), blocking_resources(verdict))
-        found[numa_nodes_text(verdict).removeprefix("NUMA ") or "any"] += 1
-    return Room(name, found.total(), _counted(found), "")
+            return Room(name, count_by_place.total(), _counted(count_by_place), blocking_resources(verdict))
+        count_by_place[numa_nodes_text(verdict).removeprefix("NUMA ") or "any"] += 1
+    return Room(name, count_by_place.total(), _counted(count_by_place), "")
 
 
 def _rejected(snapshot: Snapshot, asked: AskedPod) -> list[Room]:
@@ -91,8 +91,8 @@ def _no_room(rejected: NodeStatus) -> Room:
     return Room(rejected.node, 0, "", rejected.summary)
 
 
-def _counted(found: Counter[str]) -> str:
-    return " ".join(f"{place}:{count}" for place, count in sorted(found.items()))
+def _counted(count_by_place: Counter[str]) -> str:
+    return " ".join(f"{place}:{count}" for place, count in sorted(count_by_place.items()))
 
 
 def _row(room: Room) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The pod that a verb asks about: one of the cluster's, or one that a file describes."""
+"""The pod that a verb is about: one of the cluster, or one that a file describes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from topomend.wire.pod import read_pod
 
 @dataclass(frozen=True)
 class AskedPod:
-    """What admission sees of it, where its user lets it go, and the object itself."""
+    """The pod as admission sees it, the nodes that its user allows, and the API object."""
 
     pod: Pod
     placement: Placement
@@ -26,7 +26,7 @@ class AskedPod:
 
 
 def pod_of_cluster(cluster: Cluster, name: str) -> AskedPod:
-    """The pod called ``name`` (or ``pod/name``). Raises BadInput where there is none, APIError."""
+    """The pod ``name`` (or ``pod/name``). Raises BadInput if it does not exist or is malformed, and APIError."""
     short = name.removeprefix("pods/").removeprefix("pod/")
     try:
         content = cluster.client.get(PODS, short, cluster.namespace)
@@ -36,15 +36,15 @@ def pod_of_cluster(cluster: Cluster, name: str) -> AskedPod:
 
 
 def pod_of_file(source: str) -> AskedPod:
-    """The one pod that a file holds, or that a workload in it would make. Raises BadInput."""
-    documents = [each for each in read_documents(source, "-f") if each is not None]
+    """The one pod in a file, or the pod that the workload in it would create. Raises BadInput."""
+    documents = [document for document in read_documents(source, "-f") if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise BadInput(f"-f {source}: {len(documents)} documents where one Pod or workload belongs")
     return read_asked(_pod_in(documents[0], source), f"-f {source}")
 
 
 def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
-    """A Pod as it is, or the template of a workload that has one (Deployment, StatefulSet, Job and their likes)."""
+    """A Pod itself, or a pod from a workload's template (Deployment, StatefulSet, Job, CronJob and others)."""
     if document.get("kind") == "Pod":
         return document
     try:
@@ -61,7 +61,7 @@ def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def read_asked(content: dict[str, Any], where: str) -> AskedPod:
-    """A Pod of an API server or a file; ``where`` is what an error calls it. Raises BadInput."""
+    """Read a Pod object; ``where`` names it in errors. Raises BadInput."""
     try:
         return AskedPod(read_pod(content), _placement(content), content)
     except MalformedObject as error:

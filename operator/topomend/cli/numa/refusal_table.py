@@ -1,4 +1,4 @@
-"""A refused merge as a table for a terminal: what was requested and what is free on each NUMA node."""
+"""A refused merge as a table for a terminal: the requested and the free amounts of each NUMA node."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ _FIT_RULES = {
 
 
 def refusal_table(verdict: Verdict, policy: str) -> tuple[str, ...]:
-    """A line a resource, what is missing on each NUMA node, and the policy's rule; empty where no merge was refused."""
+    """The table, the missing amounts of each NUMA node, and the policy's rule; empty without a refused merge."""
     merge = refused_merge(verdict)
     if merge is None:
         return ()

@@ -1,4 +1,4 @@
-"""A pod that its kubelet refused and that replay admits by now: what changed in between, as far as it can be known."""
+"""Explain a pod that its kubelet refused and that replay admits now: the changes since, as far as they are known."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ EXPLAINED = "TopologyRefusalExplained"
 
 
 def refusal_by(asked: AskedPod, node: str) -> WatchedPod | None:
-    """The pod, where it is one that the kubelet of ``node`` did refuse."""
+    """The pod if the kubelet of ``node`` refused it; None otherwise."""
     if not asked.content.get("metadata", {}).get("uid"):
         return None
     pod = read_watched_pod(asked.content)
@@ -29,7 +29,7 @@ def refusal_by(asked: AskedPod, node: str) -> WatchedPod | None:
 def after_refusal(
     cluster: Cluster, publication: Publication, refusal: WatchedPod, verdict: Verdict
 ) -> tuple[list[str], int]:
-    """What is to be said of a pod that was refused and that replay admits now, and the exit code for it."""
+    """The lines about a pod that was refused and that replay admits now, and the exit code."""
     refused = f"{refusal.node} refused {refusal.name} ({refusal.reason})"
     words = refusal.message.removeprefix(REFUSAL_PREFIX)
     if refusal.reason not in REASONS:
@@ -47,7 +47,7 @@ def after_refusal(
 
 
 def _explained(cluster: Cluster, refusal: WatchedPod) -> str:
-    """The operator's explanation at the time; empty where there is none, or where this user may not read events."""
+    """The operator's explanation at the time; empty if there is none, or if the user may not read events."""
     fields = f"regarding.uid={refusal.uid},reason={EXPLAINED}"
     try:
         events = cluster.client.list(EVENTS, namespace=refusal.namespace, fields=fields).items

@@ -1,4 +1,4 @@
-"""``kubectl numa relaunches``: what was done about refused pods, and how far each relaunch has come."""
+"""``kubectl numa relaunches``: list the relaunches of refused pods, each with its step."""
 
 import click
 
@@ -15,12 +15,12 @@ from topomend.wire.relaunch import read_relaunch
 def relaunches(*, cluster: Cluster, all_namespaces: bool) -> None:
     """List the relaunches of a namespace, oldest first."""
     namespace = "" if all_namespaces else cluster.namespace
-    found = [read_relaunch(content) for content in cluster.own(RELAUNCHES, namespace)]
-    if not found:
+    listed = [read_relaunch(content) for content in cluster.own(RELAUNCHES, namespace)]
+    if not listed:
         click.echo("Nothing was relaunched." if all_namespaces else f"Nothing was relaunched in {namespace}.")
         return
     heading = ("NAMESPACE", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STEP", "NEW-POD", "SINCE")
-    echo_table([heading, *map(_row, sorted(found, key=lambda each: (each.creation_time, each.name)))])
+    echo_table([heading, *map(_row, sorted(listed, key=lambda relaunch: (relaunch.creation_time, relaunch.name)))])
 
 
 def _row(relaunch: Relaunch) -> tuple[str, ...]:

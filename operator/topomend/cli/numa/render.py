@@ -1,6 +1,6 @@
-"""A node drawn in text: one character a core, one letter a container, a line of devices, the distance matrix.
+"""Draw a node as text: one character a core, one letter a container, a line of devices, the distance matrix.
 
-Ids are the operating system's, as the kubelet uses them. Every letter is explained at the first place it stands.
+Ids are the operating system's, as the kubelet uses them. A legend explains each letter where it first appears.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LETTERS = ascii_lowercase + "".join(letter for letter in ascii_uppercase if let
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container that holds something exclusively, and its letter in the drawing."""
+    """A container with exclusive resources, and its letter in the drawing."""
 
     letter: str
     name: str
@@ -30,7 +30,7 @@ class Holder:
 
 
 def draw(state: NodeState) -> Iterator[str]:
-    """The lines that show one node."""
+    """The lines of the drawing of one node."""
     holders = _holders(state)
     kubelet, machine = state.kubelet, state.machine
     sizes = f"{len(machine.numa_nodes)} NUMA, {len(machine.cores)} cores, {machine.cpus.bit_count()} CPUs"
@@ -42,29 +42,32 @@ def draw(state: NodeState) -> Iterator[str]:
     for node in machine.numa_nodes:
         yield from _numa_node(state, node, holders, explained)
     yield from _distances(machine.numa_nodes)
-    yield from (f"not modelled by replay: {each}" for each in unmodelled(state))
+    yield from (f"not modelled by replay: {feature}" for feature in unmodelled(state))
 
 
 def _holders(state: NodeState) -> list[Holder]:
-    found = [
+    containers = [
         (
             f"{pod.namespace}/{pod.name} {container.name}",
             container.cpus,
-            frozenset((each.resource, device) for each in container.devices for device in each.ids),
+            frozenset((devices.resource, device) for devices in container.devices for device in devices.ids),
         )
         for pod in state.pods
         for container in pod.containers
         if container.cpus or container.devices or container.memory
     ]
-    return [Holder(_LETTERS[index] if index < len(_LETTERS) else UNNAMED, *each) for index, each in enumerate(found)]
+    return [
+        Holder(_LETTERS[index] if index < len(_LETTERS) else UNNAMED, *container)
+        for index, container in enumerate(containers)
+    ]
 
 
 def _numa_node(state: NodeState, node: NUMANode, holders: list[Holder], explained: set[str]) -> Iterator[str]:
     cpus = state.machine.cpus_of_numa_node.get(node.id, 0)
-    held = state.kubelet.reserved_cpus or 0
+    taken = state.kubelet.reserved_cpus or 0
     for holder in holders:
-        held |= holder.cpus
-    free = (cpus & ~held).bit_count()
+        taken |= holder.cpus
+    free = (cpus & ~taken).bit_count()
     yield (
         f"NUMA {node.id}  CPUs {format_id_list(cpus) or 'none'}   {free} of {cpus.bit_count()} free   "
         f"memory {format_bytes(node.memory)}{''.join(map(_hugepages, node.hugepages))}"
@@ -72,11 +75,11 @@ def _numa_node(state: NodeState, node: NUMANode, holders: list[Holder], explaine
     cores = [core for core in state.machine.cores if core.numa_node == node.id]
     if cores:
         marks = [(core.l3_cache, _mark(core, holders, state.kubelet.reserved_cpus or 0)) for core in cores]
-        groups = ["".join(mark for _, mark in group) for _, group in groupby(marks, key=lambda each: each[0])]
+        groups = ["".join(mark for _, mark in group) for _, group in groupby(marks, key=lambda mark: mark[0])]
         yield f"  cores    {'|'.join(groups)}{_legend(''.join(groups), holders, explained)}"
     for resource, places in groupby(
-        [each for each in state.devices if each.numa_nodes and node.id in each.numa_nodes],
-        key=lambda each: each.resource,
+        [device for device in state.devices if device.numa_nodes and node.id in device.numa_nodes],
+        key=lambda device: device.resource,
     ):
         marks_by_id = [(device.id, _device_mark(resource, device.id, holders)) for device in places]
         row = "  ".join(f"{name} {mark}" for name, mark in marks_by_id)

@@ -1,4 +1,4 @@
-"""A resize in place of a running pod, asked of what its node publishes and of the node's totals."""
+"""Explain a resize in place of a running pod, from its node's published state and totals."""
 
 from collections import Counter
 from typing import Any
@@ -16,18 +16,20 @@ from topomend.replay.resize import Totals, is_shown, resize
 
 
 def is_pending(pod: AskedPod) -> bool:
-    """Whether the pod waits for a resize that its kubelet put off or will not do."""
+    """Whether the pod has a pending resize: its kubelet deferred it or finds it infeasible."""
     conditions = pod.content.get("status", {}).get("conditions") or []
-    return any((each.get("type"), each.get("status")) == ("PodResizePending", "True") for each in conditions)
+    return any(
+        (condition.get("type"), condition.get("status")) == ("PodResizePending", "True") for condition in conditions
+    )
 
 
 def explain_resized(
     cluster: Cluster, snapshot: Snapshot, state: NodeState, running: AskedPod, desired: AskedPod
 ) -> tuple[list[str], bool]:
-    """What the kubelet of ``state`` answers when ``running`` is to ask what ``desired`` does, and whether that is yes.
+    """The kubelet's answer to a resize of ``running`` to the requests of ``desired``, and whether it agrees.
 
-    Raises BadInput where the two are not one pod, CannotAsk where that depends on what the state does not show yet,
-    and APIError.
+    Raises BadInput if the two are not the same pod, CannotAsk if the answer depends on an allocation that ``state``
+    does not show yet, and APIError.
     """
     allocated = _allocated(running)
     changed = _as_running(allocated, desired)
@@ -43,11 +45,13 @@ def explain_resized(
 
 
 def _as_running(allocated: Pod, desired: AskedPod) -> Pod:
-    """The desired pod under the running one's name; its containers must be the same ones."""
-    names, wanted = ([(each.name, each.kind) for each in pod.containers] for pod in (allocated, desired.pod))
+    """The desired pod with the running one's identity. Raises BadInput if their containers differ."""
+    names, wanted = (
+        [(container.name, container.kind) for container in pod.containers] for pod in (allocated, desired.pod)
+    )
     if names != wanted:
-        told = ", ".join(name for name, _ in names)
-        raise BadInput(f"a resize leaves a pod its containers: {allocated.name} has {told}, in this order")
+        in_order = ", ".join(name for name, _ in names)
+        raise BadInput(f"a resize leaves a pod its containers: {allocated.name} has {in_order}, in this order")
     return Pod(
         allocated.namespace,
         allocated.name,
@@ -59,24 +63,27 @@ def _as_running(allocated: Pod, desired: AskedPod) -> Pod:
 
 
 def _allocated(running: AskedPod) -> Pod:
-    """The pod with the resources that its status says its containers have; the spec is what it asks for."""
+    """The pod with the resources in its status, which its containers have now; the spec has the requested ones."""
     status = running.content.get("status", {})
-    shown = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    had = {each["name"]: each["resources"] for each in shown if each.get("resources")}
+    container_statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    actual = {entry["name"]: entry["resources"] for entry in container_statuses if entry.get("resources")}
     spec: dict[str, Any] = dict(running.content["spec"])
     for kind in ("containers", "initContainers"):
         if spec.get(kind):
-            spec[kind] = [{**each, "resources": had.get(each["name"], each.get("resources"))} for each in spec[kind]]
+            spec[kind] = [
+                {**container, "resources": actual.get(container["name"], container.get("resources"))}
+                for container in spec[kind]
+            ]
     return read_asked({**running.content, "spec": spec}, f"pod {running.pod.name}").pod
 
 
 def _totals(cluster: Cluster, snapshot: Snapshot, node: str, running: AskedPod) -> Totals:
-    """The node's allocatable, and what its other pods request."""
-    there = snapshot.nodes.get(node)
+    """The node's allocatable resources, and the requests of its other pods."""
+    published_node = snapshot.nodes.get(node)
     fields = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
-    used = Counter[str]()
+    requests = Counter[str]()
     for content in cluster.client.list(PODS, fields=fields).items:
         other = read_asked(content, f"pod {content['metadata']['name']}").pod
         if other.uid != running.pod.uid:
-            used.update(requests_of(other))
-    return Totals(there.allocatable if there else {}, used)
+            requests.update(requests_of(other))
+    return Totals(published_node.allocatable if published_node else {}, requests)

@@ -1,4 +1,4 @@
-"""``kubectl numa show``: the NUMA nodes of each node, and who holds what on them."""
+"""``kubectl numa show``: the NUMA nodes of each node, and the containers with exclusive resources on them."""
 
 import json
 
@@ -40,10 +40,10 @@ def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
         click.echo(f"{publication.problem}\n" if publication.problem else "")
 
 
-def _check(asked: tuple[str, ...], known: set[str]) -> None:
-    """Raise CannotAsk where nothing is published, BadInput for a name that is not."""
-    if not known:
+def _check(names: tuple[str, ...], published: set[str]) -> None:
+    """Raise CannotAsk if no node publishes, BadInput for a name without a NodeTopology."""
+    if not published:
         raise CannotAsk(NOTHING_PUBLISHED)
-    for name in asked:
-        if name not in known:
-            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(known))}")
+    for name in names:
+        if name not in published:
+            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(published))}")
