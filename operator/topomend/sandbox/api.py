@@ -1,6 +1,6 @@
-"""Asking the sandbox's own API server, with the standard library alone: is it ready, are the nodes, make one.
+"""A minimal client of the sandbox's own API server, with the standard library alone: readiness, get, create.
 
-For anything more, use the kubeconfig with a real client.
+A request without an answer yields None or False. For anything more, use the kubeconfig with a real client.
 """
 
 import http.client
@@ -14,18 +14,18 @@ TIMEOUT = 5.0
 
 
 class API:
-    """One API server on loopback, asked as its administrator. ``authority`` is the file of its certificate."""
+    """One API server on loopback, with the administrator's token. ``authority`` is the file of its certificate."""
 
     def __init__(self, host: str, port: int, authority: Path, token: str) -> None:
         self._host, self._port, self._authority, self._token = host, port, authority, token
 
     def ready(self) -> bool:
-        """Whether it answers and says that it is ready."""
+        """Whether ``/readyz`` answers with 200."""
         answer = self.ask("GET", "/readyz")
         return answer is not None and answer[0] == http.client.OK
 
     def get(self, path: str) -> Mapping[str, Any] | None:
-        """The object at ``path``; None where there is none, or no answer."""
+        """The object at ``path``; None if there is no such object or no answer."""
         answer = self.ask("GET", path)
         if answer is None or answer[0] != http.client.OK:
             return None
@@ -33,12 +33,12 @@ class API:
         return document if isinstance(document, dict) else None
 
     def create(self, path: str, document: Mapping[str, Any]) -> bool:
-        """Create an object; true where it is there afterwards."""
+        """Create an object. True if it exists afterwards."""
         answer = self.ask("POST", path, json.dumps(document))
         return answer is not None and answer[0] in (http.client.CREATED, http.client.CONFLICT)
 
     def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes] | None:
-        """The status and body of an answer; None where none came."""
+        """Send a request; the answer's status and body, or None without an answer in time."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         try:
             context = ssl.create_default_context(cafile=self._authority)
@@ -54,7 +54,7 @@ class API:
 
 
 def is_ready(node: Mapping[str, Any], devices: Mapping[str, int]) -> bool:
-    """Whether a Node says that it is Ready, free of start-up taints, and offers at least ``devices``."""
+    """Whether a Node is Ready, has no taints, and offers at least ``devices`` (number by resource)."""
     status = node.get("status", {})
     conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", ())}
     allocatable = status.get("allocatable", {})

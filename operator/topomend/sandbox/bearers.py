@@ -1,4 +1,4 @@
-"""What ``pod_tokens`` is told: which program is to have the token of which pod. Written before it starts."""
+"""The input of ``pod_tokens``: which program gets the token of which pod. Written before that program starts."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ PLAN_FILE = "pod-tokens.json"
 
 @dataclass(frozen=True)
 class Bearer:
-    """A program that is to have the token of a pod of this account, on ``node`` unless that is empty."""
+    """A program that gets the token of a pod of this account, on ``node`` unless that is empty."""
 
     program: str
     namespace: str
@@ -22,7 +22,7 @@ class Bearer:
 
 @dataclass(frozen=True)
 class Plan:
-    """The API server (``authority`` is the file of its certificate), its administrator's token, and who is served."""
+    """The API server (``authority`` is the file of its certificate), the administrator's token, and the bearers."""
 
     host: str
     port: int
@@ -31,11 +31,11 @@ class Plan:
     bearers: tuple[Bearer, ...]
 
     def write(self, folder: Path) -> None:
-        """Write it for the program."""
+        """Write the plan into the sandbox's folder."""
         layout.write_private(folder / PLAN_FILE, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
-        """What was written for the program."""
+        """Read the plan from the sandbox's folder."""
         content = json.loads((folder / PLAN_FILE).read_text())
         return cls(**{**content, "bearers": tuple(Bearer(**bearer) for bearer in content["bearers"])})

@@ -1,7 +1,7 @@
 """The one binary of a sandbox: built once from Go modules, cached under the hash of its sources.
 
-Two builds at once are one build: the second waits for the first and uses its result. Which toolchain builds it is
-``toolchain``'s business.
+A second build at the same time waits for the first and uses its result. The choice of the Go toolchain is left to
+``toolchain``.
 """
 
 import fcntl
@@ -26,21 +26,21 @@ from topomend.sandbox.toolchain import find_go
 BINARY = "topomend-sandbox"
 
 REPORT_EVERY = 10.0
-"""Seconds between two words of a build that goes on."""
+"""Seconds between two progress reports of a build."""
 
 BUILD_MEMORY = 2 << 30
-"""Bytes of memory below which linking fails: it took 2.3 GiB at its peak."""
+"""Bytes of available memory below which linking fails: its peak was 2.3 GiB."""
 
 LEAST_DISK, COLD_DISK = 512 << 20, 4 << 30
-"""Bytes of disk that the binary takes, and that a build takes for which Go has nothing cached."""
+"""Bytes of disk for the binary alone, and for a build without anything in Go's cache."""
 
 Progress = Callable[[str], None]
 
 
 def ensure_binary(on_progress: Progress) -> Path:
-    """The path of the binary, built first where this user has none of these sources yet.
+    """The path of the binary. Builds it first if this user has none from these sources.
 
-    Raises SandboxUnavailable where it cannot be built, with the compiler's last words.
+    Raises SandboxUnavailable if the build fails, with the compiler's last line.
     """
     sources = read_sources()
     folder = cache_folder() / "binaries" / cache_key(sources)
@@ -57,7 +57,7 @@ def ensure_binary(on_progress: Progress) -> Path:
 
 
 def read_sources() -> Mapping[str, bytes]:
-    """The Go module that ships with this package: file name -> content."""
+    """The files of the Go module in this package: name -> content."""
     folder = resources.files("topomend.sandbox") / "binary"
     return {
         entry.name: entry.read_bytes()
@@ -67,7 +67,7 @@ def read_sources() -> Mapping[str, bytes]:
 
 
 def cache_key(sources: Mapping[str, bytes]) -> str:
-    """A name for exactly these sources."""
+    """A hash of the sources, 24 hexadecimal digits."""
     digest = hashlib.sha256()
     for name, content in sorted(sources.items()):
         digest.update(f"{name} {len(content)}\n".encode())
@@ -76,7 +76,7 @@ def cache_key(sources: Mapping[str, bytes]) -> str:
 
 
 def kubernetes_version(go_mod: str) -> str:
-    """The version of Kubernetes that a go.mod requires, such as ``v1.36.3``."""
+    """The version of Kubernetes in a go.mod, such as ``v1.36.3``. Raises ValueError if it requires none."""
     matched = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", go_mod, re.MULTILINE)
     if matched is None:
         raise ValueError("go.mod requires no k8s.io/kubernetes")
@@ -84,7 +84,7 @@ def kubernetes_version(go_mod: str) -> str:
 
 
 def linker_flags(version: str) -> str:
-    """Strip symbols, and have each program report ``version``: built outside its own tree, Kubernetes says v0.0.0."""
+    """Linker flags that strip symbols and set ``version``: built outside its own tree, Kubernetes reports v0.0.0."""
     major, minor, _ = version.removeprefix("v").split(".", 2)
     package = "k8s.io/component-base/version"
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
@@ -93,7 +93,7 @@ def linker_flags(version: str) -> str:
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path``; ``on_wait`` is called once if another holds it."""
+    """Hold an exclusive lock on the file ``path``; ``on_wait`` is called once if another process has it."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,7 +104,7 @@ def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def check_room(memory: int, disk: int, on_progress: Progress) -> None:
-    """Raise SandboxUnavailable where a build would fail after minutes for want of ``memory`` or ``disk``, in bytes."""
+    """Raise SandboxUnavailable if a build would fail after minutes for lack of ``memory`` or ``disk``, in bytes."""
     if memory < BUILD_MEMORY:
         raise SandboxUnavailable(
             f"building the sandbox takes {format_bytes(BUILD_MEMORY)} of memory and more, and "
@@ -152,7 +152,7 @@ def _build(sources: Mapping[str, bytes], folder: Path, on_progress: Progress) ->
 
 
 class _Report:
-    """Says every few seconds what goes on, for how long, and how far it got."""
+    """Reports every few seconds the stage, the elapsed time and the progress."""
 
     def __init__(self, stage: str, on_progress: Progress, total: int = 0) -> None:
         self.lines = 0
@@ -177,7 +177,7 @@ class _Report:
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str], report: _Report) -> list[str]:
-    """Run a Go command; the lines it wrote, counted as they come. Raises SandboxUnavailable with its last words."""
+    """Run a Go command; its lines of output, counted in ``report``. Raises SandboxUnavailable with its last line."""
     lines: list[str] = []
     with (
         report,
@@ -192,7 +192,7 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str], repor
             errors="replace",
         ) as process,
     ):
-        assert process.stdout is not None  # noqa: S101 - it was asked for above
+        assert process.stdout is not None  # noqa: S101 - Popen was given a pipe above
         try:
             for line in process.stdout:
                 lines.append(line.rstrip())

@@ -1,7 +1,8 @@
 """Bring a sandbox up, change it while it runs, and take it down.
 
-A sandbox is a folder of files (``preparation``), one supervisor process that holds its lock (``supervision``), and the
-programs under that. This module says what starts when, and waits until the cluster can be used.
+A sandbox is a folder of files (``plan``), one supervisor process that holds its lock (``supervisor``), and the
+programs below it. This module owns the order of starts, and waits until the cluster is usable. Finding a sandbox that
+another process brought up is left to ``registry``.
 """
 
 import itertools
@@ -32,13 +33,13 @@ from topomend.sandbox.plan import (
 from topomend.sandbox.supervisor_client import SupervisorProcess, raise_if_one_ended, read_status
 
 PATIENCE = 120.0
-"""Seconds that the API server, and then the nodes, may take to get ready."""
+"""Seconds until the API server, and then the nodes, must be ready."""
 
 APPLY_PATIENCE = 20.0
-"""Seconds that the API server may take to take all manifests."""
+"""Seconds until the API server must accept all manifests."""
 
 POLL = 0.05
-"""Seconds between two looks at something that is about to change."""
+"""Seconds between two polls."""
 
 _numbers = itertools.count(1)
 
@@ -52,13 +53,13 @@ _NODES_ROLE = (
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
     },
 )
-"""The Node authorizer learns of a pod a moment after its kubelet does on a machine this small; a kubelet that is denied
-the pod by it tells the pod's status only 10 s later (status_manager.go:syncBatch). This role never makes it wait."""
+"""On a machine this small the Node authorizer learns of a pod a moment after its kubelet. A kubelet that it denies the
+pod retries the pod's status only after 10 s (status_manager.go:syncBatch). With this role it never has to."""
 
 
 @dataclass(frozen=True)
 class SandboxNode:
-    """One node that runs. The paths are those within its mount namespace (see Sandbox.exec_prefix)."""
+    """One running node. The paths are valid in its mount namespace (see Sandbox.exec_prefix)."""
 
     name: str
     kubelet_config: Path = layout.KUBELET_CONFIG
@@ -67,7 +68,7 @@ class SandboxNode:
 
 
 class Sandbox:
-    """A cluster that runs, tied to the life of the process that brought it up; a context manager that ends it."""
+    """A running cluster that ends with the process that brought it up; also a context manager that takes it down."""
 
     def __init__(  # noqa: PLR0913 - what was prepared, each part by its name
         self,
@@ -104,10 +105,10 @@ class Sandbox:
     ) -> Self:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
-        ``name`` tells sandboxes apart; without one it is this process's own. ``topomend`` has topomend installed in it
-        as well. ``api_server_flags`` come after the API server's own, such as ``--emulated-version=1.35``. Raises
-        SandboxBusy where that name is taken, SandboxUnavailable where this machine cannot run one, ProgramFailed where
-        a program does not start.
+        Without a ``name`` the sandbox gets one that is unique to this process. ``topomend`` installs topomend in it.
+        ``api_server_flags`` are appended to the API server's, such as ``--emulated-version=1.35``. Raises SandboxBusy
+        if the name is taken, SandboxUnavailable if this machine cannot run a sandbox, ProgramFailed if a program does
+        not start, InvalidNodeSpec for nodes that no cluster can have.
         """
         name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
         registry.check_name(name)
@@ -141,7 +142,7 @@ class Sandbox:
         return sandbox
 
     def node(self, name: str) -> SandboxNode:
-        """The node called ``name``. Raises SandboxError where there is none."""
+        """The node ``name``. Raises SandboxError if there is none."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -150,45 +151,45 @@ class Sandbox:
         )
 
     def exec_prefix(self, node_name: str) -> list[str]:
-        """What to put before a command so that it runs in the mount namespace of that node's kubelet.
+        """The arguments before a command that run it in the mount namespace of that node's kubelet.
 
-        There, /sys and /proc/cpuinfo and /proc/meminfo are the node's machine, and /var/lib/kubelet is its kubelet's.
-        The command is executed in place: the process started is the command itself.
+        There, /sys, /proc/cpuinfo and /proc/meminfo show the node's machine, and /var/lib/kubelet is its kubelet's. The
+        prefix executes the command in the same process. Raises SandboxError for an unknown node.
         """
         return registry.exec_prefix(self.name, self.node(node_name).name)
 
     def kubectl_prefix(self) -> list[str]:
-        """What to put before the arguments of a kubectl that speaks to this sandbox."""
+        """The command line of kubectl for this sandbox, up to its arguments."""
         return registry.kubectl_prefix(self.name, self._binary)
 
     def stop_kubelet(self, node_name: str) -> None:
-        """End the kubelet of a node; its containers and its state stay."""
+        """Stop the kubelet of a node; its containers and its state stay."""
         self._supervisor.stop([kubelet_program(self.node(node_name).name)])
 
     def start_kubelet(self, node_name: str) -> None:
-        """Start the kubelet of a node again, and wait until the node is ready."""
+        """Start the kubelet of a node again and wait until the node is ready. Raises ProgramFailed."""
         spec = self._specs[self.node(node_name).name]
         self._supervisor.start([kubelet_program(spec.name)])
         self._wait_for_kubelets([spec])
 
     def stop_api_server(self) -> None:
-        """End the API server; etcd and everything else go on."""
+        """Stop the API server; etcd and all other programs keep running."""
         self._supervisor.stop([API_SERVER])
 
     def start_api_server(self) -> None:
-        """Start the API server again on the same port, and wait until it is ready."""
+        """Start the API server again on the same port and wait until it is ready. Raises ProgramFailed."""
         self._supervisor.start([API_SERVER])
         self._wait("the API server to be ready", self._api.ready)
 
     def stop_controllers(self) -> None:
-        """End the controller manager: nobody misses the kubelets of nodes that were only written down."""
+        """Stop the controller manager, so that Nodes without a kubelet are not marked as lost."""
         self._supervisor.stop([CONTROLLER_MANAGER])
 
     def install_topomend(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
         """Install topomend's kinds, accounts and policies, and run an agent for each node and the operator.
 
-        They live as long as the sandbox, each under the account and a token of its pod. Returns once every node's
-        NodeTopology is Ready and the operator acts. Raises ProgramFailed where they do not get so far.
+        They run as long as the sandbox, each with the account and a token of its pod. Returns once every node's
+        NodeTopology is Ready and the operator is at work. Raises ProgramFailed if that does not happen in time.
         """
         self._apply(installation.manifests(), on_progress)
         on_progress(f"starting topomend: the operator and {len(self.nodes)} agent{'s' if len(self.nodes) != 1 else ''}")
@@ -200,15 +201,15 @@ class Sandbox:
         self._wait_for_topomend()
 
     def check_programs(self) -> None:
-        """Raise ProgramFailed for a program that ended although nobody stopped it, restarted since or not."""
+        """Raise ProgramFailed if a program ended on its own, even if it was restarted since."""
         raise_if_one_ended(read_status(self.folder), most_restarts=0)
 
     def detach(self) -> None:
-        """Let the sandbox live on after this process, until ``down``."""
+        """Keep the sandbox running after this process ends, until ``down``."""
         self._supervisor.detach()
 
     def down(self) -> None:
-        """End every program and remove every file of the sandbox."""
+        """Stop every program and remove every file of the sandbox."""
         self._supervisor.end()
         registry.remove_files(self.name)
 
@@ -238,7 +239,7 @@ class Sandbox:
         )
 
     def _apply(self, manifests: Path, on_progress: Callable[[str], None]) -> None:
-        """Apply until the API server takes all of it: it serves a new kind a moment after the kind was made."""
+        """Apply until the API server accepts everything: it serves a new kind a moment after the kind is created."""
         command = ["apply", "--server-side", "--filename", str(manifests)]
         on_progress(f"kubectl apply --server-side -f {layout.from_here(manifests)}")
         deadline = time.monotonic() + APPLY_PATIENCE
@@ -264,7 +265,7 @@ class Sandbox:
             time.sleep(POLL)
 
     def _register(self, spec: NodeSpec) -> None:
-        """Make the Node before its kubelet does, which would taint it until a cloud provider came: there is none."""
+        """Create the Node before its kubelet, which would taint it for a cloud provider that does not exist."""
         path, node = "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec.name}}
         self._wait(f"node {spec.name} to be registered", lambda: self._api.create(path, node))
 

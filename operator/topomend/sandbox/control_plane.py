@@ -1,6 +1,7 @@
 """Flags, accounts and files of etcd, the API server, the controller manager and the scheduler: pure functions.
 
-Everything listens on loopback or on a unix socket; accounts are a token file that lives as long as the sandbox.
+Every program listens on loopback or on a unix socket. Accounts are in a token file that lives as long as the sandbox.
+Writing the files is left to ``plan``, starting the programs to ``supervisor``.
 """
 
 import base64
@@ -19,7 +20,7 @@ AUDIT_POLICY = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-"""Who did what and what was answered, without the objects: an audit log must not hold secrets."""
+"""Requests and answers without the objects: an audit log must not contain secrets."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ UNWANTED_CONTROLLERS = (
     "node-route-controller",
     "service-lb-controller",
 )
-"""They wait for a cloud provider, or hand out pod networks: there is neither."""
+"""They need a cloud provider or assign pod networks; a sandbox has neither."""
 
 ADMIN, CONTROLLER_MANAGER, SCHEDULER = "admin", "controller-manager", "scheduler"
 
@@ -96,7 +97,7 @@ def accounts(node_names: Iterable[str]) -> Mapping[str, Account]:
 
 def token_file(every: Iterable[Account]) -> str:
     """The API server's static token file: token, user, uid, quoted groups."""
-    return "".join(f'{one.token},{one.user},{one.user},"{",".join(one.groups)}"\n' for one in every)
+    return "".join(f'{account.token},{account.user},{account.user},"{",".join(account.groups)}"\n' for account in every)
 
 
 def kubeconfig(server: str, authority: bytes, account: Account) -> str:
@@ -114,9 +115,9 @@ def kubeconfig(server: str, authority: bytes, account: Account) -> str:
 
 
 def etcd_flags() -> list[str]:
-    """Etcd on unix sockets in its working folder, so that no other user of the machine reaches it.
+    """Etcd on unix sockets in its working folder, so that no other user of the machine can connect.
 
-    Not synced to disk: a sandbox's data is worth nothing after it.
+    It does not sync to disk: a sandbox's data is worthless afterwards.
     """
     return [
         "--name=sandbox",
@@ -159,10 +160,10 @@ def api_server_flags(files: Files, port: int, *, audit: bool) -> list[str]:
 
 
 def controller_manager_flags(files: Files) -> list[str]:
-    """The controllers, alone and unhurried by client-side limits; no port of their own."""
-    own = files.kubeconfig(CONTROLLER_MANAGER)
+    """The controller manager: without leader election, with high client-side limits, without a port of its own."""
+    kubeconfig_file = files.kubeconfig(CONTROLLER_MANAGER)
     return [
-        f"--kubeconfig={own}",
+        f"--kubeconfig={kubeconfig_file}",
         "--leader-elect=false",
         "--secure-port=0",
         "--profiling=false",
@@ -178,7 +179,7 @@ def controller_manager_flags(files: Files) -> list[str]:
 
 
 def scheduler_flags(files: Files) -> list[str]:
-    """The default scheduler, alone; no port of its own."""
+    """The default scheduler: without leader election, without a port of its own."""
     return [
         f"--kubeconfig={files.kubeconfig(SCHEDULER)}",
         "--leader-elect=false",

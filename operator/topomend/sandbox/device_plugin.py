@@ -1,8 +1,8 @@
-"""The sandbox's device plugin: a real one, over gRPC, that offers the devices of each node to that node's kubelet.
+"""The sandbox's device plugin: it offers the devices of each node to that node's kubelet, over the real gRPC API.
 
-One process serves all nodes. It registers again whenever a kubelet made a new socket, since a kubelet that starts
-removes every plugin's socket and forgets the plugin (devicemanager/plugin/v1beta1/server.go:Start). Which devices a
-node has comes in a file; who starts this process is the supervisor's business.
+One process serves all nodes. It registers again whenever a kubelet has a new socket, because a starting kubelet removes
+every plugin's socket and forgets the plugin (devicemanager/plugin/v1beta1/server.go:Start). A file lists the devices;
+starting this process is left to ``supervisor``.
 """
 
 import json
@@ -26,7 +26,7 @@ KUBELET_SOCKET = "kubelet.sock"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks for a new kubelet socket."""
+"""Seconds between two checks for a new kubelet socket."""
 
 
 class Plugin(service.DevicePluginServicer):
@@ -34,18 +34,18 @@ class Plugin(service.DevicePluginServicer):
 
     def __init__(self, folder: Path, resource: str, devices: Sequence[Device]) -> None:
         self._folder, self._resource, self._devices = folder, resource, devices
-        self._order = {device.id: position for position, device in enumerate(sorted(devices, key=_place))}
+        self._order = {device.id: position for position, device in enumerate(sorted(devices, key=_sort_key))}
         self._registered_with: tuple[int, int] | None = None
         self._server: grpc.Server | None = None
         self._stopped = threading.Event()
 
     def keep_registered(self) -> None:
-        """Register where the kubelet has a socket that is new; where it cannot be asked, the next call tries again."""
+        """Register if the kubelet has a new socket. If the kubelet does not answer, the next call tries again."""
         try:
-            found = (self._folder / KUBELET_SOCKET).stat()
+            socket_status = (self._folder / KUBELET_SOCKET).stat()
         except FileNotFoundError:
             return
-        socket = (found.st_ino, found.st_ctime_ns)
+        socket = (socket_status.st_ino, socket_status.st_ctime_ns)
         if socket == self._registered_with:
             return
         try:
@@ -75,14 +75,14 @@ class Plugin(service.DevicePluginServicer):
     def GetDevicePluginOptions(  # noqa: N802 - gRPC names it
         self, request: messages.Empty, context: grpc.ServicerContext
     ) -> messages.DevicePluginOptions:
-        """What the kubelet may ask of this plugin."""
+        """The optional calls that this plugin supports."""
         del request, context
         return _options()
 
     def ListAndWatch(  # noqa: N802 - gRPC names it
         self, request: messages.Empty, context: grpc.ServicerContext
     ) -> Iterator[messages.ListAndWatchResponse]:
-        """The devices with their NUMA nodes, once, and an open stream for as long as the kubelet listens."""
+        """Send the devices with their NUMA nodes once, and keep the stream open as long as the kubelet listens."""
         del request
         stopped = self._stopped
         context.add_callback(stopped.set)
@@ -92,7 +92,7 @@ class Plugin(service.DevicePluginServicer):
     def GetPreferredAllocation(  # noqa: N802 - gRPC names it
         self, request: messages.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> messages.PreferredAllocationResponse:
-        """The devices to take: those that must be, then the lowest by NUMA node and number, so that choices repeat."""
+        """Prefer the required devices, then the lowest by NUMA node and number: a reproducible choice."""
         del context
         responses = [
             messages.ContainerPreferredAllocationResponse(
@@ -107,7 +107,7 @@ class Plugin(service.DevicePluginServicer):
     def Allocate(  # noqa: N802 - gRPC names it
         self, request: messages.AllocateRequest, context: grpc.ServicerContext
     ) -> messages.AllocateResponse:
-        """Tell each container its devices in an environment variable named after the resource."""
+        """Pass each container its devices in an environment variable that is named after the resource."""
         del context
         name = re.sub(r"[^A-Z0-9]", "_", self._resource.upper())
         return messages.AllocateResponse(
@@ -119,7 +119,9 @@ class Plugin(service.DevicePluginServicer):
 
     def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
         """``size`` of the ``available`` ids, ``must_include`` first, the others by NUMA node and natural order."""
-        others = sorted(set(available) - set(must_include), key=lambda one: self._order.get(one, len(self._order)))
+        others = sorted(
+            set(available) - set(must_include), key=lambda device_id: self._order.get(device_id, len(self._order))
+        )
         return [*must_include, *others][:size]
 
 
@@ -127,8 +129,8 @@ def _options() -> messages.DevicePluginOptions:
     return messages.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
-def _place(device: Device) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
-    """The NUMA nodes, then the id in natural order: ``gpu-0-10`` after ``gpu-0-9``."""
+def _sort_key(device: Device) -> tuple[tuple[int, ...], list[tuple[int, str]]]:
+    """A sort key: the NUMA nodes, then the id in natural order, ``gpu-0-10`` after ``gpu-0-9``."""
     pieces = re.findall(r"\d+|\D+", device.id)
     return device.numa_nodes or (), [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in pieces]
 
@@ -161,11 +163,11 @@ def _read(document: Any) -> list[Plugin]:
 
 
 def main() -> None:
-    """Serve the plugins described in the file that the one argument names, until told to end."""
+    """Serve the plugins that the file named by the one argument describes, until SIGTERM."""
     plugins = _read(json.loads(Path(sys.argv[1]).read_text()))
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    while not ended.wait(LOOK_EVERY):
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    while not stop.wait(LOOK_EVERY):
         for plugin in plugins:
             plugin.keep_registered()
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a sandbox, in words for the person who started it.
+"""The errors of a sandbox, with texts for the person who started it.
 
 SandboxError
 ├── SandboxUnavailable   this machine, or this user on it, cannot run or build one
@@ -8,11 +8,11 @@ SandboxError
 
 
 class SandboxError(Exception):
-    """A sandbox that could not be brought up, asked or changed; one line."""
+    """A sandbox could not be brought up, read or changed. The text is one line."""
 
 
 class SandboxUnavailable(SandboxError):
-    """This machine, or this user on it, cannot run or build a sandbox: what is missing, and how to get it."""
+    """This machine or this user cannot run or build a sandbox. The text says what is missing and what to do."""
 
 
 class SandboxBusy(SandboxError):
@@ -20,4 +20,4 @@ class SandboxBusy(SandboxError):
 
 
 class ProgramFailed(SandboxError):
-    """A program of the sandbox did not start or ended: its name, its last relevant words, its log file."""
+    """A program of the sandbox did not start, or ended. The text has its name, its last error and its log file."""

@@ -1,4 +1,4 @@
-"""What the sandbox needs of the machine it runs on: mounts of its own, free ports, this package for other processes."""
+"""The sandbox's needs of the host: mount namespaces, free ports, and this package for other Python processes."""
 
 import os
 import random
@@ -13,13 +13,13 @@ from topomend.sandbox.control_plane import HOST
 from topomend.sandbox.failures import SandboxUnavailable
 
 PORTS = range(20000, 32000)
-"""Where free ports are looked for: below what Linux hands out to outgoing connections (ip_local_port_range)."""
+"""The range of free ports: below the ones that Linux uses for outgoing connections (ip_local_port_range)."""
 
 
 def how_to_enter_namespaces() -> list[str]:
-    """The flags with which unshare(1) gives this user mounts of its own: as root, or as root of a user namespace.
+    """The flags of unshare(1) that let this user mount: as root, or as root of a user namespace.
 
-    Raises SandboxUnavailable, with what to do, where neither works.
+    Raises SandboxUnavailable, which says what to do, if neither works.
     """
     if sys.platform != "linux":
         raise SandboxUnavailable("the sandbox needs Linux: its kubelets run in mount namespaces")
@@ -44,7 +44,7 @@ def how_to_enter_namespaces() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nothing listens on."""
+    """``count`` ports on loopback without a listener. Raises SandboxUnavailable if there are too few."""
     ports: list[int] = []
     candidates = random.SystemRandom().sample(PORTS, k=len(PORTS))
     for port in candidates:
@@ -60,6 +60,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def python_path() -> str:
-    """The PYTHONPATH with which another Python process finds this same package, and what this process was told."""
+    """A PYTHONPATH for other Python processes: the folder of this package, then this process's PYTHONPATH."""
     own = str(Path(topomend.__file__).parents[1])
     return os.pathsep.join([own, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,8 +1,8 @@
-"""topomend itself in a sandbox: what is installed, which programs run it, and when it does its work.
+"""topomend itself in a sandbox: its manifests, its programs, and the check that it is at work.
 
-A sandbox's containers do nothing. So an agent for each node and one operator run as programs of the sandbox's
-supervisor, each under the account and a token of the pod that the manifests make for it. The tokens are
-``pod_tokens``' business, starting and restarting is the supervisor's.
+A sandbox's containers do nothing. Therefore an agent for each node and one operator run as programs of the sandbox's
+supervisor, each with the account and a token of the pod that the manifests create for it. Tokens are left to
+``pod_tokens``, starts and restarts to ``supervisor``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ from topomend.sandbox.control_plane import HOST
 from topomend.wire.group import API_VERSION
 
 AGENTS = "topomend-agent"
-"""The agents' namespace and their account in it."""
+"""The name of the agents' namespace and of their account in it."""
 
 OPERATORS, OPERATOR_ACCOUNT = "topomend-system", "topomend-operator"
 
 TOKENS_PROGRAM = "topomend-tokens"
 
 MOST_RESTARTS = 3
-"""A program of topomend that ended so often while it was being started will not come up."""
+"""A program of topomend that ends more often than this during the start will not come up."""
 
 _BRAKE = f"/apis/{API_VERSION}/namespaces/{OPERATORS}/brakes/topomend-brake"
 
 
 @dataclass(frozen=True)
 class Component:
-    """One program of topomend, and the pod whose place it takes: any of the account's where ``node`` is empty."""
+    """One program of topomend, and the pod that it replaces: any pod of the account if ``node`` is empty."""
 
     program: str
     namespace: str
@@ -46,16 +46,16 @@ class Component:
 
     @property
     def metrics(self) -> str:
-        """Where its metrics are, for Prometheus."""
+        """The URL of its metrics, for Prometheus."""
         return f"http://{HOST}:{self.metrics_port}/metrics"
 
     def kubeconfig(self, folder: Path) -> Path:
-        """The kubeconfig that it is given, below the sandbox's folder; written once its pod has a token."""
+        """Its kubeconfig below the sandbox's folder. It appears once its pod has a token."""
         return folder / f"{self.program}.kubeconfig"
 
 
 def components(node_names: Sequence[str], ports: Sequence[int]) -> tuple[Component, ...]:
-    """The operator, and an agent for each node; of ``ports`` each gets one for its metrics."""
+    """The operator and an agent for each node. Each takes one of ``ports`` for its metrics."""
     operator_port, *agent_ports = ports
     operator = Component("topomend-operator", OPERATORS, OPERATOR_ACCOUNT, "", ("operator",), operator_port)
     agents = (_agent(name, port) for name, port in zip(node_names, agent_ports, strict=True))
@@ -74,13 +74,13 @@ def _agent(node: str, port: int) -> Component:
 
 
 def manifests() -> Path:
-    """What is installed on a cluster, in one file: in the installed package, else in the source tree."""
+    """The file with all manifests: in the installed package, else in the source tree."""
     installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
     return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
 
 
 def missing(api: API, node_names: Sequence[str]) -> str:
-    """What topomend has not done yet of what it does at its start, in one line; empty where it has."""
+    """What topomend still has to do at its start, in one line; empty if nothing."""
     for name in node_names:
         problem = _not_ready(api, name)
         if problem:

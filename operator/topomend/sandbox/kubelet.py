@@ -1,4 +1,4 @@
-"""How one kubelet of a sandbox is configured and started: pure functions from a node to files, flags and mounts."""
+"""The configuration, flags and mounts of one kubelet of a sandbox: pure functions of the node."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ KERNEL_TUNABLES = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-"""The kernel settings that the kubelet wants (cm/container_manager_linux.go:setupKernelTunables). It is shown files
-that already say so, for otherwise it would change this machine's own."""
+"""The kernel settings that the kubelet requires (cm/container_manager_linux.go:setupKernelTunables). It sees files that
+already have these values; otherwise it would change the host's own settings."""
 
 MANAGER_GATES = {
     "topology_manager_policy_options": ("TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions"),
@@ -27,19 +27,19 @@ MANAGER_GATES = {
 CRI_SOCKET = KUBELET_ROOT / "cri.sock"
 
 KUBELET_WORK = KUBELET_ROOT / "work"
-"""Where the kubelet runs: an empty folder. It removes the files that match a container's log path and ``*``
-(logs/container_log_manager.go:Clean), which are those of its working folder where a runtime tells no log path."""
+"""The kubelet's working folder, which is empty. The kubelet removes the files that match a container's log path and
+``*`` (logs/container_log_manager.go:Clean); with a runtime that reports no log path, that is its working folder."""
 
 
 WRITABLE = [str(KUBELET_ROOT), "/var/log", "/dev", "/proc"]
-"""All that a kubelet may write to. It runs as root, believes that the machine is its own, and is to change nothing."""
+"""The only places that a kubelet may write to. It runs as root and believes that the host is its own."""
 
 
 def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mapping[str, Any]:
     """The KubeletConfiguration of ``spec``.
 
-    Nothing may evict pods for what this machine lacks, so every eviction threshold is off; what the Memory Manager
-    reserves is therefore kubeReserved memory alone, which validateReservedMemory wants to be the sum of reservedMemory.
+    Every eviction threshold is off, so that no shortage of the host evicts pods. The Memory Manager's reservation is
+    therefore kubeReserved memory alone, which validateReservedMemory requires to be the sum of reservedMemory.
     """
     settings = spec.kubelet
     static_memory = settings.memory_manager_policy == "Static"
@@ -103,7 +103,7 @@ def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mappin
 
 
 def _gates(spec: NodeSpec, *, user_namespace: bool) -> Mapping[str, bool]:
-    """The gates: those of the options that are named, what a user namespace needs, and what the node's settings say."""
+    """The feature gates that options and a user namespace require, overridden by those of the node's settings."""
     gates: dict[str, bool] = {}
     for options, names in MANAGER_GATES.items():
         if getattr(spec.kubelet, options):
@@ -116,8 +116,8 @@ def _gates(spec: NodeSpec, *, user_namespace: bool) -> Mapping[str, bool]:
 def kubelet_flags(spec: NodeSpec) -> list[str]:
     """The flags that have no place in the configuration file.
 
-    ``cloud-provider=external`` keeps the kubelet from asking DNS or a default route for an address of the node, which
-    an offline machine has none of.
+    ``cloud-provider=external`` keeps the kubelet from asking DNS or the default route for the node's address: an
+    offline machine has neither.
     """
     return [
         f"--config={KUBELET_CONFIG}",
@@ -130,11 +130,11 @@ def kubelet_flags(spec: NodeSpec) -> list[str]:
 
 
 def node_mounts(folder: Path) -> list[list[str]]:
-    """What a node sees in place of this machine, given the node's folder on it.
+    """The mounts that show a node its made-up machine; ``folder`` is the node's folder on the host.
 
-    The kubelet's folder at its own path, the synthetic /sys with this machine's cgroups in it, /proc's words about CPUs
-    and memory, the kernel settings, an empty /var/log; and no systemd, of which the kubelet would ask a scope for each
-    volume that it mounts.
+    They show the kubelet's folder at its usual path, the synthetic /sys with the host's cgroups in it, /proc/cpuinfo
+    and /proc/meminfo, the kernel settings, and an empty /var/log. They hide systemd: the kubelet would ask it for a
+    scope for each volume that it mounts. Each mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``.
     """
     system = folder / "machine" / "sys"
     mounts = [["bind", str(folder / "kubelet"), str(KUBELET_ROOT)]]

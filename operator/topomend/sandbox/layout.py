@@ -1,4 +1,4 @@
-"""Where a sandbox keeps its files: in the user's cache folder and, as a node sees them, at the kubelet's own paths."""
+"""The paths of a sandbox's files: in the user's cache folder, and as a node sees them at the kubelet's usual paths."""
 
 import os
 import re
@@ -14,16 +14,16 @@ SANDBOX_FILE = "sandbox.json"
 KUBECONFIG_FILE = "kubeconfig"
 
 PROCESS_PREFIX = "process-"
-"""How the names of sandboxes begin that are one process's own."""
+"""The prefix of the names of sandboxes that were brought up without a name."""
 
 KUBELET_ROOT = Path("/var/lib/kubelet")
-"""Within a node's mount namespace, the kubelet's folder, as on any machine."""
+"""The kubelet's root directory in a node's mount namespace, as on any machine."""
 
 KUBELET_CONFIG = KUBELET_ROOT / "config.yaml"
 POD_RESOURCES = KUBELET_ROOT / "pod-resources" / "kubelet.sock"
 
 UDEV_DATA = Path("/run/udev/data")
-"""Where udev keeps what it knows of devices."""
+"""The folder of udev's device records."""
 
 
 def cache_folder() -> Path:
@@ -33,17 +33,17 @@ def cache_folder() -> Path:
 
 
 def state_folder(name: str) -> Path:
-    """The folder of the sandbox called ``name``."""
+    """The folder of the sandbox ``name``."""
     return cache_folder() / "sandboxes" / name
 
 
 def lock_file(name: str) -> Path:
-    """The file that the supervisor of the sandbox called ``name`` keeps locked while it lives."""
+    """The file that the supervisor of the sandbox ``name`` keeps locked while it runs."""
     return cache_folder() / "sandboxes" / f"{name}.lock"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file atomically, readable for its owner only."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -52,14 +52,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def from_here(path: Path) -> Path:
-    """The path as a user would write it in the working folder."""
+    """The path relative to the working folder if it is below that."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove ``folder`` and all in it, unless anything is mounted there as this process sees it.
+    """Remove ``folder`` with its content. Raises SandboxError, and removes nothing, if anything is mounted there.
 
-    A recursive removal goes through bind mounts into what is mounted: then it removes nothing and raises SandboxError.
+    A recursive removal would follow bind mounts and delete the mounted files.
     """
     if not folder.exists():
         return
@@ -71,7 +71,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def mount_points() -> Sequence[Path]:
-    """Where anything is mounted, as this process sees it and can reach it, in the order of proc(5)'s mountinfo."""
+    """The mount points in this process's mount namespace and root, in the order of proc(5)'s mountinfo."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     places = (re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), line.split()[4]) for line in lines)
     return [Path(place) for place in dict.fromkeys(places)]

@@ -1,6 +1,6 @@
 """The four Linux system calls that the sandbox needs and Python 3.11 does not offer: unshare, setns, mount, prctl.
 
-Who may call them, and what is mounted where, is decided elsewhere. Each raises OSError with the call's name.
+Each function raises OSError with the call's name. The caller decides what is mounted where, and has the privileges.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def enter_new_mount_namespace() -> None:
-    """Give this process a copy of its mounts that only it sees (unshare(2))."""
+    """Give this process a private copy of its mounts (unshare(2))."""
     _checked("unshare", _libc().unshare(CLONE_NEWNS))
 
 
@@ -32,13 +32,13 @@ def bind(source: Path, target: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Take what is mounted at ``source`` away from there, and show it at ``target`` (mount(2))."""
+    """Move the mount at ``source`` to ``target`` (mount(2))."""
     result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_MOVE), None)
     _checked(f"move {source} to {target}", result)
 
 
 def make_read_only(target: Path) -> None:
-    """Let nothing be written through the mount at ``target``, its other flags as they are (mount(2))."""
+    """Make the mount at ``target`` read-only and keep its other flags (mount(2))."""
     flags = MS_REMOUNT | MS_BIND | MS_RDONLY | os.statvfs(target).f_flag & KEPT_FLAGS
     result = _libc().mount(None, bytes(target), None, ctypes.c_ulong(flags), None)
     _checked(f"make {target} read-only", result)
@@ -51,7 +51,7 @@ def mount_tmpfs(target: Path) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent, which must still be ``parent``, ends (prctl(2))."""
+    """Let the kernel kill this process when its parent ends (prctl(2)). Exits if that is no longer ``parent``."""
     _checked("prctl", _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
     if os.getppid() != parent:
         os._exit(1)

@@ -1,7 +1,7 @@
 """Write a machine as the files that Linux would show of it: a folder with ``sys/`` and ``proc/``.
 
-The kubelet's cadvisor (v0.56.2: utils/sysfs, utils/sysinfo, machine), hwloc, udev and this program's own discovery all
-read it. Which machine, and who is shown the files, is decided elsewhere.
+The kubelet's cadvisor (v0.56.2: utils/sysfs, utils/sysinfo, machine), hwloc, udev and topomend's own discovery read
+it. The machine comes from ``node_spec``; mounting the folder is left to ``kubelet`` and ``supervisor``.
 """
 
 import struct
@@ -17,10 +17,10 @@ CACHE_KIB = {"L1d": 32, "L1i": 32, "L2": 1024, "L3": 32768}
 BRIDGE_CLASS, DISPLAY_CLASS, NETWORK_CLASS, ACCELERATOR_CLASS = 0x060400, 0x030200, 0x020000, 0x120000
 
 MAX_FUNCTIONS = 240
-"""One root port each, with one bus below it, below one host bridge: 31 slots of 8 ports, 255 buses."""
+"""Functions of one NUMA node. Each has its own root port and bus; a host bridge has 31 slots of 8 ports, 255 buses."""
 
 ROOT_PORT_IDS, ENDPOINT_IDS = (0x1B36, 0x000C), (0x1B36, 0x0005)
-"""QEMU's own PCI Express root port and PCI test device: ids of virtual hardware for hardware that is made up."""
+"""Vendor and device ids of QEMU's PCI Express root port and PCI test device: virtual ids for made-up hardware."""
 
 
 def write_machine(folder: Path, machine: Machine, devices: Iterable[Device] = ()) -> None:
@@ -55,16 +55,16 @@ def cpu_map(cpus: CPUSet, width: int) -> str:
 
 
 def synthetic_pci(machine: Machine, devices: Iterable[Device]) -> tuple[PCIDevice, ...]:
-    """A PCI function for each device that stands on one NUMA node of ``machine``, below a root port of its own.
+    """A PCI function, below its own root port, for each device with exactly one NUMA node of ``machine``.
 
-    Each NUMA node has a host bridge in a PCI domain of its own, numbered as the node. Devices beyond MAX_FUNCTIONS on
-    one NUMA node get none.
+    Each NUMA node has a host bridge in its own PCI domain, whose number is the node's id. Devices beyond MAX_FUNCTIONS
+    on one NUMA node get no function.
     """
     functions: list[PCIDevice] = []
     used: dict[int, int] = {}
-    known = {node.id for node in machine.numa_nodes}
+    node_ids = {node.id for node in machine.numa_nodes}
     for device in devices:
-        if device.numa_nodes is None or len(device.numa_nodes) != 1 or device.numa_nodes[0] not in known:
+        if device.numa_nodes is None or len(device.numa_nodes) != 1 or device.numa_nodes[0] not in node_ids:
             continue
         node = device.numa_nodes[0]
         index = used[node] = used.get(node, -1) + 1
@@ -100,17 +100,17 @@ _CPU, _NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 
 
 def _cpu_files(machine: Machine) -> Files:
-    known = machine.cpus | machine.offline
-    width = known.bit_length()
+    all_cpus = machine.cpus | machine.offline
+    width = all_cpus.bit_length()
     files: Files = {
-        f"{_CPU}/possible": format_id_list(known),
-        f"{_CPU}/present": format_id_list(known),
+        f"{_CPU}/possible": format_id_list(all_cpus),
+        f"{_CPU}/present": format_id_list(all_cpus),
         f"{_CPU}/online": format_id_list(machine.cpus),
         f"{_CPU}/offline": format_id_list(machine.offline),
         f"{_CPU}/isolated": format_id_list(machine.isolated),
         f"{_CPU}/kernel_max": str(max(width, 8192) - 1),
     }
-    for cpu in members(known):
+    for cpu in members(all_cpus):
         files[f"{_CPU}/cpu{cpu}/online"] = str(machine.cpus >> cpu & 1)
     for core, number in _core_numbers(machine).items():
         for cpu in members(core.threads):
@@ -120,7 +120,7 @@ def _cpu_files(machine: Machine) -> Files:
 
 
 def _core_numbers(machine: Machine) -> Mapping[Core, int]:
-    """The ``core_id`` of each core: counted within its socket, since cadvisor tells cores apart by the pair."""
+    """The ``core_id`` of each core, counted within its socket: cadvisor distinguishes cores by the pair."""
     counts: dict[int, int] = {}
     numbers: dict[Core, int] = {}
     for core in sorted(machine.cores, key=lambda core: core.id):
@@ -176,10 +176,10 @@ def _cache_files(machine: Machine, core: Core, cpu: int, width: int) -> Files:
 def _node_files(machine: Machine) -> Files:
     with_memory = mask_of(node.id for node in machine.numa_nodes if node.memory)
     with_cpus = mask_of(machine.cpus_of_numa_node)
-    every = format_id_list(machine.numa_mask)
+    node_list = format_id_list(machine.numa_mask)
     files: Files = {
-        f"{_NODE}/possible": every,
-        f"{_NODE}/online": every,
+        f"{_NODE}/possible": node_list,
+        f"{_NODE}/online": node_list,
         f"{_NODE}/has_cpu": format_id_list(with_cpus),
         f"{_NODE}/has_memory": format_id_list(with_memory),
         f"{_NODE}/has_normal_memory": format_id_list(with_memory),
@@ -333,7 +333,7 @@ def _link_facts(link: PCILink | None) -> Files:
 
 
 def _configuration_space(function: PCIDevice) -> bytes:
-    """The first 64 bytes of the function's configuration space: ids and class; for a bridge, type 1 and its buses."""
+    """The first 64 bytes of the configuration space: ids and class; for a bridge also type 1 and bus numbers."""
     is_bridge = function.pci_class >> 8 == BRIDGE_CLASS >> 8
     header = struct.pack(
         "<HHHHBBHBBBB",

@@ -1,4 +1,4 @@
-"""What one node of a sandbox is to be: its name, its machine, the devices it offers, its kubelet's settings."""
+"""The specification of one node of a sandbox: name, machine, offered devices, kubelet settings."""
 
 import hashlib
 import re
@@ -13,19 +13,19 @@ from topomend.model.node_state import Device
 from topomend.model.shape import Shape, parse_shape
 
 DEFAULT_RESERVED_MEMORY = 100 << 20
-"""Reserved on the first NUMA node that has memory, where a static Memory Manager is given no reservation: it needs one.
-As large as the kubelet's default eviction threshold, which is what a node reserves when nobody configured anything."""
+"""Bytes. A static Memory Manager needs a reservation; without one this much of the first NUMA node with memory is
+reserved. It equals the kubelet's default eviction threshold, the reservation of a node with default settings."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class InvalidNodeSpec(ValueError):
-    """A node that no kubelet would start on; says which node, what is wrong, and what would be right."""
+    """No kubelet would start on this node. The text names the node, the error and a valid value."""
 
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node. ``shape`` is None where ``machine`` does not come from a one-line shape."""
+    """One node. ``shape`` is None if ``machine`` was not made from a one-line shape."""
 
     name: str
     shape: Shape | None
@@ -35,9 +35,9 @@ class NodeSpec:
 
     @classmethod
     def of_shape(cls, name: str, shape: str, **settings: Any) -> "NodeSpec":
-        """A node of a one-line shape. ``settings`` are those of KubeletSettings; both managers are static by default.
+        """A node from a one-line shape. ``settings`` are fields of KubeletSettings; both managers default to static.
 
-        Raises InvalidShape for the shape, InvalidNodeSpec for settings that no kubelet would start with.
+        Raises InvalidShape for the shape, InvalidNodeSpec for settings with which no kubelet would start.
         """
         parsed = parse_shape(shape)
         return cls.of_machine(name, parsed.machine(), parsed.offered_devices(), shape=parsed, **settings)
@@ -52,7 +52,10 @@ class NodeSpec:
         shape: Shape | None = None,
         **settings: Any,
     ) -> "NodeSpec":
-        """A node of any machine; see of_shape. CPU 0 and 100Mi of the first NUMA node are reserved unless told."""
+        """A node with any machine; see of_shape. By default CPU 0 and 100Mi of the first NUMA node are reserved.
+
+        Raises InvalidNodeSpec for settings with which no kubelet would start.
+        """
         kubelet = KubeletSettings(**{"cpu_manager_policy": "static", "memory_manager_policy": "Static", **settings})
         if kubelet.cpu_manager_policy == "static" and kubelet.reserved_cpus is None and not kubelet.reserved_cpu_millis:
             kubelet = replace(kubelet, reserved_cpus=mask_of([0]))
@@ -63,7 +66,7 @@ class NodeSpec:
         return spec
 
     def check(self) -> None:
-        """Raise InvalidNodeSpec for what the kubelet would refuse at its start, in words that name the node."""
+        """Raise InvalidNodeSpec for anything that the kubelet would refuse at its start."""
         if not _NAME.fullmatch(self.name):
             raise InvalidNodeSpec(f"node name {self.name!r:.70} is not lower-case letters, digits and dashes")
         if not self.machine.cores:
@@ -102,5 +105,5 @@ def _default_reservation(machine: Machine) -> tuple[MemoryReservation, ...]:
 
 
 def fingerprint(spec: NodeSpec) -> str:
-    """A short name for what a node is, for telling whether another request means the same."""
+    """A hash of the specification, to tell whether another request asks for the same node."""
     return hashlib.sha256(repr((spec.name, spec.machine, spec.devices, spec.kubelet)).encode()).hexdigest()

@@ -1,4 +1,7 @@
-"""Everything that is written before a sandbox starts: machines, configurations, accounts, and the supervisor's plan."""
+"""Write a sandbox's files before it starts: machines, configurations, accounts, and the supervisor's plan.
+
+Starting the programs is left to ``supervisor``, their order to ``cluster``.
+"""
 
 import json
 import os
@@ -32,12 +35,12 @@ RUNTIME, DEVICE_PLUGIN = "runtime", "device-plugin"
 
 
 def kubelet_program(node_name: str) -> str:
-    """What the supervisor calls the kubelet of a node."""
+    """The name of a node's kubelet in the supervisor's plan."""
     return f"kubelet-{node_name}"
 
 
 class Preparation:
-    """The files of a sandbox that is about to start."""
+    """The files of a sandbox that is about to start. The constructor also picks its ports and tokens."""
 
     def __init__(  # noqa: PLR0913 - what a sandbox is made of, each part by its name
         self,
@@ -65,7 +68,7 @@ class Preparation:
         self.first_programs = [ETCD, API_SERVER, RUNTIME, *([DEVICE_PLUGIN] if self._plugins() else [])]
 
     def write(self) -> None:
-        """Write all that can be written before the API server has made its certificate."""
+        """Write every file that does not need the API server's certificate."""
         for name in ("logs", "pki"):
             (self._folder / name).mkdir(mode=0o700)
         layout.write_private(self._files.tokens, control_plane.token_file(self._accounts.values()))
@@ -80,7 +83,7 @@ class Preparation:
         layout.write_private(self._folder / layout.SANDBOX_FILE, json.dumps(self._description()))
 
     def write_kubeconfigs(self) -> None:
-        """Write the kubeconfigs, each with the API server's certificate in it."""
+        """Write the kubeconfigs, which contain the API server's certificate; the API server must be ready."""
         authority = self._files.certificate.read_bytes()
         places = {
             control_plane.ADMIN: self._folder / layout.KUBECONFIG_FILE,
@@ -110,7 +113,7 @@ class Preparation:
         (kubelet / layout.KUBELET_CONFIG.name).write_text(yaml.safe_dump(dict(config), sort_keys=False))
 
     def _plugins(self) -> Sequence[Mapping[str, Any]]:
-        """What the device plugins offer, one for each node and resource; folders relative to the plugin's own."""
+        """The device plugins, one for each node and resource; folders are relative to the plugin's working folder."""
         plugins = []
         for spec in self._specs:
             for resource in dict.fromkeys(device.resource for device in spec.devices):
@@ -124,7 +127,7 @@ class Preparation:
         return plugins
 
     def _plan(self) -> Mapping[str, Any]:
-        """What the supervisor is to mount and to run."""
+        """The supervisor's plan: its mounts and programs."""
         flags = {
             ETCD: control_plane.etcd_flags(),
             API_SERVER: [
@@ -134,8 +137,10 @@ class Preparation:
             CONTROLLER_MANAGER: control_plane.controller_manager_flags(self._files),
             SCHEDULER: control_plane.scheduler_flags(self._files),
         }
-        programs = [self._program(name, [str(self._binary), name, *own]) for name, own in flags.items()]
-        # The sockets' whole paths may be longer than a socket's path may be (108 bytes): named from where it runs.
+        programs = [
+            self._program(name, [str(self._binary), name, *program_flags]) for name, program_flags in flags.items()
+        ]
+        # Relative to the working folder: the absolute paths may exceed the limit of a socket's path (108 bytes).
         sockets = [f"/proc/self/cwd/nodes/{spec.name}/kubelet/{CRI_SOCKET.name}" for spec in self._specs]
         programs.append(self._program(RUNTIME, [str(self._binary), "cri", *sockets]))
         plugin = [sys.executable, "-m", "topomend.sandbox.device_plugin", "plugins.json"]
@@ -154,7 +159,7 @@ class Preparation:
         }
 
     def _compose(self) -> Sequence[Mapping[str, Any]]:
-        """The folders that this machine lacks: the kubelet's own, and the one of udev that an agent's pod mounts."""
+        """The folders that the host may lack: the kubelet's own, and the one of udev that an agent's pod mounts."""
         wanted = [(layout.KUBELET_ROOT.parent, layout.KUBELET_ROOT), (layout.UDEV_DATA.parents[1], layout.UDEV_DATA)]
         composed = []
         for number, (directory, folder) in enumerate(wanted):
@@ -167,7 +172,7 @@ class Preparation:
         return composed
 
     def _topomend_programs(self) -> Sequence[Mapping[str, Any]]:
-        """topomend's own programs: they are started where it is installed."""
+        """topomend's own programs. They start only if topomend is installed in the sandbox."""
         command = [sys.executable, "-m", "topomend.sandbox.pod_tokens", str(self._folder)]
         tokens = self._program(TOKENS_PROGRAM, command, PYTHONPATH=python_path())
         programs = [tokens]
@@ -186,8 +191,14 @@ class Preparation:
 
     def _pod_tokens(self) -> bearers.Plan:
         served = tuple(
-            bearers.Bearer(one.program, one.namespace, one.account, one.node, str(one.kubeconfig(self._folder)))
-            for one in self.components
+            bearers.Bearer(
+                component.program,
+                component.namespace,
+                component.account,
+                component.node,
+                str(component.kubeconfig(self._folder)),
+            )
+            for component in self.components
         )
         admin = self._accounts[control_plane.ADMIN]
         return bearers.Plan(control_plane.HOST, self._port, str(self._files.certificate), admin.token, bearers=served)
@@ -203,7 +214,7 @@ class Preparation:
         }
 
     def _description(self) -> Mapping[str, Any]:
-        """What another process needs to know of this sandbox."""
+        """The facts about this sandbox that ``registry`` reads in other processes."""
         return {
             "fingerprint": cluster_fingerprint(self._specs, audit=self._audit, topomend=self._topomend),
             "server": self._server,
@@ -225,5 +236,5 @@ class Preparation:
 
 
 def cluster_fingerprint(specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> Mapping[str, Any]:
-    """What a sandbox was started as, for telling whether another request means the same."""
+    """A value that is equal for equal requests, to tell whether a running sandbox is the requested one."""
     return {"audit": audit, "topomend": topomend, "nodes": [fingerprint(spec) for spec in specs]}

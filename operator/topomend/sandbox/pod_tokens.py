@@ -1,9 +1,9 @@
-"""The program that gives topomend's programs the tokens of their pods, as a kubelet gives them to containers.
+"""A program that gives topomend's programs the tokens of their pods, as a kubelet gives them to containers.
 
-It looks which pod each program stands for, has a token made that is bound to that pod, and writes it into the program's
-kubeconfig. Where the pod is replaced, or its token gets old, it writes a new one and ends the program: its supervisor
-starts it again. Such a token carries the pod's node, by which the installed policies know an agent. Which program
-stands for which pod comes in a file.
+It finds the pod that each program replaces, requests a token that is bound to that pod, and writes it into the
+program's kubeconfig. If the pod is replaced, or the token gets old, it writes a new token and ends the program; the
+supervisor restarts it. The token carries the pod's node, by which the installed policies recognize an agent. A file
+lists the programs and their pods (``bearers``).
 """
 
 import base64
@@ -28,25 +28,25 @@ from topomend.sandbox.control_plane import Account, kubeconfig
 from topomend.sandbox.supervisor_client import read_status
 
 POLL = 0.5
-"""Seconds between two looks at the pods."""
+"""Seconds between two polls of the pods."""
 
 LIFETIME = 10 * 365 * 86400
-"""Seconds that a token is asked to be valid: longer than any sandbox. An API server may be told to give less."""
+"""Requested lifetime of a token in seconds: longer than any sandbox. An API server may grant less."""
 
 RENEW_AFTER = 0.8
-"""The share of its lifetime after which a token is renewed, as by kubelets (pkg/kubelet/token/token_manager.go)."""
+"""The share of its lifetime after which a token is renewed, as in kubelets (pkg/kubelet/token/token_manager.go)."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token that a program was given: the pod it is bound to, and when to renew it, in seconds of Unix time."""
+    """A program's current token: the pod it is bound to, and when to renew it, in seconds of Unix time."""
 
     pod_uid: str
     renew_at: float
 
     @classmethod
     def read(cls, text: str) -> "Token":
-        """What a service account token says of itself (RFC 7519); its signature is not looked at."""
+        """Read the claims of a service account token (RFC 7519), without checking its signature."""
         payload = text.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         lifetime = claims["exp"] - claims["iat"]
@@ -60,10 +60,12 @@ class PodTokens:
         self._folder = folder
         self._plan = Plan.read(folder)
         self._api = API(self._plan.host, self._plan.port, Path(self._plan.authority), self._plan.token)
-        self._tokens = {bearer.program: token for bearer in self._plan.bearers if (token := _given(bearer))}
+        self._tokens = {
+            bearer.program: token for bearer in self._plan.bearers if (token := _token_in_kubeconfig(bearer))
+        }
 
     def look(self, now: float) -> None:
-        """Give each bearer a token that has none, or not one of its pod; ``now`` in seconds of Unix time."""
+        """Renew the tokens that are missing, expiring or of another pod. ``now`` is in seconds of Unix time."""
         for bearer in self._plan.bearers:
             token = self._tokens.get(bearer.program)
             pod = choose_pod(self._pods(bearer), bearer, token.pod_uid if token else "")
@@ -87,7 +89,7 @@ class PodTokens:
         answer = self._api.ask("POST", path, json.dumps(request))
         if answer is None or answer[0] != 201:
             why = "no answer" if answer is None else answer[1].decode(errors="replace")[:300]
-            _say(f"Error: no token of pod {bearer.namespace}/{name} for {bearer.program}, tried again: {why}")
+            _log(f"Error: no token of pod {bearer.namespace}/{name} for {bearer.program}, tried again: {why}")
             return
         token = json.loads(answer[1])["status"]["token"]
         server = f"https://{self._plan.host}:{self._plan.port}"
@@ -96,22 +98,22 @@ class PodTokens:
         layout.write_private(Path(bearer.kubeconfig), content)
         replaces = bearer.program in self._tokens
         self._tokens[bearer.program] = Token.read(token)
-        _say(f"{bearer.program} has a token of pod {bearer.namespace}/{name}")
+        _log(f"{bearer.program} has a token of pod {bearer.namespace}/{name}")
         if replaces:
             self._end(bearer.program)
 
     def _end(self, program: str) -> None:
-        """End the program where it runs: it read its kubeconfig at its start."""
+        """End the program if it runs, so that it reads its new kubeconfig: it does so only at its start."""
         status = read_status(self._folder)
         pid = status.get("programs", {}).get(program, {}).get("pid")
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            # A process that is not the supervisor's own got the number after the program had ended.
+            # Skip a process of another parent: it got the pid after the program had ended.
             if pid is not None and psutil.Process(pid).ppid() == status["supervisor"]:
                 os.kill(pid, signal.SIGTERM)
 
 
-def _given(bearer: Bearer) -> Token | None:
-    """The token that the bearer was given before this process began."""
+def _token_in_kubeconfig(bearer: Bearer) -> Token | None:
+    """The token in the bearer's kubeconfig from before this process started; None if there is none."""
     try:
         document = json.loads(Path(bearer.kubeconfig).read_text())
     except FileNotFoundError:
@@ -120,7 +122,7 @@ def _given(bearer: Bearer) -> Token | None:
 
 
 def choose_pod(pods: Sequence[Mapping[str, Any]], bearer: Bearer, current_uid: str) -> Mapping[str, Any] | None:
-    """The pod that the bearer stands for: the one it stood for as long as that is alive, else the oldest."""
+    """The bearer's pod: the current one as long as it is alive, else the oldest; None if there is none."""
     alive = [pod for pod in pods if _is_alive(pod) and _is_of(pod, bearer)]
     alive.sort(key=lambda pod: (pod["metadata"]["uid"] != current_uid, pod["metadata"]["creationTimestamp"]))
     return alive[0] if alive else None
@@ -136,7 +138,7 @@ def _is_alive(pod: Mapping[str, Any]) -> bool:
     return not ended and "deletionTimestamp" not in pod["metadata"]
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n")
 
 

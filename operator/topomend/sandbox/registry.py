@@ -1,4 +1,7 @@
-"""Sandboxes that run, whichever process of this user brought them up: found, entered and ended by their name."""
+"""Find, enter and take down running sandboxes by name, whichever process of this user brought them up.
+
+Bringing one up is left to ``cluster``.
+"""
 
 import contextlib
 import fcntl
@@ -21,17 +24,17 @@ from topomend.sandbox.failures import SandboxBusy, SandboxError
 from topomend.sandbox.supervisor_client import read_status
 
 LOOK = 0.2
-"""Seconds for which a lock may be held by one who only looks whether it is."""
+"""Seconds for which another process may hold a lock that it only tests."""
 
 POLL = 0.05
-"""Seconds between two looks at a supervisor that is ending."""
+"""Seconds between two polls of a supervisor that is ending."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node as it was asked for, ``memory`` in bytes, and whether it is ready."""
+    """One node as it was requested, ``memory`` in bytes, and whether it is ready."""
 
     name: str
     numa_nodes: int
@@ -44,10 +47,10 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ProgramStatus:
-    """One program: its process and resident memory in bytes, None where it does not run, and its log.
+    """One program: its process id and resident memory in bytes, None if it does not run, and its log.
 
-    ``exit`` is its exit code where it ended and nobody stopped it, ``restarts`` how often it was started again since
-    the sandbox came up, ``metrics`` where Prometheus finds its metrics, empty where it has none.
+    ``exit`` is its exit code if it ended on its own, ``restarts`` the number of its restarts since the sandbox came up,
+    ``metrics`` the URL of its metrics, empty if it has none.
     """
 
     name: str
@@ -69,16 +72,16 @@ class Status:
 
 
 def check_name(name: str) -> None:
-    """Raise SandboxError for a name that is not one of a sandbox: it becomes part of paths."""
+    """Raise SandboxError for an invalid sandbox name: it becomes part of paths."""
     if not _NAME.fullmatch(name):
         raise SandboxError(f"sandbox name {name!r:.60} is not up to 40 lower-case letters, digits and dashes")
 
 
 @contextlib.contextmanager
 def lock(name: str) -> Iterator[int]:
-    """Take the lock of the sandbox called ``name``; whoever is given the descriptor keeps it after this ends.
+    """Lock the sandbox ``name``. A process that inherits the descriptor keeps the lock after this context ends.
 
-    Raises SandboxBusy where another holds it for longer than a look at it takes.
+    Raises SandboxBusy if another process has the lock for longer than a test of it takes.
     """
     path = layout.lock_file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,7 @@ def lock(name: str) -> Iterator[int]:
 
 
 def _try_lock(path: Path) -> int | None:
-    """The descriptor of the locked file; None where another holds it, or removed it meanwhile."""
+    """The descriptor of the locked file; None if another process has the lock, or removed the file meanwhile."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +110,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 def is_up(name: str) -> bool:
-    """Whether a supervisor holds the lock of the sandbox called ``name``."""
+    """Whether a supervisor has the lock of the sandbox ``name``."""
     path = layout.lock_file(name)
     if not path.exists():
         return False
@@ -119,12 +122,15 @@ def is_up(name: str) -> bool:
 
 
 def kubectl_prefix(name: str, binary: Path) -> list[str]:
-    """See Sandbox.kubectl_prefix; for a sandbox that any process of this user brought up."""
+    """The command line of kubectl for the sandbox ``name``, up to its arguments."""
     return [str(binary), "kubectl", "--kubeconfig", str(layout.state_folder(name) / layout.KUBECONFIG_FILE)]
 
 
 def exec_prefix(name: str, node_name: str) -> list[str]:
-    """See Sandbox.exec_prefix; for a sandbox that any process of this user brought up."""
+    """The arguments before a command that run it in the mount namespace of a node's kubelet.
+
+    Raises SandboxError if the sandbox is not up or has no such node.
+    """
     folder = layout.state_folder(name)
     status = read_status(folder)
     if node_name not in status.get("namespaces", {}) or not is_up(name):
@@ -133,7 +139,7 @@ def exec_prefix(name: str, node_name: str) -> list[str]:
     user = (
         [f"--user=/proc/{supervisor}/ns/user", "--preserve-credentials"] if description(name)["user_namespace"] else []
     )
-    # udev's library takes only files of a real sysfs for devices unless told otherwise (sd-device.c).
+    # Without the variable libudev accepts only devices of a real sysfs (sd-device.c).
     return [
         "nsenter",
         *user,
@@ -146,7 +152,7 @@ def exec_prefix(name: str, node_name: str) -> list[str]:
 
 
 def description(name: str) -> Mapping[str, Any]:
-    """What the sandbox called ``name`` was started as. Raises SandboxError where it is not up."""
+    """The facts that the sandbox ``name`` was started with. Raises SandboxError if it is not up."""
     try:
         document = json.loads((layout.state_folder(name) / layout.SANDBOX_FILE).read_text())
     except FileNotFoundError:
@@ -155,9 +161,9 @@ def description(name: str) -> Mapping[str, Any]:
 
 
 def status(name: str) -> Status:
-    """How the sandbox called ``name`` is doing. Raises SandboxError where it is not up."""
+    """The nodes and programs of the sandbox ``name``. Raises SandboxError if it is not up."""
     check_name(name)
-    told = description(name)
+    facts = description(name)
     if not is_up(name):
         raise SandboxError(f"sandbox {name} is not up any more; start it again, or remove its files with sandbox down")
     folder = layout.state_folder(name)
@@ -169,14 +175,14 @@ def status(name: str) -> Status:
             Path(entry["log"]),
             exit=entry["exit"],
             restarts=entry["restarts"],
-            metrics=told["metrics"].get(program, ""),
+            metrics=facts["metrics"].get(program, ""),
         )
         for program, entry in read_status(folder).get("programs", {}).items()
         if entry["pid"] is not None or entry["exit"] is not None or program.startswith("k")
     }
-    host, _, port = told["server"].removeprefix("https://").partition(":")
-    api = API(host, int(port), Files(folder).certificate, told["token"])
-    nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in told["nodes"]]
+    host, _, port = facts["server"].removeprefix("https://").partition(":")
+    api = API(host, int(port), Files(folder).certificate, facts["token"])
+    nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in facts["nodes"]]
     return Status(folder / layout.KUBECONFIG_FILE, tuple(nodes), tuple(programs.values()))
 
 
@@ -193,7 +199,7 @@ def _ready(api: API, node_name: str) -> bool:
 
 
 def take_down(name: str) -> bool:
-    """End the sandbox called ``name``, whichever process brought it up; false where nothing was left of one."""
+    """Take down the sandbox ``name``. False if neither a process nor a file of it existed. Raises SandboxError."""
     check_name(name)
     folder = layout.state_folder(name)
     was_up = is_up(name)
@@ -205,21 +211,21 @@ def take_down(name: str) -> bool:
 
 
 def remove_files(name: str) -> None:
-    """Remove what is left of a sandbox that is down."""
+    """Remove the files of a sandbox that is down. Raises SandboxBusy if it is up."""
     with lock(name):
         layout.remove_tree(layout.state_folder(name))
         layout.lock_file(name).unlink(missing_ok=True)
 
 
 def remove_abandoned() -> None:
-    """Remove what sandboxes tied to a process left when that process was killed or they did not come up."""
+    """Remove the files of unnamed sandboxes whose process was killed, or that failed to come up."""
     for path in layout.lock_file("x").parent.glob(f"{layout.PROCESS_PREFIX}*.lock"):
         with contextlib.suppress(SandboxBusy):
             remove_files(path.stem)
 
 
 def _end_supervisor(name: str, status: Mapping[str, Any]) -> None:
-    """Have the supervisor end what it runs; by force where it does not."""
+    """Tell the supervisor to end its programs; kill it if it does not."""
     if "supervisor" not in status:
         raise SandboxBusy(f"sandbox {name} is just coming up: end what brings it up, or try again in a moment")
     process = supervisor_process(status["supervisor"], layout.state_folder(name))

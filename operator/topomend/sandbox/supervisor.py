@@ -1,10 +1,10 @@
-"""The process that all of one sandbox runs under, and that ends it.
+"""The supervisor: the parent process of all programs of one sandbox.
 
-It reads a plan (mounts of each node, programs and their flags), makes a mount namespace for each node, then starts and
-stops programs as it is told, a JSON document a line on standard input. A program that the plan says is to be restarted
-is started again when it ends, after a growing delay. It knows nothing of Kubernetes. Every program is
-tied to it by the kernel (PR_SET_PDEATHSIG), so none outlives it, however it ends; and it ends when its standard input
-does, so a caller that is killed takes the sandbox along. ``detach`` lets it live on without its caller.
+It reads a plan (each node's mounts, the programs and their flags) and makes a mount namespace for each node. Then it
+starts and stops programs on request, one JSON document a line on standard input. It restarts the programs that the plan
+marks, after a growing delay. It knows nothing of Kubernetes. The kernel kills every program with the supervisor
+(PR_SET_PDEATHSIG), so none outlives it. The supervisor ends when its standard input does, so a caller that is killed
+takes the sandbox along; after ``detach`` it no longer depends on its caller. Writing the plan is left to ``plan``.
 
 Single-threaded on purpose: the parent-death signal follows the thread, and preexec functions are safe only then.
 """
@@ -27,22 +27,22 @@ from topomend.sandbox import layout, linux
 from topomend.sandbox.layout import PLAN_FILE, STATUS_FILE, write_private
 
 SOCKETS = ("*.sock*", "nodes/*/kubelet/*.sock", "nodes/*/kubelet/*/*.sock")
-"""Where the programs make unix sockets, below the sandbox's folder."""
+"""The unix sockets of the programs, below the sandbox's folder."""
 
 STOP_PATIENCE = 8.0
-"""Seconds that a program may take to end after SIGTERM before it is killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 LEAST_RESTART_DELAY, MOST_RESTART_DELAY = 0.5, 30.0
-"""Seconds between the end of a program and its restart: twice as long after each that came at once."""
+"""Seconds between the end of a program and its restart, doubled each time that it ends early."""
 
 STABLE_SECONDS = 60.0
-"""A program that ran this long has recovered: the delay after its end is the least again."""
+"""After this run time a program counts as recovered: the next delay is the least one again."""
 
 
 @dataclass
 class Restarts:
-    """How often a program was restarted, and when it will be next; ``due`` is None where it runs or is stopped.
+    """The number of a program's restarts, and the time of the next; ``due`` is None if it runs or was stopped.
 
     Times are seconds of the monotonic clock.
     """
@@ -52,7 +52,7 @@ class Restarts:
     _failures: int = 0
 
     def schedule(self, now: float, lifetime: float) -> None:
-        """Have the program started again that has just ended after ``lifetime`` seconds."""
+        """Schedule the restart of a program that has just ended, ``lifetime`` seconds after its start."""
         self._failures = 0 if lifetime >= STABLE_SECONDS else self._failures
         self.due = now + min(MOST_RESTART_DELAY, LEAST_RESTART_DELAY * 2**self._failures)
         self._failures += 1
@@ -60,9 +60,9 @@ class Restarts:
 
 @dataclass
 class Program:
-    """One program of the plan, and its process where it was started.
+    """One program of the plan, and its process if it was started.
 
-    ``restart`` is whether it is started again when it ends without having been stopped.
+    ``restart`` says whether it is restarted when it ends on its own.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Program:
 
     @property
     def running(self) -> bool:
-        """Whether its process is alive; reaps it when it is not."""
+        """Whether its process is alive. Reaps a process that has ended."""
         return self.process is not None and self.process.poll() is None
 
 
@@ -100,7 +100,7 @@ class Supervisor:
         self._ending = False
 
     def serve(self) -> None:
-        """Carry out requests until standard input ends or a signal asks to end; then end everything."""
+        """Carry out requests until standard input ends or a signal arrives."""
         wakeup, notify = os.pipe()
         os.set_blocking(notify, False)
         signal.set_wakeup_fd(notify, warn_on_full_buffer=False)
@@ -129,7 +129,7 @@ class Supervisor:
                 self._restart()
 
     def end(self) -> None:
-        """Kill what runs, wait for it, and remove the sockets that it left."""
+        """Kill every program, wait for it, and remove the remaining sockets."""
         for program in self._programs.values():
             if program.process is not None and program.running:
                 program.process.kill()
@@ -144,7 +144,7 @@ class Supervisor:
                     path.unlink()
 
     def write_status(self) -> None:
-        """Write which programs run, for readers in other processes."""
+        """Write the status of the programs, for ``supervisor_client.read_status`` in other processes."""
         status = {
             "supervisor": os.getpid(),
             "namespaces": {name: node.commands for name, node in self._namespaces.items()},
@@ -169,7 +169,7 @@ class Supervisor:
                 program.restarts.schedule(now, now - program.started)
 
     def _until_restart(self) -> float | None:
-        """Seconds until the next restart is due; None where none is."""
+        """Seconds until the next restart; None if none is scheduled."""
         due = [program.restarts.due for program in self._programs.values() if program.restarts.due is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -233,7 +233,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=become,  # noqa: PLW1509 - this process has one thread, see the module's words
+                preexec_fn=become,  # noqa: PLW1509 - this process has one thread, see the module's docstring
             )
 
     def _stop(self, program: Program) -> None:
@@ -251,7 +251,7 @@ class Supervisor:
 
 
 def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
-    """Show ``directory`` with the empty folders ``add`` in it: its own entries, on a file system in memory."""
+    """Add the empty folders ``add`` to ``directory``: replace it by a tmpfs with its entries and the folders."""
     linux.mount_tmpfs(scratch)
     for entry in directory.iterdir():
         place = scratch / entry.name
@@ -270,19 +270,19 @@ def _compose(directory: Path, scratch: Path, add: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Namespaces:
-    """Descriptors of a node's two mount namespaces, the same but that a program may write only to its own folders."""
+    """Descriptors of a node's two mount namespaces. In ``programs`` all but the writable folders is read-only."""
 
     commands: int
     programs: int
 
 
 def _new_namespaces(mounts: list[list[str]], writable: list[str]) -> Namespaces:
-    """New mount namespaces in which ``mounts`` are done; this process stays in its own.
+    """Make mount namespaces with ``mounts`` in them. This process stays in its own namespace.
 
-    A mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``. Programs find everything read-only that is not
-    mounted at or below one of ``writable``.
+    A mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``. For programs every mount is read-only that is not
+    at or below one of ``writable``. Raises OSError.
     """
-    own = _own_namespace()
+    original = _own_namespace()
     directory = Path.cwd()
     try:
         linux.enter_new_mount_namespace()
@@ -298,13 +298,13 @@ def _new_namespaces(mounts: list[list[str]], writable: list[str]) -> Namespaces:
                 _make_read_only(place)
         return Namespaces(commands, _own_namespace())
     finally:
-        linux.enter_mount_namespace(own)
-        os.close(own)
+        linux.enter_mount_namespace(original)
+        os.close(original)
         os.chdir(directory)
 
 
 def _make_read_only(place: Path) -> None:
-    """Make a mount read-only, unless it cannot be reached: below what was mounted over it, or another user's."""
+    """Make a mount read-only, unless it is unreachable: covered by another mount, or of another user."""
     try:
         linux.make_read_only(place)
     except OSError:
@@ -317,7 +317,7 @@ def _own_namespace() -> int:
 
 
 def main() -> None:
-    """Supervise the sandbox whose state folder is the one argument."""
+    """Supervise the sandbox whose folder is the one argument."""
     state = Path(sys.argv[1])
     os.umask(0o077)
     try:

