@@ -51,27 +51,27 @@ GUARDS = [
     ),
     Preflight(
         "a claimed pod that somebody deletes leaves a record behind",
-        "if pod.deleting and _claimed(pod) and not progress.denied:",
+        "if pod.deleting and _is_claimed(pod) and not progress.denied:",
         "if False:",
         DELETION,
     ),
     Preflight(
         "nobody waits for the end of a pod that only our finalizer holds",
-        "    if _claimed(pod):\n"
-        "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
+        "    if _is_claimed(pod):\n"
+        "        return (record.step is not Step.RECORDED and _protect_first(record)) or Unclaim(pod)\n",
         "",
         ALONE,
     ),
     Preflight(
         "the finalizer goes before the record ends",
-        "    if _claimed(pod):\n"
-        "        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)\n",
-        "    if _claimed(pod) and record.step is not Step.RECORDED:\n        return Unclaim(pod)\n",
+        "    if _is_claimed(pod):\n"
+        "        return (record.step is not Step.RECORDED and _protect_first(record)) or Unclaim(pod)\n",
+        "    if _is_claimed(pod) and record.step is not Step.RECORDED:\n        return Unclaim(pod)\n",
         DELETION,
     ),
     Preflight(
         "the pod is deleted only once its record is committed",
-        "return _unprotected(record) or Mark(record, Step.COMMITTED)",
+        "return _protect_first(record) or Mark(record, Step.COMMITTED)",
         "return Delete(pod)",
         ALONE,
     ),
@@ -83,14 +83,16 @@ GUARDS = [
     ),
     Preflight(
         "a pod of another's making is not taken for the replacement",
-        '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
+        "    if not _made_from(pod, record):\n"
+        '        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         '    if False:\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         SQUATTER,
     ),
     Preflight(
         "a name that is taken ends the relaunch",
-        '    if not _ours(pod, record):\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
-        '    if not _ours(pod, record):\n        return Pause(f"another pod took the name',
+        "    if not _made_from(pod, record):\n"
+        '        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
+        '    if not _made_from(pod, record):\n        return Pause(f"another pod took the name',
         SQUATTER,
     ),
     Preflight(
@@ -101,8 +103,8 @@ GUARDS = [
     ),
     Preflight(
         "only the pod that the record stands for is let go",
-        "    if pod.uid != record.new_uid:\n        return _leftover(pod, record) or Mark(",
-        "    if not _ours(pod, record):\n        return _leftover(pod, record) or Mark(",
+        "    if pod.uid != record.new_uid:\n        return _delete_duplicate(pod, record) or Mark(",
+        "    if not _made_from(pod, record):\n        return _delete_duplicate(pod, record) or Mark(",
         TWO,
     ),
     Preflight(
@@ -131,10 +133,10 @@ GUARDS = [
     ),
     Preflight(
         "a refused pod that is read from before ends no relaunch",
-        "        return Pause(END_OF_RECORD)\n    return _unprotected(record) or (",
+        "        return Pause(END_OF_RECORD)\n    return _protect_first(record) or (",
         "        return Pause(END_OF_RECORD)\n"
         "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
-        "    return _unprotected(record) or (",
+        "    return _protect_first(record) or (",
         Bounds(operators=1, faults=3),
     ),
     Preflight(
@@ -151,8 +153,8 @@ GUARDS = [
     ),
     Preflight(
         "the pod that the record stands for is not removed",
-        "pod and _ours(pod, record) and pod.uid != record.new_uid and RELAUNCH_GATE",
-        "pod and _ours(pod, record) and RELAUNCH_GATE",
+        "        and pod.uid != record.new_uid\n        and RELAUNCH_GATE in pod.gates\n",
+        "        and RELAUNCH_GATE in pod.gates\n",
         FAULTS,
     ),
     Preflight(
@@ -175,7 +177,7 @@ GUARDS = [
     ),
     Preflight(
         "a drain gives a pod back that nothing was done about",
-        "    if progress.draining:\n        return _given_back(pod, record)\n    if record.deleting:\n",
+        "    if progress.draining:\n        return _give_back(pod, record)\n    if record.deleting:\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n    if record.deleting:\n",
         DRAINED,
     ),

@@ -1,1 +1,6 @@
-"""Carrying out a relaunch, crash-safe and exactly once. Which pod goes where, and why, is decided elsewhere."""
+"""Relaunch a refused pod exactly once, whatever crashes in between.
+
+``protocol`` is the pure state machine; ``driver`` sends its requests. Owns the ``Relaunch`` record, the replacement's
+manifest and the preflight checks. Leaves to ``decide`` which pod is relaunched and which nodes it may use, and to
+``reconcile`` when.
+"""

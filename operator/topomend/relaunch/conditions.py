@@ -1,6 +1,6 @@
-"""The conditions of a record: ``Succeeded`` sums up, ``NoNodeCanEverAdmit`` asks for a person.
+"""Build the conditions of a record: ``Succeeded`` sums up, ``NoNodeCanEverAdmit`` asks for a person.
 
-Pure: what they say is decided elsewhere, their times are arguments.
+Owns types, statuses and transition times. Leaves reasons and messages to the caller. Pure: the time is an argument.
 """
 
 from dataclasses import replace
@@ -16,23 +16,36 @@ Conditions = tuple[RelaunchCondition, ...]
 
 
 def at_step(record: Relaunch, step: Step, message: str, now: str) -> Conditions:
-    """The conditions once ``step`` is done: Succeeded says how far it is; that no node fits is no longer so."""
+    """The conditions once ``step`` is done. ``now`` is the time as RFC 3339.
+
+    ``Succeeded`` names the step. ``NoNodeCanEverAdmit``, where the record has it, turns False: it no longer applies.
+    """
     succeeded = RelaunchCondition(SUCCEEDED, _STATUS.get(step, "Unknown"), step.value, message, now)
-    relieved = [RelaunchCondition(NEVER, "False", "NodeAdmits", "", now)] if record.condition(NEVER) else []
-    return tuple(_since(record, each) for each in (succeeded, *relieved))
+    retracted = [RelaunchCondition(NEVER, "False", "NodeAdmits", "", now)] if record.condition(NEVER) else []
+    return tuple(_with_transition_time(record, condition) for condition in (succeeded, *retracted))
 
 
 def waiting(record: Relaunch, reason: str, message: str, now: str, *, never: bool) -> Conditions:
-    """The conditions of a record whose pod waits: for what, and whether for something that no node can give."""
-    word = NEVER if never else reason
-    told = RelaunchCondition(NEVER, "True", word, message, now) if never else RelaunchCondition(NEVER, "False", word)
-    succeeded = RelaunchCondition(SUCCEEDED, "Unknown", word, message, now)
-    return tuple(_since(record, each) for each in (succeeded, replace(told, last_transition_time=now)))
+    """The conditions of a record whose pod waits. ``now`` is the time as RFC 3339.
+
+    ``reason`` is one CamelCase word. ``never`` is whether no node would admit the pod even when empty.
+    """
+    reason_or_never = NEVER if never else reason
+    no_node = (
+        RelaunchCondition(NEVER, "True", reason_or_never, message, now)
+        if never
+        else RelaunchCondition(NEVER, "False", reason_or_never)
+    )
+    succeeded = RelaunchCondition(SUCCEEDED, "Unknown", reason_or_never, message, now)
+    return tuple(
+        _with_transition_time(record, condition)
+        for condition in (succeeded, replace(no_node, last_transition_time=now))
+    )
 
 
-def _since(record: Relaunch, condition: RelaunchCondition) -> RelaunchCondition:
-    """The condition with the time at which its status became what it is."""
-    before = record.condition(condition.type)
-    if before is None or before.status != condition.status:
+def _with_transition_time(record: Relaunch, condition: RelaunchCondition) -> RelaunchCondition:
+    """The condition with the time of its last transition: the recorded one as long as the status stays the same."""
+    recorded = record.condition(condition.type)
+    if recorded is None or recorded.status != condition.status:
         return condition
-    return replace(condition, last_transition_time=before.last_transition_time)
+    return replace(condition, last_transition_time=recorded.last_transition_time)

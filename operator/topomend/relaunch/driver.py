@@ -1,8 +1,8 @@
-"""Sends the protocol's requests to the API server and hands the answers back, until nothing is left to do now.
+"""Send the protocol's requests to the API server and return the answers to it, until it stops or pauses.
 
-Every request is one call; nothing is decided here but how a request looks on the wire and what an error means to the
-protocol. An answer that did not come (``Unanswered``, ``ServerFailed``, 429) ends the attempt with that error: the
-next attempt reads everything anew.
+Owns how a request looks on the wire and what an error means to the protocol. Leaves every decision to ``protocol`` and
+the choice of nodes to its caller. Each request is one API call. A lost answer (``Unanswered``, ``ServerFailed``, 429)
+ends the attempt with that error; the next attempt reads everything again.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,16 @@ from topomend.wire.group import RELAUNCH
 from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
-"""Far more than any path of the protocol takes; an attempt that reaches it starts anew later."""
+"""Far more than any path of the protocol takes. An attempt that reaches it starts again later."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Where the replacement goes: node names and their hostname labels, best first, and all nodes' answers."""
+    """The nodes for a replacement.
+
+    ``nodes`` are node names and ``hostnames`` their hostname labels, both best first; empty where no node admits the
+    pod now. ``verdicts`` and ``counts`` say what all nodes answered; ``counts`` is nodes by reason.
+    """
 
     nodes: tuple[str, ...] = ()
     hostnames: tuple[str, ...] = ()
@@ -45,7 +49,11 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: ``record`` is the pod's own, ``launched`` the replacement that this very attempt let go."""
+    """How an attempt ended.
+
+    ``record`` is the refused pod's own record, None where it has none. ``launched`` is the replacement that this
+    attempt ungated, None where another attempt did or none has yet.
+    """
 
     last: protocol.Stop | protocol.Pause
     record: Relaunch | None
@@ -54,18 +62,18 @@ class Outcome:
 
 
 class NoProgress(Exception):
-    """The protocol asked and asked: something changes the pod faster than it can be relaunched."""
+    """The protocol did not end within MAX_REQUESTS: something changes the pod faster than it can be relaunched."""
 
 
 class Driver:
     """One attempt at relaunching one pod.
 
-    ``choose`` decides where a replacement can go now, and takes its place there; ``now`` is the time as RFC 3339;
-    ``previous`` finds the record that made a pod, where it is a replacement itself; ``renames`` is whether a new record
-    gives the replacement a name of its own; ``draining`` is whether topomend leaves the cluster.
+    ``choose`` returns the nodes for a replacement and assumes the pod on them. ``now`` returns the time as RFC 3339.
+    ``previous`` returns the record that created a pod, None where the pod is no replacement. ``renames`` is whether a
+    new record gives the replacement a name of its own. ``draining`` is whether topomend is leaving the cluster.
     """
 
-    def __init__(  # noqa: PLR0913  what an attempt differs by
+    def __init__(  # noqa: PLR0913  attempts differ in each of these
         self,
         client: Client,
         choose: Callable[[WatchedPod, Relaunch], Chosen],
@@ -79,7 +87,7 @@ class Driver:
         self._preflight, self._renames, self._draining = Preflight(client), renames, draining
         self._pod: dict[str, Any] = {}
         self._manifest: dict[str, Any] = {}
-        self._found: dict[str, Relaunch | None] = {}
+        self._previous_records: dict[str, Relaunch | None] = {}
         self._replacement: dict[str, Any] = {}
         self._record: Relaunch | None = None
         self._record_object: dict[str, Any] = {}
@@ -87,19 +95,24 @@ class Driver:
         self._launched: WatchedPod | None = None
 
     def run(self, namespace: str, name: str, uid: str, record_name: str, *, may_start: bool) -> Outcome:
-        """Go as far as is possible now. Raises APIError where an answer did not come, MalformedObject, NoProgress."""
+        """Relaunch the refused pod of this name and uid as far as possible now.
+
+        ``record_name`` is the name of its record, present or not. ``may_start`` is whether a pod without a record may
+        be relaunched. Raises APIError where an answer did not arrive or a request was refused, MalformedObject,
+        NoProgress.
+        """
         self._namespace, self._name, self._uid, self._record_name = namespace, name, uid, record_name
         progress, request = protocol.begin(uid, record_name, may_start=may_start, draining=self._draining)
         for _ in range(MAX_REQUESTS):
             if isinstance(request, protocol.Stop | protocol.Pause):
-                own = self._record if self._record and self._record.pod_uid == uid else None
-                return Outcome(request, own, self._launched, self._chosen)
+                own_record = self._record if self._record and self._record.pod_uid == uid else None
+                return Outcome(request, own_record, self._launched, self._chosen)
             progress, request = protocol.step(progress, self._send(request))
         raise NoProgress(f"{namespace}/{name} changes faster than it can be relaunched")
 
     def _send(self, request: protocol.Request) -> protocol.Answer:
         try:
-            return self._ask(request)
+            return self._answer(request)
         except NotFound as error:
             return self._not_found(request, error)
         except (AlreadyExists, Conflict):
@@ -120,12 +133,12 @@ class Driver:
             case protocol.ReadReplacement():
                 return protocol.ReplacementIs(None)
             case protocol.Create():
-                return protocol.NamespaceEnds()  # it has ended
+                return protocol.NamespaceEnds()  # the namespace is gone
             case protocol.Record() | protocol.Restore():
-                return protocol.Denied(str(error))  # the namespace is gone, or the kind
+                return protocol.Denied(str(error))  # the namespace or the kind is gone
         return protocol.NotAsExpected()
 
-    def _ask(self, request: protocol.Request) -> protocol.Answer:
+    def _answer(self, request: protocol.Request) -> protocol.Answer:
         match request:
             case protocol.ReadPod():
                 return self._pod_is(self._client.get(PODS, self._name, self._namespace))
@@ -135,12 +148,12 @@ class Driver:
                 self._chosen = self._choose(pod, record)
                 return protocol.NodesAre(self._chosen.nodes)
             case protocol.Record(pod):
-                return self._create_record(self._record_of(pod))
+                return self._create_record(self._new_record(pod))
             case protocol.Restore(pod):
-                return self._create_record(self._restored(pod))
-        return self._ask_about_record(request)
+                return self._create_record(self._restored_record(pod))
+        return self._answer_about_record(request)
 
-    def _ask_about_record(self, request: protocol.Request) -> protocol.Answer:
+    def _answer_about_record(self, request: protocol.Request) -> protocol.Answer:
         match request:
             case protocol.Discard(record):
                 return self._discard(record)
@@ -151,9 +164,9 @@ class Driver:
                 return self._record_is(None if record.deleting else patched)
             case protocol.Mark():
                 return self._mark(request)
-        return self._ask_about_pod(request)
+        return self._answer_about_pod(request)
 
-    def _ask_about_pod(self, request: protocol.Request) -> protocol.Answer:
+    def _answer_about_pod(self, request: protocol.Request) -> protocol.Answer:
         match request:
             case protocol.ReadReplacement(record):
                 return self._replacement_is(self._client.get(PODS, record.replacement_name, self._namespace))
@@ -175,9 +188,9 @@ class Driver:
         pod = read_watched_pod(content)
         if pod.uid != self._uid:
             return protocol.PodIs(pod)
-        if pod.uid not in self._found:
-            self._found[pod.uid] = self._previous(pod)
-        self._manifest = manifest.stripped(content, self._found[pod.uid])
+        if pod.uid not in self._previous_records:
+            self._previous_records[pod.uid] = self._previous(pod)
+        self._manifest = manifest.stripped(content, self._previous_records[pod.uid])
         return protocol.PodIs(pod, manifest.digest(self._manifest))
 
     def _replacement_is(self, content: dict[str, Any]) -> protocol.ReplacementIs:
@@ -204,19 +217,22 @@ class Driver:
     def _create_record(self, record: Relaunch) -> protocol.RecordIs:
         return self._record_is(self._client.create(RELAUNCHES, relaunch_object(record), self._namespace))
 
-    def _record_of(self, pod: WatchedPod) -> Relaunch:
+    def _new_record(self, pod: WatchedPod) -> Relaunch:
         return replace(
             recorded(pod, self._record_name, self._manifest, renames=self._renames),
             protected=True,
         )
 
-    def _restored(self, pod: WatchedPod) -> Relaunch:
-        """The record that a replacement says it had; what the refused pod was is no longer known."""
+    def _restored_record(self, pod: WatchedPod) -> Relaunch:
+        """A deleted record, rebuilt from the annotations and the spec of its replacement.
+
+        The node and the reason of the refusal are lost.
+        """
         names = manifest.replaced_names(pod.name, pod.attempt)
         return Relaunch(
             namespace=pod.namespace,
             name=self._record_name,
-            pod_name=next((each for each in names if record_name(each, self._uid) == self._record_name), pod.name),
+            pod_name=next((name for name in names if record_name(name, self._uid) == self._record_name), pod.name),
             pod_uid=self._uid,
             refused_by="unknown",
             reason="RecordDeleted",
@@ -227,29 +243,29 @@ class Driver:
         )
 
     def _create(self, record: Relaunch) -> protocol.Answer:
-        """Create the replacement, if the record is as it was written and who created the first pod still may."""
+        """Create the replacement, unless somebody edited the recorded manifest or the pod's creator lost the right."""
         if manifest.digest(record.manifest) != record.manifest_hash:
             return protocol.Denied("the record's manifest is not the one that was recorded")
-        lacking = self._preflight.creator_problem(record)
-        if lacking:
-            return protocol.Denied(lacking)
+        problem = self._preflight.creator_problem(record)
+        if problem:
+            return protocol.Denied(problem)
         return self._new_pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))
 
     def _new_pod_is(self, content: dict[str, Any]) -> protocol.PodIs | protocol.ReplacementIs:
-        """What a request about the replacement is answered with, under whichever name it has."""
+        """The answer to a request about the replacement: a pod of the old name, or one of a name of its own."""
         return self._pod_is(content) if self._keeps_name() else self._replacement_is(content)
 
     def _keeps_name(self) -> bool:
         return self._record is None or self._record.keeps_name
 
     def _mark(self, mark: protocol.Mark) -> protocol.RecordIs:
-        marked = self._marked(mark)
+        marked = self._record_at_step(mark)
         patch = {"metadata": {"resourceVersion": mark.record.version}, "status": relaunch_status(marked)}
         return self._record_is(
             self._client.merge(RELAUNCHES, mark.record.name, patch, mark.record.namespace, subresource="status")
         )
 
-    def _marked(self, mark: protocol.Mark) -> Relaunch:
+    def _record_at_step(self, mark: protocol.Mark) -> Relaunch:
         now = self._now()
         record = mark.record
         launched = mark.step is Step.LAUNCHED
@@ -276,8 +292,8 @@ class Driver:
         return protocol.PodIs(None)
 
     def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs | protocol.ReplacementIs:
-        waiting = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
-        patch = manifest.launch(waiting, hostnames) if hostnames else manifest.ungate(waiting)
-        answer = self._new_pod_is(self._patch(waiting.name, patch))
+        gated = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
+        patch = manifest.launch(gated, hostnames) if hostnames else manifest.ungate(gated)
+        answer = self._new_pod_is(self._patch(gated.name, patch))
         self._launched = answer.pod
         return answer

@@ -1,7 +1,8 @@
-"""The replacement pod: what is kept of the refused one, what is taken off, and how it is narrowed and let go.
+"""Build the replacement pod's manifest and the patches that claim, narrow and ungate pods.
 
-The API server fills the taken-off fields in again. Rules for gated pods: KEP-3521 (scheduling gates), KEP-3838
-(node affinity of a gated pod may only gain requirements inside its terms, and the same update may drop the gate).
+Owns which fields of the refused pod the replacement keeps. The API server fills the removed ones in again. Leaves
+sending to ``driver``. Rules for gated pods: KEP-3521 (scheduling gates), KEP-3838 (node affinity of a gated pod may
+only gain requirements inside its terms, and the same update may remove the gate).
 """
 
 import json
@@ -22,10 +23,10 @@ from topomend.wire.group import (
     REPLACES_ANNOTATION,
 )
 
-_KEPT_METADATA = ("name", "generateName", "labels", "annotations", "ownerReferences")
-_TAKEN_OFF_SPEC = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers")
-"""Where a pod was bound, what debugged it, and what follows from its priority class, which may say otherwise by now
-(plugin/pkg/admission/priority refuses a pod that says another than its class)."""
+_USER_METADATA = ("name", "generateName", "labels", "annotations", "ownerReferences")
+_REMOVED_SPEC = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainers")
+"""The binding, the debug containers, and what the API server computed from the priority class. The class may have
+changed since, and plugin/pkg/admission/priority refuses a pod whose priority differs from its class."""
 
 _OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION, RELEASED_ANNOTATION)
 _LONGEST_NAME = 253
@@ -37,26 +38,28 @@ PREFERENCE_WEIGHT = 100
 
 
 def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[str, Any]:
-    """The manifest to record of a refused Pod object: its user's metadata and spec, nothing that a server added.
+    """The manifest to record of a refused Pod object: its user's metadata and spec, nothing that the API server added.
 
-    A pod that was let go has been narrowed to nodes that were right then. ``previous`` is the record that made it,
-    where it is a replacement itself: the affinity is taken from there, and else widened again. Other finalizers than
-    ours cannot be on it: such a pod is left alone.
+    An ungated pod was narrowed to nodes that were right at that time. ``previous`` is the record that created the pod,
+    where it is a replacement: the affinity comes from there, otherwise the narrowing is undone (``widened``).
+    Finalizers are dropped: only ours can be on the pod, for pods with others are not relaunched.
     """
-    metadata = {key: pod["metadata"][key] for key in _KEPT_METADATA if key in pod["metadata"]}
+    metadata = {key: pod["metadata"][key] for key in _USER_METADATA if key in pod["metadata"]}
     annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in _OWN_ANNOTATIONS}
-    spec = {key: value for key, value in pod["spec"].items() if key not in _TAKEN_OFF_SPEC}
-    mounted = {each["name"] for each in spec.get("volumes", ()) if each["name"].startswith(_SERVICE_ACCOUNT_VOLUME)}
+    spec = {key: value for key, value in pod["spec"].items() if key not in _REMOVED_SPEC}
+    token_volumes = {
+        item["name"] for item in spec.get("volumes", ()) if item["name"].startswith(_SERVICE_ACCOUNT_VOLUME)
+    }
     released = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == "true"
     spec["affinity"] = (
         previous.manifest["spec"].get("affinity", {})
         if previous
         else _affinity(spec.get("affinity", {}), released=released)
     )
-    spec["topologySpreadConstraints"] = [_without_merged(each) for each in spec.get("topologySpreadConstraints", ())]
-    spec["volumes"] = [each for each in spec.get("volumes", ()) if each["name"] not in mounted]
+    spec["topologySpreadConstraints"] = [_without_merged(item) for item in spec.get("topologySpreadConstraints", ())]
+    spec["volumes"] = [item for item in spec.get("volumes", ()) if item["name"] not in token_volumes]
     for kind in ("initContainers", "containers"):
-        spec[kind] = [_without_mounts(container, mounted) for container in spec.get(kind, ())]
+        spec[kind] = [_without_mounts(container, token_volumes) for container in spec.get(kind, ())]
     return {
         "metadata": without_empty(metadata | {"annotations": annotations}),
         "spec": {key: value for key, value in spec.items() if value not in ([], {})},
@@ -64,27 +67,32 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
 
 
 def _affinity(affinity: Mapping[str, Any], *, released: bool) -> dict[str, Any]:
-    """The affinity without what the API server merged into it, and without what we did."""
-    found = {kind: _pod_affinity(each) for kind, each in affinity.items() if kind != "nodeAffinity"}
-    of_nodes = affinity.get("nodeAffinity", {})
-    of_nodes = widened(of_nodes) if released else of_nodes
-    return found | ({"nodeAffinity": of_nodes} if of_nodes else {})
+    """The affinity without what the API server merged into it, and without the operator's narrowing."""
+    pod_affinity = {kind: _pod_affinity(rules) for kind, rules in affinity.items() if kind != "nodeAffinity"}
+    node_affinity = affinity.get("nodeAffinity", {})
+    node_affinity = widened(node_affinity) if released else node_affinity
+    return pod_affinity | ({"nodeAffinity": node_affinity} if node_affinity else {})
 
 
 def widened(node_affinity: Mapping[str, Any]) -> dict[str, Any]:
-    """The node affinity of a pod that was let go as it was before that (``launch``)."""
+    """The node affinity of an ungated pod as it was before ``launch`` narrowed it; unchanged where it was not narrowed.
+
+    ``node_affinity`` is the pod's ``spec.affinity.nodeAffinity``.
+    """
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
-    terms = [each.get("matchExpressions") or [{}] for each in required.get("nodeSelectorTerms", ())]
-    named = terms[0][-1] if terms else {}
-    if named.get("key") != HOSTNAME_LABEL or any(each[-1] != named for each in terms):
+    terms = [term.get("matchExpressions") or [{}] for term in required.get("nodeSelectorTerms", ())]
+    host_requirement = terms[0][-1] if terms else {}
+    if host_requirement.get("key") != HOSTNAME_LABEL or any(term[-1] != host_requirement for term in terms):
         return dict(node_affinity)
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    if len(named["values"]) > 1:
+    if len(host_requirement["values"]) > 1:
         preferred = preferred[:-1]
-    left = [_without_last(each) for each in required["nodeSelectorTerms"]]
+    user_terms = [_without_last(term) for term in required["nodeSelectorTerms"]]
     return without_empty(
         {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": left} if any(left) else {},
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": user_terms}
+            if any(user_terms)
+            else {},
             "preferredDuringSchedulingIgnoredDuringExecution": preferred,
         }
     )
@@ -97,55 +105,65 @@ def _without_last(term: Mapping[str, Any]) -> dict[str, Any]:
 def _pod_affinity(affinity: Mapping[str, Any]) -> dict[str, Any]:
     return {
         rule: [
-            {**each, "podAffinityTerm": _without_merged(each["podAffinityTerm"])}
-            if "podAffinityTerm" in each
-            else _without_merged(each)
-            for each in terms
+            {**term, "podAffinityTerm": _without_merged(term["podAffinityTerm"])}
+            if "podAffinityTerm" in term
+            else _without_merged(term)
+            for term in terms
         ]
         for rule, terms in affinity.items()
     }
 
 
 def _without_merged(term: Mapping[str, Any]) -> dict[str, Any]:
-    """A term that selects pods by the values of the pod's own labels, without the requirements made of them.
+    """A pod affinity term or spread constraint without the requirements that the API server merged into its selector.
 
-    The API server merges (mis)matchLabelKeys into the selector when the pod is created, and takes no pod where that has
-    been done already (KEP-3633, KEP-3243; pkg/registry/core/pod/strategy.go:applyLabelKeysToLabelSelector).
+    The API server merges (mis)matchLabelKeys into the selector when the pod is created, and refuses a pod whose
+    selector has them already (KEP-3633, KEP-3243; pkg/registry/core/pod/strategy.go:applyLabelKeysToLabelSelector).
     """
     keys = {*term.get("matchLabelKeys", ()), *term.get("mismatchLabelKeys", ())}
     selector = term.get("labelSelector")
     if not keys or not selector:
         return dict(term)
-    own = [each for each in selector.get("matchExpressions", ()) if each["key"] not in keys]
-    rest = {key: value for key, value in selector.items() if key != "matchExpressions"}
-    return {**term, "labelSelector": rest | ({"matchExpressions": own} if own else {})}
+    user_expressions = [
+        expression for expression in selector.get("matchExpressions", ()) if expression["key"] not in keys
+    ]
+    other_fields = {key: value for key, value in selector.items() if key != "matchExpressions"}
+    return {
+        **term,
+        "labelSelector": other_fields | ({"matchExpressions": user_expressions} if user_expressions else {}),
+    }
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
-    """What tells a manifest from any other, its name left out: a replacement may have another than the refused pod."""
-    named = {"metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}
-    return sha256(json.dumps({**manifest, **named}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """The hex SHA-256 of a manifest without its name: a replacement may have another name than the refused pod."""
+    nameless = {"metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}
+    return sha256(json.dumps({**manifest, **nameless}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def renamed(manifest: Mapping[str, Any], refused_name: str, attempts_before: int) -> dict[str, Any]:
-    """The manifest under the name ``<name>-r<attempt>``, ``<name>`` being that of the pod that was refused first."""
-    first = refused_name.removesuffix(f"-r{attempts_before}") if attempts_before else refused_name
+    """The manifest under the name ``<name>-r<attempt>``, where ``<name>`` is the name of the first refused pod.
+
+    ``refused_name`` is the name of the pod refused now, and ``attempts_before`` its attempt, 0 for a first refusal.
+    """
+    first_name = refused_name.removesuffix(f"-r{attempts_before}") if attempts_before else refused_name
     suffix = f"-r{attempts_before + 1}"
-    name = first[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    name = first_name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
     return {**manifest, "metadata": {**manifest["metadata"], "name": name}}
 
 
 def replaced_names(name: str, attempt: int) -> Iterator[str]:
-    """The names that the pod may have had which a replacement of this name stands in for: its own, or the one before
-    the suffix (``renamed``)."""
+    """The names that the refused pod of a replacement may have had: the replacement's, or the one before its suffix.
+
+    ``attempt`` is the replacement's, counted from 1; see ``renamed``.
+    """
     yield name
-    first = name.removesuffix(f"-r{attempt}")
-    if first != name:
-        yield first if attempt == 1 else f"{first}-r{attempt - 1}"
+    stem = name.removesuffix(f"-r{attempt}")
+    if stem != name:
+        yield stem if attempt == 1 else f"{stem}-r{attempt - 1}"
 
 
 def replacement(relaunch: Relaunch) -> dict[str, Any]:
-    """The Pod object to create: the record's manifest behind our gate, saying whom it replaces."""
+    """The Pod object to create: the record's manifest with our gate, annotated with record, refused pod and attempt."""
     metadata, spec = relaunch.manifest["metadata"], relaunch.manifest["spec"]
     annotations = metadata.get("annotations", {}) | {
         RECORD_ANNOTATION: relaunch.name,
@@ -161,13 +179,13 @@ def replacement(relaunch: Relaunch) -> dict[str, Any]:
 
 
 def claim(pod: Mapping[str, Any], record_name: str) -> dict[str, Any]:
-    """The merge patch that puts our finalizer and the record's name on a pod, if it is still as it was read."""
+    """The merge patch that puts our finalizer and the record's name on a Pod object, by its uid and resourceVersion."""
     finalizers = [*_foreign_finalizers(pod), RELAUNCH_FINALIZER]
     return _if_unchanged(pod, {"finalizers": finalizers, "annotations": {RECORD_ANNOTATION: record_name}})
 
 
 def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that takes our finalizer off a pod, if it is still as it was read."""
+    """The merge patch that removes our finalizer and the record's name from a Pod, by its uid and resourceVersion."""
     return _if_unchanged(
         pod,
         {
@@ -178,61 +196,67 @@ def unclaim(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def protect(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that puts our finalizer on a Relaunch object, if it is still as it was read."""
+    """The merge patch that puts our finalizer on a Relaunch object, by its uid and resourceVersion."""
     return _if_unchanged(record, {"finalizers": [*_foreign_finalizers(record), RELAUNCH_FINALIZER]})
 
 
 def unprotect(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch that takes our finalizer off a Relaunch object, if it is still as it was read."""
+    """The merge patch that removes our finalizer from a Relaunch object, by its uid and resourceVersion."""
     return _if_unchanged(record, {"finalizers": _foreign_finalizers(record)})
 
 
 def _foreign_finalizers(content: Mapping[str, Any]) -> list[str]:
-    return [each for each in content["metadata"].get("finalizers", ()) if each != RELAUNCH_FINALIZER]
+    return [finalizer for finalizer in content["metadata"].get("finalizers", ()) if finalizer != RELAUNCH_FINALIZER]
 
 
 def ungate(pod: WatchedPod) -> dict[str, Any]:
-    """The merge patch that takes our gates off a pod, if it is still as it was seen, and leaves it where it may go."""
-    return {**_if_still(pod.uid, pod.version, {}), "spec": {"schedulingGates": _foreign_gates(pod)}}
+    """The merge patch that removes our gates from a pod, by uid and resourceVersion, and leaves its affinity alone."""
+    return {**_with_precondition(pod.uid, pod.version, {}), "spec": {"schedulingGates": _foreign_gates(pod)}}
 
 
 def _foreign_gates(pod: WatchedPod) -> list[dict[str, str]] | None:
-    return [{"name": each} for each in pod.gates if each not in (RELAUNCH_GATE, FIT_GATE)] or None
+    return [{"name": gate} for gate in pod.gates if gate not in (RELAUNCH_GATE, FIT_GATE)] or None
 
 
 def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
-    """The merge patch that narrows a gated pod to ``hostnames``, prefers the first, and takes our gates off, if it is
-    still as it was seen."""
+    """The merge patch that narrows a gated pod to ``hostnames`` and removes our gates, by uid and resourceVersion.
+
+    ``hostnames`` are values of the label ``kubernetes.io/hostname``, at least one, best first; the first is preferred.
+    """
     required = pod.node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    named = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
-    terms = [_narrowed(term, named) for term in required["nodeSelectorTerms"]] if required else [_narrowed({}, named)]
-    first = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostnames[0]]}]}
+    on_hostnames = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
+    terms = (
+        [_narrowed(term, on_hostnames) for term in required["nodeSelectorTerms"]]
+        if required
+        else [_narrowed({}, on_hostnames)]
+    )
+    on_first = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostnames[0]]}]}
     preferred = [
         *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
-        {"weight": PREFERENCE_WEIGHT, "preference": first},
+        {"weight": PREFERENCE_WEIGHT, "preference": on_first},
     ]
     narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     if len(hostnames) > 1:
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {
-        **_if_still(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: "true"}}),
+        **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: "true"}}),
         "spec": {"schedulingGates": _foreign_gates(pod), "affinity": {"nodeAffinity": narrowed}},
     }
 
 
-def _narrowed(term: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    return {**term, "matchExpressions": [*term.get("matchExpressions", ()), named]}
+def _narrowed(term: Mapping[str, Any], requirement: Mapping[str, Any]) -> dict[str, Any]:
+    return {**term, "matchExpressions": [*term.get("matchExpressions", ()), requirement]}
 
 
 def _without_mounts(container: Mapping[str, Any], volumes: set[str]) -> dict[str, Any]:
-    mounts = [each for each in container.get("volumeMounts", ()) if each["name"] not in volumes]
-    kept = {key: value for key, value in container.items() if key != "volumeMounts"}
-    return kept | ({"volumeMounts": mounts} if mounts else {})
+    mounts = [mount for mount in container.get("volumeMounts", ()) if mount["name"] not in volumes]
+    fields = {key: value for key, value in container.items() if key != "volumeMounts"}
+    return fields | ({"volumeMounts": mounts} if mounts else {})
 
 
 def _if_unchanged(pod: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    return _if_still(pod["metadata"]["uid"], pod["metadata"]["resourceVersion"], metadata)
+    return _with_precondition(pod["metadata"]["uid"], pod["metadata"]["resourceVersion"], metadata)
 
 
-def _if_still(uid: str, version: str, metadata: dict[str, Any]) -> dict[str, Any]:
+def _with_precondition(uid: str, version: str, metadata: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"uid": uid, "resourceVersion": version, **metadata}}

@@ -1,7 +1,8 @@
-"""What the operator's narrowing of a pod is, and where the pod may go by its user's own words.
+"""Tell the operator's node affinity on a pod from its user's.
 
-A pod that is let go is narrowed by a node affinity (``manifest.launch``) and annotated as such. That affinity says
-where the pod was to go then; it is no reason why another node will not do.
+The operator narrows a pod by a node affinity when it ungates it (``manifest.launch``) and annotates it as narrowed.
+That affinity names the nodes that were right at that time. It must not exclude other nodes later. Leaves adding and
+removing the affinity to ``manifest``.
 """
 
 from collections.abc import Mapping
@@ -22,15 +23,18 @@ def is_narrowed(pod: Mapping[str, Any]) -> bool:
 
 
 def as_asked(placement: Placement, node_affinity: Mapping[str, Any]) -> Placement:
-    """The placement of a narrowed pod as its user asked for it; ``node_affinity`` is written as in the Pod object."""
-    asked = read_placement(Document({"affinity": {"nodeAffinity": widened(node_affinity)}}))
-    return replace(placement, terms=asked.terms)
+    """The placement of a narrowed pod as its user asked for it.
+
+    ``node_affinity`` is the pod's ``spec.affinity.nodeAffinity``. Raises MalformedObject.
+    """
+    requested = read_placement(Document({"affinity": {"nodeAffinity": widened(node_affinity)}}))
+    return replace(placement, terms=requested.terms)
 
 
 def named_hosts(node_affinity: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hostnames that a pod of this node affinity was narrowed to; none where it was not."""
+    """The hostnames that a pod of this ``spec.affinity.nodeAffinity`` was narrowed to; empty where it was not."""
     if widened(node_affinity) == node_affinity:
         return ()
     terms = node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    named = terms[0]["matchExpressions"][-1]
-    return tuple(named["values"]) if named["key"] == HOSTNAME_LABEL else ()
+    last_requirement = terms[0]["matchExpressions"][-1]
+    return tuple(last_requirement["values"]) if last_requirement["key"] == HOSTNAME_LABEL else ()

@@ -1,6 +1,7 @@
-"""The requests about pods that are no relaunch: one that was gated at birth let go, a corpse deleted.
+"""Requests about single pods outside a relaunch: read one, ungate one that was gated at creation, delete a failed one.
 
-Each holds for the pod as it was seen alone: what has changed since is read anew by whoever asked.
+Each write names the uid and the resourceVersion of the pod that it was decided on. Where the pod has changed since,
+nothing is written and the caller decides again.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from topomend.wire.cluster import read_watched_pod
 
 
 def read(client: Client, namespace: str, name: str) -> WatchedPod | None:
-    """The pod of this name as it is now; None where there is none. Raises APIError, MalformedObject."""
+    """The pod of this name as the API server has it; None where there is none. Raises APIError, MalformedObject."""
     try:
         return read_watched_pod(client.get(PODS, name, namespace))
     except NotFound:
@@ -21,9 +22,9 @@ def read(client: Client, namespace: str, name: str) -> WatchedPod | None:
 
 
 def ungate(client: Client, pod: WatchedPod, hostnames: Sequence[str]) -> bool:
-    """Narrow a gated pod to ``hostnames`` and take our gate off. False where it is not as it was seen any more.
+    """Narrow a gated pod to ``hostnames``, best first, and remove our gate.
 
-    Raises APIError.
+    Returns False, and writes nothing, where the pod has changed or is gone. Raises APIError.
     """
     try:
         client.merge(PODS, pod.name, manifest.launch(pod, hostnames), pod.namespace)
@@ -33,7 +34,10 @@ def ungate(client: Client, pod: WatchedPod, hostnames: Sequence[str]) -> bool:
 
 
 def clear(client: Client, failed_pod: WatchedPod) -> bool:
-    """Delete a failed pod, if it is there still. False where it is not as it was seen any more. Raises APIError."""
+    """Delete a failed pod. Returns True also where it is already gone.
+
+    Returns False, and deletes nothing, where the pod has changed. Raises APIError.
+    """
     try:
         client.delete(PODS, failed_pod.name, failed_pod.namespace, uid=failed_pod.uid, version=failed_pod.version)
     except NotFound:

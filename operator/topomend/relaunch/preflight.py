@@ -1,10 +1,10 @@
-"""Whether a pod may be created anew, asked before the refused one is touched.
+"""Ask the API server whether it would create the replacement, before the refused pod is touched.
 
-The operator creates pods under its own account, and must not be the way by which somebody gets a pod that he may not
-create himself: the one whom the stamp ``topomend.io/creator`` names is looked up, and the creation is rehearsed, so
-that quotas, Pod Security and other policies have their say while the refused pod is still there. A pod without a stamp
-(created before the stamping policy was there, or where the API server knows no such policies) stands for itself: the
-API server let it be created as it is, and one that was changed since is not relaunched (decide/eligibility.py).
+The operator creates pods under its own account. Nobody may use it to obtain a pod that they could not create
+themselves. Therefore a SubjectAccessReview asks about the user whom the stamp ``topomend.io/creator`` names, and a dry
+run rehearses the creation, so that quotas, Pod Security and other policies answer while the refused pod still exists.
+A pod without a stamp was created before the stamping policy existed, or on an API server without such policies. The API
+server accepted it as it is, and a pod that was changed since is not relaunched (``decide/eligibility.py``).
 """
 
 from contextlib import suppress
@@ -19,13 +19,19 @@ from topomend.wire.relaunch import relaunch_object
 
 
 class Preflight:
-    """Asks the API server. Each answer is empty for yes, else why not, in a line; raises APIError where none came."""
+    """The checks before a relaunch.
+
+    Each returns an empty text for yes, else one line that says why not. Each raises APIError where no answer arrived.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def creator_problem(self, record: Relaunch) -> str:
-        """Why the user whom the recorded pod's stamp names (and his groups, a line each) may not create it now."""
+        """Why the creator of the recorded pod may not create it now.
+
+        The pod's stamp names the creator: the user on the first line, one group on each further line.
+        """
         namespace = record.namespace
         creator = record.manifest["metadata"].get("annotations", {}).get(CREATOR_ANNOTATION, "")
         if not creator:
@@ -43,8 +49,10 @@ class Preflight:
         return f"{user}, who created it, may not create pods in {namespace} any more"
 
     def denied(self, record: Relaunch) -> str:
-        """Why the API server would not create the replacement, or the record itself. That a pod of that name is there
-        is no reason: it is to go."""
+        """Why the API server would not create the replacement or the record.
+
+        A pod that already has the name is no reason: it is the refused pod, which goes first.
+        """
         try:
             self._rehearse(PODS, manifest.replacement(record), record.namespace)
         except (Forbidden, Invalid, NotFound) as error:

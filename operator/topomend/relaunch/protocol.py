@@ -3,47 +3,47 @@
 P is the refused pod, N its replacement of the same name, W the Relaunch record. The main line, one request each:
 
     read W, read P                                                     in this order: see below
-    1. claim P: our finalizer and W's name, by P's resourceVersion     nobody deletes P behind our back
+    1. claim P: our finalizer and W's name, by P's resourceVersion     nobody can delete P unnoticed
     2. create W with the stripped manifest and our finalizer           from here on the manifest cannot be lost
-    3. mark W Committed                                                from here on P's end is our doing
+    3. mark W Committed                                                from here on we count P's deletion as ours
     4. delete P, by uid and resourceVersion
-    5. take our finalizer off P                                        P is gone
+    5. remove our finalizer from P                                     P is gone
     6. create N behind our scheduling gate                             the gate is the fence: N cannot run yet
     7. mark W Created with N's uid                                     only this pod may lose the gate
-    8. choose nodes; narrow N to them and take the gate off, one PATCH
+    8. choose nodes; narrow N to them and ungate it, one PATCH
     9. mark W Launched
-    10. take our finalizer off W                                       W stays as a tombstone
+    10. remove our finalizer from W                                    W stays as a tombstone
 
-With the name policy Suffix N has a name of its own and comes first, so that no moment is without a pod: steps 6 and 7
-are before 4 and 5 (``_beside``).
+With the name policy Suffix, N has a name of its own. Steps 6 and 7 then come before 4 and 5, so that one of the two
+pods always exists (``_with_own_name``).
 
-``Progress`` holds what is true as far as it was read, not a place in a list: whoever starts anew reads P and W and
-goes on from there, so a crash between any two requests needs no case of its own. Every write names the uid and the
-resourceVersion it was decided on; where that no longer holds, all is read again.
+``Progress`` holds what was read, not a position in that list. A new attempt reads P and W and continues from there, so
+a crash between two requests needs no case of its own. Every write names the uid and the resourceVersion it was decided
+on; where that precondition fails, everything is read again.
 
-W is read before P, because the absence of a pod means something only at a step that was reached before: P read first
-could be from before N was created, and W from after it. A W that is stale in turn does no harm: every mark names its
-resourceVersion. Where a read is answered from an older state all the same, W may end although N waits; it is opened
-again as soon as N is seen. Where P is there although W says Created, W goes back to Committed, but only once a write
-has found P: it may have been read from before.
+W is read before P. The absence of P means something only at a step that W had already reached: if P were read first,
+that read could be older than N, and the read of W newer. A stale W does no harm, because every mark names its
+resourceVersion. If the API server still answers a read from an older state, W may end although N waits; W is reopened
+as soon as N is read. Where P exists although W says Created, W returns to Committed, but only once a write has
+confirmed P: the read of P may be stale.
 
-W alone is harmless: it may be written long before P is claimed, to say what the pod waits for. Its manifest counts as
-long as it is P's: one that is not (P was changed since, or W is not our work) is never created while P is there to be
-recorded anew. A W that vanishes while N waits behind its gate is written again from N.
+W alone has no effect. It may be written long before P is claimed, to say what the pod waits for. Its manifest counts as
+long as it equals P's. If it differs (P was changed since, or somebody else wrote W), N is never created from it while P
+exists and can be recorded again. If W vanishes while N waits behind its gate, W is restored from N.
 
-W's finalizer keeps the only copy of a pod from whoever deletes W, its kind, or its namespace: it is on W whenever P may
-be gone and N may not be there. While N waits for a node it is off: a cluster without an operator is to lose nothing by
-it. A W that was deleted is gone on with as if it were not, and goes with its finalizer. In a namespace that ends, W is
-cancelled: nothing can be created there.
+W's finalizer protects the only copy of a pod from the deletion of W, its kind, or its namespace. It is on W whenever P
+may be gone and N may not exist yet. It is off while N waits for a node, so that it blocks no deletion in a cluster
+without an operator. A deleted W that still has the finalizer is completed like any other, and vanishes when the
+finalizer is removed. In a terminating namespace W is cancelled: nothing can be created there.
 
-``draining`` is the same for a cluster that topomend leaves: nothing begins, N is let go to wherever its scheduler has
-it, and P is given back as it was as long as nobody can have taken its deletion on: until W is committed, with the name
-policy Suffix until N is there.
+``draining`` runs the same protocol in a cluster that topomend leaves. No relaunch starts, and N is ungated for whatever
+node its scheduler chooses. P is released unchanged as long as no other operator can have deleted it: until W is
+committed, with the name policy Suffix until N exists.
 
-A user's delete wins until step 3; with the name policy Suffix until N is there, as P is not ours to delete before. From
-there on nobody can tell whose delete it was that ends P, another operator's or a user's, and it is taken for ours: a
-pod too many that the user deletes again costs less than a lost one. A pod of our making whose uid is not W's (a process
-that woke late repeated step 6) stays gated and is removed.
+A user's delete wins until step 3, with the name policy Suffix until N exists, because P is not ours to delete earlier.
+After that nobody can tell whether a user or another operator deleted P, and the deletion counts as ours: a surplus pod
+that the user deletes again costs less than a lost one. A duplicate of N, whose uid is not W's (a process that woke late
+repeated step 6), stays gated and is deleted.
 """
 
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 
 class Unread(Enum):
-    """What has not been read, or no longer holds for certain."""
+    """The type of UNREAD: an object that was not read yet, or that may have changed since."""
 
     UNREAD = "unread"
 
@@ -65,13 +65,15 @@ UNREAD = Unread.UNREAD
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known. ``uid`` is P's, ``record_name`` W's.
+    """What was read so far.
 
-    ``pod`` and ``record`` None are known to be absent. ``may_start`` is whether a pod without a record may be claimed.
-    ``digest`` is that of P's manifest as it would be recorded now. ``replacement`` is N where it has a name of its own.
-    ``nodes`` None is not asked yet, empty is none now. ``denied`` is why the API server would not create N or W.
-    ``contradicted`` is that a write found P where W says that N was created. ``draining`` is whether topomend leaves
-    the cluster. ``namespace_ends`` is that nothing can be created in the namespace any more.
+    ``uid`` is P's, and ``record_name`` is W's name. ``may_start`` is whether a pod without a record may be claimed.
+    ``pod`` is the pod that has the refused pod's name, ``record`` is W, and ``replacement`` is N where it has a name of
+    its own; None means that there is none. ``digest`` is that of P's manifest as it would be recorded now. ``nodes`` is
+    None before they were chosen, and empty where no node admits N now. ``denied`` is why the API server refuses to
+    create N or W, empty where it does not. ``contradicted`` is whether a write found P although W says that N was
+    created. ``draining`` is whether topomend is leaving the cluster. ``namespace_ends`` is whether the namespace is
+    being deleted, so that nothing can be created in it.
     """
 
     uid: str
@@ -98,7 +100,7 @@ NOT_ITS_MANIFEST = "the record's manifest is not the refused pod's: delete the r
 
 @dataclass(frozen=True)
 class ReadPod:
-    """GET the pod that has the name now."""
+    """GET the pod that has P's name now."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class ReadRecord:
 
 @dataclass(frozen=True)
 class ReadReplacement:
-    """GET the pod that has N's name, where it is not P's."""
+    """GET the pod that has N's name, where that differs from P's."""
 
     record: Relaunch
 
@@ -129,35 +131,35 @@ class Record:
 
 @dataclass(frozen=True)
 class Restore:
-    """CREATE W anew from N, which waits behind our gate: somebody deleted W."""
+    """CREATE W again from N, which waits behind our gate: somebody deleted W."""
 
     pod: WatchedPod
 
 
 @dataclass(frozen=True)
 class Discard:
-    """DELETE W, by uid and resourceVersion: nothing was done by it yet."""
+    """DELETE W, by uid and resourceVersion, before anything was done to P."""
 
     record: Relaunch
 
 
 @dataclass(frozen=True)
 class Protect:
-    """PATCH W: put our finalizer on, by its resourceVersion."""
+    """PATCH W: add our finalizer, by W's resourceVersion."""
 
     record: Relaunch
 
 
 @dataclass(frozen=True)
 class Unprotect:
-    """PATCH W: take our finalizer off, by its resourceVersion. A W that was deleted is gone then."""
+    """PATCH W: remove our finalizer, by W's resourceVersion. A W that was deleted vanishes with it."""
 
     record: Relaunch
 
 
 @dataclass(frozen=True)
 class Mark:
-    """PATCH W's status to ``step``, by its resourceVersion. ``why`` goes into its condition."""
+    """PATCH W's status to ``step``, by W's resourceVersion. ``why`` becomes the message of its condition."""
 
     record: Relaunch
     step: Step
@@ -175,7 +177,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Unclaim:
-    """PATCH P: take our finalizer off."""
+    """PATCH P: remove our finalizer, by uid and resourceVersion."""
 
     pod: WatchedPod
 
@@ -189,7 +191,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Choose:
-    """Decide where N may go now, and take its place there."""
+    """Choose the nodes for N, and assume it on them. Not a request to the API server."""
 
     pod: WatchedPod
     record: Relaunch
@@ -197,7 +199,7 @@ class Choose:
 
 @dataclass(frozen=True)
 class Launch:
-    """PATCH N: narrow it to ``nodes``, if there are any, and take the gate off, by uid and resourceVersion."""
+    """PATCH N: narrow it to ``nodes``, if there are any, and remove the gate, by uid and resourceVersion."""
 
     pod: WatchedPod
     nodes: tuple[str, ...]
@@ -205,14 +207,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class Stop:
-    """Nothing is left to do."""
+    """The relaunch is over, or never starts; ``outcome`` says how, for people."""
 
     outcome: str
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing can be done now: N waits behind its gate for a node, or P for its end, or the API server says no."""
+    """Nothing can be done now: N waits for a node, or P is still terminating, or the API server refuses to create."""
 
     waiting_for: str
 
@@ -243,7 +245,7 @@ Request = (
 
 @dataclass(frozen=True)
 class PodIs:
-    """The pod of that name as the API server has it now; None: there is none. ``digest`` is its manifest's."""
+    """The pod of P's name as the API server has it, None where there is none; ``digest`` is that of its manifest."""
 
     pod: WatchedPod | None
     digest: str = ""
@@ -251,58 +253,61 @@ class PodIs:
 
 @dataclass(frozen=True)
 class ReplacementIs:
-    """The pod of N's own name as the API server has it now; None: there is none."""
+    """The pod of N's own name as the API server has it; None where there is none."""
 
     pod: WatchedPod | None
 
 
 @dataclass(frozen=True)
 class RecordIs:
-    """W as the API server has it now; None: there is none."""
+    """W as the API server has it; None where there is none."""
 
     record: Relaunch | None
 
 
 @dataclass(frozen=True)
 class NodesAre:
-    """The nodes chosen; empty: none admits the pod now."""
+    """The chosen nodes by name, best first; empty where no node admits the pod now."""
 
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class NotAsExpected:
-    """A precondition did not hold, or no answer came: whatever was known may be wrong."""
+    """A precondition failed, or no answer arrived: everything must be read again."""
 
 
 @dataclass(frozen=True)
 class Denied:
-    """The API server will not create the object: a quota, a policy, or an object that it finds invalid."""
+    """The API server refuses to create the object: because of a quota, a policy, or because the object is invalid."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class NamespaceEnds:
-    """The namespace is being deleted, or gone: nothing can be created in it."""
+    """The namespace is being deleted or gone: nothing can be created in it."""
 
 
 Answer = PodIs | ReplacementIs | RecordIs | NodesAre | NotAsExpected | Denied | NamespaceEnds
 
 
 def begin(uid: str, record_name: str, *, may_start: bool, draining: bool = False) -> tuple[Progress, Request]:
-    """Where every attempt starts, the first as the one after a crash."""
+    """The first state and request of an attempt, be it the first one or one after a crash.
+
+    ``uid`` is the refused pod's, ``record_name`` the name of its record. See ``Progress`` for the flags.
+    """
     progress = Progress(uid, record_name, may_start, draining=draining)
     return progress, next_request(progress)
 
 
 def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
-    """Take the answer to the last request in, and say what to ask next."""
-    learned = _learn(progress, answer)
-    return learned, next_request(learned)
+    """The state after the answer to the last request, and the next request."""
+    updated = _updated(progress, answer)
+    return updated, next_request(updated)
 
 
-def _learn(progress: Progress, answer: Answer) -> Progress:
+def _updated(progress: Progress, answer: Answer) -> Progress:
     match answer:
         case PodIs(pod, digest):
             return replace(progress, pod=pod, digest=digest, contradicted=_is_contradicted(progress, pod))
@@ -320,14 +325,17 @@ def _learn(progress: Progress, answer: Answer) -> Progress:
 
 
 def _is_contradicted(progress: Progress, pod: WatchedPod | None) -> bool:
-    """P was known before: this is no read's answer, which may be from an older state, but a write's."""
+    """Whether a write just found P although W says Created.
+
+    P was read before, so this answer is a write's; a read's may come from an older state.
+    """
     record = progress.record
     is_written = progress.pod is not UNREAD and pod is not None and pod.uid == progress.uid
     return is_written and isinstance(record, Relaunch) and record.step is Step.CREATED
 
 
 def next_request(progress: Progress) -> Request:
-    """What to ask next, from what is known alone."""
+    """The next request. It depends on ``progress`` alone."""
     if progress.record is UNREAD:
         return ReadRecord()
     if progress.pod is UNREAD:
@@ -339,20 +347,20 @@ def next_request(progress: Progress) -> Request:
     if record.pod_uid != progress.uid:
         return _name_taken(progress, refused, record)
     if not record.keeps_name:
-        return _beside(progress, refused, record)
+        return _with_own_name(progress, refused, record)
     if refused:
-        return _old_pod(progress, refused, record)
+        return _with_refused_pod(progress, refused, record)
     if record.step.ended:
-        return _reopened(pod, record) or _leftover(pod, record) or _ended(record)
+        return _reopen(pod, record) or _delete_duplicate(pod, record) or _ended(record)
     if record.step is Step.CREATED:
         return _created(progress, pod, record)
     return _uncreated(progress, pod, record)
 
 
 def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
-    """W is another pod's record, which is none of ours: P is as if we had never seen it."""
+    """The record of W's name belongs to another pod: undo the claim and leave P alone."""
     why = f"record {record.name} is another pod's, and its own would have that name: delete it if it is nobody's"
-    if pod and _claimed(pod):
+    if pod and _is_claimed(pod):
         return Unclaim(pod)
     return Pause(why) if pod and progress.may_start and not pod.deleting else Stop(why)
 
@@ -360,16 +368,16 @@ def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) ->
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     if pod is None or pod.uid != progress.uid:
         return _without_both(progress, pod)
-    if pod.deleting and _claimed(pod) and not progress.denied:
-        return Record(pod)  # W tells what became of P; where there can be none, P ends without
+    if pod.deleting and _is_claimed(pod) and not progress.denied:
+        return Record(pod)  # W then says what became of P; where W cannot be created, P ends without it
     if pod.deleting or progress.denied or not progress.may_start:
-        return Unclaim(pod) if _claimed(pod) else _untouched(progress, pod)
-    return Record(pod) if _claimed(pod) and pod.record == progress.record_name else Claim(pod)
+        return Unclaim(pod) if _is_claimed(pod) else _untouched(progress, pod)
+    return Record(pod) if _is_claimed(pod) and pod.record == progress.record_name else Claim(pod)
 
 
 def _without_both(progress: Progress, pod: WatchedPod | None) -> Request:
-    """Neither P nor W is there; ``pod`` has the name now."""
-    if pod is None or not _orphaned(progress, pod):
+    """Neither P nor W exists; ``pod`` is the one that has P's name now."""
+    if pod is None or not _lost_its_record(progress, pod):
         return Stop("the pod is gone")
     if not progress.denied:
         return Restore(pod)
@@ -377,57 +385,59 @@ def _without_both(progress: Progress, pod: WatchedPod | None) -> Request:
 
 
 def _untouched(progress: Progress, pod: WatchedPod) -> Request:
-    """P is as if we had never seen it."""
+    """Leave P alone: nothing was done to it."""
     return Pause(progress.denied) if progress.denied and not pod.deleting else Stop("the pod is not to be relaunched")
 
 
-def _old_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
-    """P is still there."""
+def _with_refused_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+    """P still exists."""
     if record.step.ended:
-        return Unclaim(pod) if _claimed(pod) else _ended(record)
+        return Unclaim(pod) if _is_claimed(pod) else _ended(record)
     if pod.deleting:
         return _terminating(pod, record)
     if record.step is Step.RECORDED:
         return _recorded(progress, pod, record)
-    if record.step is Step.CREATED:  # not our work, for N has P's name; or P was read from before
+    if record.step is Step.CREATED:  # N has P's name, so somebody else marked W, or the read of P is stale
         return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)
     if record.deleting and not record.protected:
         return Pause(END_OF_RECORD)
-    return _unprotected(record) or (Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST))
+    return _protect_first(record) or (
+        Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)
+    )
 
 
 def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
-    """P and W are there, and nothing was done yet."""
+    """P and W exist, and P is not committed to deletion yet."""
     if progress.draining:
-        return _given_back(pod, record)
+        return _give_back(pod, record)
     if record.deleting:
         return Unprotect(record) if record.protected else Pause(END_OF_RECORD)
-    if not _claimed(pod):
+    if not _is_claimed(pod):
         return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
     if record.manifest_hash != progress.digest:
         return Discard(record)
-    return _unprotected(record) or Mark(record, Step.COMMITTED)
+    return _protect_first(record) or Mark(record, Step.COMMITTED)
 
 
-def _given_back(pod: WatchedPod, record: Relaunch) -> Request:
-    """P stays, and there is to be no N."""
-    return Unclaim(pod) if _claimed(pod) else Mark(record, Step.CANCELLED, why=DRAINED)
+def _give_back(pod: WatchedPod, record: Relaunch) -> Request:
+    """Release P, and end W without an N."""
+    return Unclaim(pod) if _is_claimed(pod) else Mark(record, Step.CANCELLED, why=DRAINED)
 
 
 def _terminating(pod: WatchedPod, record: Relaunch) -> Request:
-    """P is being deleted. The finalizer goes first and the mark after it, so that no ended record leaves one behind."""
-    if _claimed(pod):
-        return (record.step is not Step.RECORDED and _unprotected(record)) or Unclaim(pod)
-    return _cancelled(record) if record.step is Step.RECORDED else Pause("the end of the refused pod")
+    """P is being deleted. The finalizer goes first and the mark second, so that no ended record leaves one behind."""
+    if _is_claimed(pod):
+        return (record.step is not Step.RECORDED and _protect_first(record)) or Unclaim(pod)
+    return _cancel(record) if record.step is Step.RECORDED else Pause("the end of the refused pod")
 
 
 def _uncreated(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
-    """P is gone and W does not know N yet."""
+    """P is gone, and W does not name N yet."""
     if record.step is Step.RECORDED:
-        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod and _waits(pod, record) else _cancelled(record)
+        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod and _waits_gated(pod, record) else _cancel(record)
     if pod is None:
         return _create(progress, record)
-    if not _ours(pod, record):
+    if not _made_from(pod, record):
         return Mark(record, Step.SUPERSEDED, why=f"another pod took the name {record.pod_name}")
     if pod.deleting:
         return Pause("the end of a deleted replacement")
@@ -438,7 +448,7 @@ def _create(progress: Progress, record: Relaunch) -> Request:
     if progress.namespace_ends:
         return Mark(record, Step.CANCELLED, why="its namespace is being deleted")
     if not progress.denied:
-        return _unprotected(record) or Create(record)
+        return _protect_first(record) or Create(record)
     if record.step is not Step.BLOCKED:
         return Mark(record, Step.BLOCKED, why=progress.denied)
     return Pause(progress.denied)
@@ -448,7 +458,7 @@ def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Re
     if pod is None or (pod.uid == record.new_uid and pod.deleting):
         return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")
     if pod.uid != record.new_uid:
-        return _leftover(pod, record) or Mark(
+        return _delete_duplicate(pod, record) or Mark(
             record, Step.SUPERSEDED, why=f"another pod took the name {record.pod_name}"
         )
     if RELAUNCH_GATE not in pod.gates:
@@ -462,94 +472,109 @@ def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Re
     return Unprotect(record) if record.protected else Pause("a node that admits the replacement")
 
 
-def _beside(progress: Progress, old: WatchedPod | None, record: Relaunch) -> Request:
-    """N has a name of its own: it is created first, P (``old``, None once it is gone) deleted then, N let go last."""
-    if record.step is Step.RECORDED and old:
-        return _terminating(old, record) if old.deleting else _recorded(progress, old, record)
-    if record.step.ended and old and _claimed(old):
-        return Unclaim(old)
+def _with_own_name(progress: Progress, refused: WatchedPod | None, record: Relaunch) -> Request:
+    """N has a name of its own: create it first, then delete P (``refused``, None once it is gone), then ungate N."""
+    if record.step is Step.RECORDED and refused:
+        return _terminating(refused, record) if refused.deleting else _recorded(progress, refused, record)
+    if record.step.ended and refused and _is_claimed(refused):
+        return Unclaim(refused)
     if progress.replacement is UNREAD:
         return ReadReplacement(record)
-    new = progress.replacement
+    replacement = progress.replacement
     if record.step.ended:
-        return _reopened(new, record) or _leftover(new, record) or _ended(record)
+        return _reopen(replacement, record) or _delete_duplicate(replacement, record) or _ended(record)
     if record.step is Step.RECORDED:
-        return Mark(record, Step.CREATED, new_uid=new.uid) if new and _waits(new, record) else _cancelled(record)
+        return (
+            Mark(record, Step.CREATED, new_uid=replacement.uid)
+            if replacement and _waits_gated(replacement, record)
+            else _cancel(record)
+        )
     if record.step is not Step.CREATED:
-        return _beside_uncreated(progress, old, new, record)
-    if new is None or new.uid != record.new_uid or new.deleting:
-        return Unclaim(old) if old and _claimed(old) else _created(progress, new, record)
-    if old:
-        return _end_of(old)
-    return _created(progress, new, record)
+        return _with_own_name_uncreated(progress, refused, replacement, record)
+    if replacement is None or replacement.uid != record.new_uid or replacement.deleting:
+        return Unclaim(refused) if refused and _is_claimed(refused) else _created(progress, replacement, record)
+    if refused:
+        return _delete_refused(refused)
+    return _created(progress, replacement, record)
 
 
-def _beside_uncreated(progress: Progress, old: WatchedPod | None, new: WatchedPod | None, record: Relaunch) -> Request:
-    """W is committed and does not know N yet. Whoever took P away meanwhile, N takes its place."""
-    if old and not (new and _ours(new, record)):
-        if old.deleting:
-            return _cancelled(record)
+def _with_own_name_uncreated(
+    progress: Progress, refused: WatchedPod | None, replacement: WatchedPod | None, record: Relaunch
+) -> Request:
+    """W is committed and does not name N yet. If P vanished meanwhile, N still replaces it."""
+    if refused and not (replacement and _made_from(replacement, record)):
+        if refused.deleting:
+            return _cancel(record)
         if progress.draining:
-            return _given_back(old, record)
-    if old and record.manifest_hash != progress.digest:
+            return _give_back(refused, record)
+    if refused and record.manifest_hash != progress.digest:
         return Pause(NOT_ITS_MANIFEST)
-    if new is None:
+    if replacement is None:
         return _create(progress, record)
-    if not _ours(new, record):
-        return _create(replace(progress, denied=f"another pod has the name {new.name}"), record)
-    if new.deleting:
+    if not _made_from(replacement, record):
+        return _create(replace(progress, denied=f"another pod has the name {replacement.name}"), record)
+    if replacement.deleting:
         return Pause("the end of a deleted replacement")
-    return Mark(record, Step.CREATED, new_uid=new.uid)
+    return Mark(record, Step.CREATED, new_uid=replacement.uid)
 
 
-def _end_of(old: WatchedPod) -> Request:
-    """N waits behind our gate, and P is still there."""
-    if not old.deleting:
-        return Delete(old)
-    return Unclaim(old) if _claimed(old) else Pause("the end of the refused pod")
+def _delete_refused(refused: WatchedPod) -> Request:
+    """N waits behind our gate, and P still exists: delete it."""
+    if not refused.deleting:
+        return Delete(refused)
+    return Unclaim(refused) if _is_claimed(refused) else Pause("the end of the refused pod")
 
 
 def _ended(record: Relaunch) -> Request:
-    """Nothing is left to do but to give W itself back."""
+    """The relaunch is over: release W itself, then stop."""
     return Unprotect(record) if record.protected else Stop(record.step.value)
 
 
-def _unprotected(record: Relaunch) -> Request | None:
-    """What W lacks to be the only copy of the pod. One that is being deleted takes no finalizer any more."""
+def _protect_first(record: Relaunch) -> Request | None:
+    """Put our finalizer on W, where it lacks it, before W becomes the only copy of the pod.
+
+    The API server accepts no new finalizer on a W that is being deleted.
+    """
     return None if record.protected or record.deleting else Protect(record)
 
 
-def _reopened(pod: WatchedPod | None, record: Relaunch) -> Request | None:
-    """N still waits behind our gate though W has ended: whoever ended it had read what was no longer so."""
-    waits = record.step is not Step.LAUNCHED and pod and pod.uid == record.new_uid and _waits(pod, record)
+def _reopen(pod: WatchedPod | None, record: Relaunch) -> Request | None:
+    """Reopen W where N still waits behind our gate: the operator that ended W had read a stale state."""
+    waits = record.step is not Step.LAUNCHED and pod and pod.uid == record.new_uid and _waits_gated(pod, record)
     return Mark(record, Step.CREATED) if waits else None
 
 
-def _leftover(pod: WatchedPod | None, record: Relaunch) -> Request | None:
-    """A pod of our making that W does not stand for: it never lost its gate, and never will."""
-    if pod and _ours(pod, record) and pod.uid != record.new_uid and RELAUNCH_GATE in pod.gates and not pod.deleting:
+def _delete_duplicate(pod: WatchedPod | None, record: Relaunch) -> Request | None:
+    """Delete a duplicate of N, whose uid W does not name: it never lost its gate, and never will."""
+    if (
+        pod
+        and _made_from(pod, record)
+        and pod.uid != record.new_uid
+        and RELAUNCH_GATE in pod.gates
+        and not pod.deleting
+    ):
         return Delete(pod)
     return None
 
 
-def _cancelled(record: Relaunch) -> Request:
+def _cancel(record: Relaunch) -> Request:
     return Mark(record, Step.CANCELLED, why="somebody deleted the refused pod")
 
 
-def _claimed(pod: WatchedPod) -> bool:
+def _is_claimed(pod: WatchedPod) -> bool:
     return RELAUNCH_FINALIZER in pod.finalizers
 
 
-def _waits(pod: WatchedPod, record: Relaunch) -> bool:
-    """Whether N waits behind our gate, W having been written again."""
-    return _ours(pod, record) and RELAUNCH_GATE in pod.gates and not pod.deleting
+def _waits_gated(pod: WatchedPod, record: Relaunch) -> bool:
+    """Whether the pod was created from W and waits behind our gate."""
+    return _made_from(pod, record) and RELAUNCH_GATE in pod.gates and not pod.deleting
 
 
-def _orphaned(progress: Progress, pod: WatchedPod) -> bool:
-    """Whether the pod is an N that waits behind our gate for a W that is no more."""
-    ours = pod.replaces == progress.uid and pod.record == progress.record_name
-    return ours and RELAUNCH_GATE in pod.gates and not pod.deleting
+def _lost_its_record(progress: Progress, pod: WatchedPod) -> bool:
+    """Whether the pod is an N that waits behind our gate for a W that was deleted."""
+    names_record = pod.replaces == progress.uid and pod.record == progress.record_name
+    return names_record and RELAUNCH_GATE in pod.gates and not pod.deleting
 
 
-def _ours(pod: WatchedPod, record: Relaunch) -> bool:
+def _made_from(pod: WatchedPod, record: Relaunch) -> bool:
     return pod.record == record.name and pod.replaces == record.pod_uid

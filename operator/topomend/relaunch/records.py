@@ -1,4 +1,7 @@
-"""Records of relaunches before they are written, and the one that made a pod."""
+"""Build the record of a refused pod, and look up the record that created a replacement.
+
+Leaves the record's layout to ``wire.relaunch``, its manifest to ``manifest`` and writing it to ``driver``.
+"""
 
 import json
 from typing import Any
@@ -12,11 +15,15 @@ from topomend.wire.cluster import read_watched_pod
 from topomend.wire.relaunch import read_relaunch, record_name
 
 MAX_MANIFEST_BYTES = 1_000_000
-"""A manifest of more bytes is not relaunched: an object may have 1.5 MiB in etcd, and a record holds more than this."""
+"""A pod with a larger manifest is not relaunched: etcd takes 1.5 MiB an object, and a record holds more than this."""
 
 
 def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:
-    """The record of a refused pod, as it is written first; ``stripped`` is its manifest (``manifest.stripped``)."""
+    """The record of a refused pod as it is first written.
+
+    ``stripped`` is the pod's manifest (``manifest.stripped``). ``renames`` is whether the replacement gets a name of
+    its own.
+    """
     return Relaunch(
         namespace=pod.namespace,
         name=name,
@@ -32,26 +39,29 @@ def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: b
 
 
 def draft(client: Client, pod: WatchedPod, previous: Relaunch | None, *, renames: bool) -> Relaunch | None:
-    """The record of a refused pod as it is now; None where it is gone or going. Raises APIError."""
+    """The record of a refused pod, from the pod as the API server has it; None where it is gone or being deleted.
+
+    ``previous`` is the record that created the pod, where it is a replacement. Raises APIError, MalformedObject.
+    """
     try:
         content = client.get(PODS, pod.name, pod.namespace)
     except NotFound:
         return None
-    found = read_watched_pod(content)
-    if found.uid != pod.uid or found.deleting:
+    current = read_watched_pod(content)
+    if current.uid != pod.uid or current.deleting:
         return None
-    return recorded(found, record_name(pod.name, pod.uid), manifest.stripped(content, previous), renames=renames)
+    return recorded(current, record_name(pod.name, pod.uid), manifest.stripped(content, previous), renames=renames)
 
 
 def any_node_admits(record: Relaunch) -> bool:
-    """Whether the manifest fits an object."""
+    """Whether the record's manifest has at most MAX_MANIFEST_BYTES as JSON, so that one object can hold it."""
     return len(json.dumps(record.manifest)) <= MAX_MANIFEST_BYTES
 
 
 def record_that_made(client: Client, pod: WatchedPod) -> Relaunch | None:
-    """The record of which ``pod`` is the replacement; None for a pod that is none, or whose record is gone.
+    """The record that created ``pod``; None where the pod is no replacement, or its record is gone.
 
-    Raises APIError.
+    Raises APIError, MalformedObject.
     """
     for name in manifest.replaced_names(pod.name, pod.attempt) if pod.replaces else ():
         try:

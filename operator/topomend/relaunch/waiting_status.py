@@ -1,8 +1,8 @@
-"""What a refused pod waits for, kept where its user finds it: in the conditions of its record.
+"""Write into the conditions of a pod's record what the refused pod waits for, so that its user can read it there.
 
-The record is the one that a relaunch begins with, written early. It does nothing as long as the pod is not claimed, and
-a relaunch that begins later goes on with it (relaunch/protocol.py). Notes are a courtesy: one that the API server does
-not take is left out.
+The record is the one that a relaunch starts with, written early. It has no effect while the pod is unclaimed, and a
+later relaunch continues with it (``relaunch/protocol.py``). Notes are a courtesy: one that the API server refuses is
+dropped. Leaves what a note says to the caller.
 """
 
 import logging
@@ -19,7 +19,7 @@ from topomend.relaunch import conditions
 from topomend.wire.relaunch import read_relaunch, relaunch_object, relaunch_status
 
 REPEAT_SECONDS = 30.0
-"""How long a note stands that says the same in other numbers."""
+"""How long a note stays before one that differs only in its message replaces it."""
 
 _REMEMBERED = 10_000
 
@@ -28,7 +28,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Note:
-    """One CamelCase word and one line; ``never`` where no node admits the pod even when empty."""
+    """Why a pod waits: ``reason`` is one CamelCase word, ``message`` one line.
+
+    ``never`` is whether no node would admit the pod even when empty. ``verdicts`` and ``counts`` say what the nodes
+    answered; ``counts`` is nodes by reason.
+    """
 
     reason: str
     message: str
@@ -38,7 +42,10 @@ class Note:
 
 
 class Notes:
-    """Writes notes. May be used by several threads, a pod each."""
+    """Writes notes. ``clock`` counts seconds, ``now`` returns the time as RFC 3339.
+
+    Several threads may use it at once, each for another pod.
+    """
 
     def __init__(self, client: Client, clock: Callable[[], float], now: Callable[[], str]) -> None:
         self._client, self._clock, self._now = client, clock, now
@@ -46,23 +53,29 @@ class Notes:
         self._lock = threading.Lock()
 
     def begin(self, draft: Relaunch, note: Note) -> None:
-        """Write the record of a refused pod that has none yet, and why the pod waits."""
+        """Create the record of a refused pod that has none yet, then add the note.
+
+        Raises APIError where no answer arrived; a refusal is only logged.
+        """
         try:
-            created = read_relaunch(self._client.create(RELAUNCHES, relaunch_object(draft), draft.namespace))
+            record = read_relaunch(self._client.create(RELAUNCHES, relaunch_object(draft), draft.namespace))
         except (Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             _log.debug("%s/%s: not noted: %s", draft.namespace, draft.name, error)
             return
-        self.add(created, note)
+        self.add(record, note)
 
     def add(self, record: Relaunch, note: Note) -> None:
-        """Say in an open record why its pod waits, unless it says so already."""
-        noted = conditions.waiting(record, note.reason, note.message, self._now(), never=note.never)
-        if record.step not in (Step.RECORDED, Step.CREATED) or not self._is_news(record, noted):
+        """Write the note into an open record, unless the record already says so.
+
+        Raises APIError where no answer arrived; a refusal is only logged.
+        """
+        wanted = conditions.waiting(record, note.reason, note.message, self._now(), never=note.never)
+        if record.step not in (Step.RECORDED, Step.CREATED) or not self._is_news(record, wanted):
             return
         status: dict[str, Any] = relaunch_status(
             replace(
                 record,
-                conditions=noted,
+                conditions=wanted,
                 start_time=record.start_time or self._now(),
                 verdicts=note.verdicts or record.verdicts,
                 counts=dict(note.counts) or record.counts,
@@ -74,14 +87,16 @@ class Notes:
         except (Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             _log.debug("%s/%s: not noted: %s", record.namespace, record.name, error)
 
-    def _is_news(self, record: Relaunch, noted: conditions.Conditions) -> bool:
-        if noted == record.conditions:
+    def _is_news(self, record: Relaunch, wanted: conditions.Conditions) -> bool:
+        if wanted == record.conditions:
             return False
         key, now = (record.namespace, record.name), self._clock()
-        words = [(each.type, each.status, each.reason) for each in noted]
+        summary = [(condition.type, condition.status, condition.reason) for condition in wanted]
         with self._lock:
-            is_fresh = now - self._written.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS
-            if is_fresh and words == [(each.type, each.status, each.reason) for each in record.conditions]:
+            is_recent = now - self._written.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS
+            if is_recent and summary == [
+                (condition.type, condition.status, condition.reason) for condition in record.conditions
+            ]:
                 return False
             self._written[key] = now
         return True
