@@ -1,1 +1,5 @@
-"""Leaving a cluster: no pod waits for topomend afterwards, none is lost with it, and nothing of it is on any pod."""
+"""Take topomend out of a cluster: afterwards no pod waits for it, none is lost, and no pod carries anything of it.
+
+Owns the order of the steps and what each removes. Leaves open relaunches to the protocol in ``relaunch``, and removing
+the manifests to the user. Each step only does what is still missing, so a drain can be repeated at any time.
+"""

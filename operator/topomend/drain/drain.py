@@ -1,7 +1,7 @@
-"""The order of a drain: gating ends, operators stand down, relaunches end, pods are cleaned, until nothing is left.
+"""Run the steps of a drain in order: stop gating, stop the operators, end relaunches, clean pods, until none remains.
 
-Each part looks at what is there and does what is missing, so a drain that ended anywhere is simply run again. What the
-kinds, the operator or the policies would tell may be gone: every part goes without.
+Owns the order and the repetition. Each step reads the cluster and does what is missing, so an interrupted drain is
+simply run again. No step requires that the kinds, the operator or the policies still exist.
 """
 
 import time
@@ -14,14 +14,15 @@ from topomend.drain.relaunches import Relaunches
 from topomend.kube.client import Client
 
 IN_FORCE_SECONDS = 7.0
-"""An API server sees within a second that a policy's binding is gone; for so long pods may still be gated, and for as
-long as an operator needs to make again what it reads (reconcile/parameters.py), it may be found to run."""
+"""An API server notices within a second that a policy's binding is gone; until then it may still gate pods. The longer
+time also lets an operator that still runs recreate the parameter objects (``reconcile/parameters.py``), which betrays
+it."""
 
 PASS_SECONDS = 1.0
 
 
 class Drain:
-    """One drain. ``namespace`` is the operator's own; ``seconds`` bounds the wait for its pods, and for the rest."""
+    """One drain. ``namespace`` is the operator's. ``seconds`` bounds the wait for its pods, and again the cleaning."""
 
     def __init__(self, client: Client, namespace: str, journal: Journal, seconds: float) -> None:
         self._journal, self._seconds = journal, seconds
@@ -31,7 +32,7 @@ class Drain:
         self._pods = Pods(client, self._relaunches, journal)
 
     def run(self) -> None:
-        """Drain, or say what would be done. Raises APIError where the cluster cannot be asked: run it again then."""
+        """Drain, or report what a drain would do. Raises APIError where a request fails: run the drain again then."""
         self._gating.stop()
         try:
             self._operators.stand_down()
@@ -41,15 +42,18 @@ class Drain:
             self._operators.stand_by()
 
     def _clean(self, in_force: float) -> None:
-        """Pass after pass, the last one once no pod can have been gated since."""
+        """Repeat passes until one finds nothing to do. The last one starts after ``in_force``.
+
+        ``in_force`` is when no pod can be gated any more, on the monotonic clock.
+        """
         deadline = in_force + self._seconds
         while True:
-            begun, before = time.monotonic(), self._journal.count()
+            begun, count_before = time.monotonic(), self._journal.count()
             self._relaunches.end_all()
             self._pods.clean_all()
             if self._journal.dry:
                 return
-            is_clean = self._journal.count() == before and not self._relaunches.unended
+            is_clean = self._journal.count() == count_before and not self._relaunches.unended
             if (is_clean and begun > in_force) or begun > deadline:
                 break
             time.sleep(PASS_SECONDS)

@@ -1,4 +1,7 @@
-"""The policies that gate and stamp new pods: their bindings deleted, and the objects that they read."""
+"""Stop the gating of new pods: delete the policies' bindings and the parameter objects that the policies read.
+
+Leaves the policies themselves to the removal of the manifests: without a binding they do nothing.
+"""
 
 from topomend.drain.journal import Journal
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICY_BINDINGS, STEERINGS, Client, Resource
@@ -9,23 +12,29 @@ _PARAMETERS = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
 
 
 class Gating:
-    """Ends it. ``namespace`` is the operator's own."""
+    """The bindings and parameter objects of the policies. ``namespace`` is the operator's."""
 
     def __init__(self, client: Client, namespace: str, journal: Journal) -> None:
         self._client, self._namespace, self._journal = client, namespace, journal
 
     def stop(self) -> None:
-        """Have no new pod gated or stamped, within the second that an API server takes to notice. Raises APIError."""
+        """Delete the bindings, so that no new pod is gated or stamped. Raises APIError.
+
+        An API server takes up to a second to notice.
+        """
         for name in (STEERING_NAME, BRAKE_NAME, CREATOR_NAME):
             self._delete(MUTATING_ADMISSION_POLICY_BINDINGS, name, "")
 
     def forget(self) -> None:
-        """Delete what the policies read, once nobody makes it again. Raises APIError."""
+        """Delete the parameter objects. Call it once no operator runs that would recreate them. Raises APIError."""
         for resource, name in _PARAMETERS:
             self._delete(resource, name, self._namespace)
 
     def remade(self) -> str:
-        """What of it is there again, empty where nothing is: an operator runs somewhere. Raises APIError."""
+        """The first parameter object that exists again, as text; empty where none does. Raises APIError.
+
+        If one does, an operator still runs somewhere.
+        """
         for resource, name in _PARAMETERS:
             if self._read_uid(resource, name, self._namespace):
                 return f"{resource.plural}.topomend.io {self._namespace}/{name}"
@@ -39,7 +48,7 @@ class Gating:
             if not self._journal.dry:
                 self._client.delete(resource, name, namespace, uid=uid)
         except (NotFound, Conflict):
-            return  # somebody else did, or made it anew meanwhile: the next pass looks again
+            return  # somebody else deleted or recreated it meanwhile; ``remade`` looks again
         self._journal.did("gating objects deleted", f"{resource.plural} {name}: deleted, so that no new pod is gated")
 
     def _read_uid(self, resource: Resource, name: str, namespace: str) -> str:

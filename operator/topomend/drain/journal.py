@@ -1,4 +1,7 @@
-"""What a drain has done, a line a thing as it happens, and what it could not do."""
+"""Record what a drain did, one line as each thing happens, and what it could not do.
+
+Owns counting and output. Leaves the words of each line to the step that writes it.
+"""
 
 import threading
 from collections import Counter
@@ -6,48 +9,51 @@ from collections.abc import Callable
 
 
 class Journal:
-    """Counts and says. ``dry`` is whether nothing is to be done, only said. May be used by several threads."""
+    """Counts what was done and prints it through ``say``, one line a call.
+
+    ``dry`` is whether the drain only reports what it would do. Several threads may use it at once.
+    """
 
     def __init__(self, say: Callable[[str], None], *, dry: bool) -> None:
         self.dry = dry
         self._say, self._lock = say, threading.Lock()
         self._done: Counter[str] = Counter()
-        self._left: dict[str, str] = {}
+        self._remaining: dict[str, str] = {}
 
     def did(self, what: str, line: str) -> None:
-        """Something of the kind ``what`` was done, or would be."""
+        """Count one thing of the kind ``what``, such as "pods cleaned", and print ``line``."""
         with self._lock:
             self._done[what] += 1
             self._say(f"{line} (dry run)" if self.dry else line)
 
     def note(self, line: str) -> None:
-        """Something to know that is neither done nor left."""
+        """Print a line that counts neither as done nor as not done."""
         with self._lock:
             self._say(line)
 
     def leave(self, thing: str, why: str) -> None:
-        """``thing`` is still as it was, and why."""
+        """Note that ``thing`` could not be drained, and why."""
         with self._lock:
-            self._left[thing] = why
+            self._remaining[thing] = why
 
     def settle(self, thing: str) -> None:
-        """``thing`` is no longer left."""
+        """Forget that ``thing`` could not be drained: a later attempt succeeded."""
         with self._lock:
-            self._left.pop(thing, None)
+            self._remaining.pop(thing, None)
 
     @property
     def left(self) -> tuple[tuple[str, str], ...]:
-        """What is left, each with the reason."""
+        """What could not be drained, as pairs of thing and reason, sorted by thing."""
         with self._lock:
-            return tuple(sorted(self._left.items()))
+            return tuple(sorted(self._remaining.items()))
 
     def count(self) -> int:
-        """How many things were done so far."""
+        """How many things were done so far, of all kinds."""
         with self._lock:
             return self._done.total()
 
     def summary(self) -> str:
-        """One line: how many things of each kind."""
+        """One line that says how many things of each kind were done."""
         with self._lock:
             counts = ", ".join(f"{number} {what}" for what, number in sorted(self._done.items()))
         done = "would be drained" if self.dry else "drained"

@@ -1,7 +1,7 @@
-"""Operators: those of the Deployment stopped, any other that stands for election kept from writing.
+"""Stop the Deployment's operators, and keep any other operator that takes part in leader election from writing.
 
-The Lease is taken from whoever has it, and kept until the drain is over. Whoever held it writes on for at most
-``RENEW_DEADLINE_SECONDS``; an operator that runs without one is not kept from anything.
+The drain takes the Lease over and holds it until it is done. The previous holder may still write for at most
+``RENEW_DEADLINE_SECONDS``. An operator that runs without leader election cannot be stopped this way.
 """
 
 import time
@@ -22,36 +22,36 @@ from topomend.runtime.leader_election import (
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
 
 KEPT_SECONDS = 3600
-"""How long the Lease is kept from an operator that still runs when the drain is over."""
+"""How long after the drain an operator that still runs cannot take the Lease."""
 
 POLL_SECONDS = 0.5
 
 
 class Operators:
-    """Stands them down. ``namespace`` is theirs; ``seconds`` how long their pods are waited for."""
+    """The operators. ``namespace`` is theirs. ``seconds`` bounds the wait for their pods, and for the Lease."""
 
     def __init__(self, client: Client, namespace: str, journal: Journal, seconds: float) -> None:
         self._client, self._namespace, self._journal, self._seconds = client, namespace, journal, seconds
         self._election: LeaderElection | None = None
-        self._stranger = ""
+        self._foreign_holder = ""
 
     def stand_down(self) -> None:
-        """Stop the Deployment's, and take the Lease. Raises APIError."""
-        ours = self._operator_pods()
+        """Scale the Deployment to 0, wait for its pods, and take the Lease. Raises APIError."""
+        operator_pods = self._operator_pods()
         self._scale_down()
         if not self._journal.dry:
-            self._wait_for_end()
-        self._tell_of_others()
-        self._take_lease(ours)
+            self._wait_for_pods()
+        self._report_foreign_operators()
+        self._take_lease(operator_pods)
 
     def stand_by(self) -> None:
-        """Give the Lease back; where an operator still runs that stands for it, only in an hour."""
+        """Release the Lease; where an operator outside the Deployment still competes for it, only after an hour."""
         if self._election is None:
             return
-        self._election.stop(keep_seconds=KEPT_SECONDS if self._stranger else 0)
-        if self._stranger:
+        self._election.stop(keep_seconds=KEPT_SECONDS if self._foreign_holder else 0)
+        if self._foreign_holder:
             self._journal.leave(
-                f"operator {self._stranger}",
+                f"operator {self._foreign_holder}",
                 "it runs outside the Deployment, and would gate and claim pods again; it is kept from writing for an "
                 f"hour: stop it, then: kubectl -n {self._namespace} delete lease {NAME}",
             )
@@ -69,7 +69,7 @@ class Operators:
             return
         self._journal.did("operators stopped", f"{what}: scaled to 0")
 
-    def _wait_for_end(self) -> None:
+    def _wait_for_pods(self) -> None:
         deadline = time.monotonic() + self._seconds
         while names := self._operator_pods():
             if time.monotonic() > deadline:
@@ -86,8 +86,8 @@ class Operators:
         pods = self._client.list(PODS, namespace=self._namespace, labels=LABELS).items
         return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Failed", "Succeeded")]
 
-    def _tell_of_others(self) -> None:
-        """Operators of another installation: nobody but whoever made them can tell how to stop them."""
+    def _report_foreign_operators(self) -> None:
+        """Report operators of other installations: only their owner knows how to stop them."""
         for pod in self._client.list(PODS, labels=LABELS, fields="status.phase=Running").items:
             metadata = pod["metadata"]
             if metadata["namespace"] != self._namespace:
@@ -96,13 +96,13 @@ class Operators:
                     "an operator of another installation: drain that one too, with --operator-namespace",
                 )
 
-    def _take_lease(self, ours: list[str]) -> None:
+    def _take_lease(self, operator_pods: list[str]) -> None:
         holder = read_holder(self._client, self._namespace)
         if holder is None or self._journal.dry:
             return
-        is_of_pod = any(holder.startswith(f"{name}_") for name in ours)
+        is_of_pod = any(holder.startswith(f"{name}_") for name in operator_pods)
         if holder and not is_of_pod and self._renews(holder):
-            self._stranger = holder
+            self._foreign_holder = holder
         self._election = LeaderElection(
             self._client, self._namespace, f"kubectl-numa-drain_{uuid.uuid4()}", lambda _: None, seizes=True
         )
@@ -113,17 +113,17 @@ class Operators:
         if not self._election.leads():
             self._journal.leave(f"Lease {self._namespace}/{NAME}", "it could not be taken")
             return
-        if self._stranger:
+        if self._foreign_holder:
             self._journal.note(f"operator {holder} is kept from writing: its Lease is taken")
             time.sleep(RENEW_DEADLINE_SECONDS)
 
     def _renews(self, holder: str) -> bool:
-        """Whether the holder still lives: it renews its Lease, be it under a clock that is not ours."""
-        first = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
+        """Whether the holder is alive, that is, renews its Lease. Compares versions, as the clocks may differ."""
+        version_before = self._client.get(LEASES, NAME, self._namespace)["metadata"]["resourceVersion"]
         deadline = time.monotonic() + 2 * RENEW_SECONDS + RETRY_SECONDS
         while time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
             lease = self._client.get(LEASES, NAME, self._namespace)
-            if lease["metadata"]["resourceVersion"] != first:
+            if lease["metadata"]["resourceVersion"] != version_before:
                 return (lease.get("spec") or {}).get("holderIdentity") == holder
         return False

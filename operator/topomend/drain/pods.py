@@ -1,4 +1,7 @@
-"""Pods: our gates, finalizers, annotations and labels taken off, one request a pod."""
+"""Remove our gates, finalizers, annotations and labels from every pod, one request a pod.
+
+Leaves pods of an open relaunch to ``relaunches``.
+"""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,20 +15,20 @@ from topomend.kube.errors import APIError, Conflict, NotFound
 from topomend.wire.leftovers import Leftovers, leftovers
 
 AT_ONCE = 8
-"""Requests side by side: most pods of a large cluster may carry the stamp of who created them."""
+"""Concurrent requests: most pods of a large cluster may carry the stamp of their creator."""
 
 TRIES = 10
-"""A pod that starts is written by its kubelet several times a second."""
+"""Attempts for one pod: its kubelet writes a starting pod several times a second."""
 
 
 class Pods:
-    """Cleans them."""
+    """All pods of the cluster that carry something of ours."""
 
     def __init__(self, client: Client, relaunches: Relaunches, journal: Journal) -> None:
         self._client, self._relaunches, self._journal = client, relaunches, journal
 
     def clean_all(self) -> None:
-        """Clean every pod of the cluster. Raises APIError where they cannot be listed."""
+        """Clean every pod. Raises APIError where pods cannot be listed; a pod that cannot be cleaned is journaled."""
         pods = self._client.read(PODS, _ours).items
         with ThreadPoolExecutor(AT_ONCE) as executor:
             list(executor.map(self._clean, pods))
@@ -33,34 +36,34 @@ class Pods:
     def _clean(self, pod: Leftovers) -> None:
         what = f"pod {pod.namespace}/{pod.name}"
         if self._journal.dry:
-            self._journal.did("pods cleaned", f"{what}: {_words(pod)}")
+            self._journal.did("pods cleaned", f"{what}: {_describe(pod)}")
             return
         if pod.uid in self._relaunches.unended or pod.replaces in self._relaunches.unended:
-            return  # told of with its relaunch
+            return  # the journal has its relaunch
         try:
             if pod.replaces and not self._relaunches.end_waiting(pod):
                 return
-            self._take_off(what, pod)
+            self._strip(what, pod)
         except APIError as error:
             self._journal.leave(what, str(error))
 
-    def _take_off(self, what: str, pod: Leftovers) -> None:
-        """Raises APIError."""
+    def _strip(self, what: str, pod: Leftovers) -> None:
+        """Patch the pod until it carries nothing of ours, at most TRIES times. Raises APIError."""
         for _ in range(TRIES):
-            if self._is_clean(what, pod):
+            if self._try_strip(what, pod):
                 self._journal.settle(what)
                 return
             pod = replace(pod, version="")
         self._journal.leave(what, "it changes faster than it can be cleaned")
 
-    def _is_clean(self, what: str, pod: Leftovers) -> bool:
-        """One attempt, with the pod read again where it is no longer as it was listed. Raises APIError."""
+    def _try_strip(self, what: str, pod: Leftovers) -> bool:
+        """Make one attempt; read the pod again where it may have changed since it was listed. Raises APIError."""
         try:
             if pod.replaces or not pod.version:
                 pod = leftovers(self._client.get(PODS, pod.name, pod.namespace))
             if pod.any:
                 self._client.merge(PODS, pod.name, pod.patch(), pod.namespace)
-                self._journal.did("pods cleaned", f"{what}: {_words(pod)}")
+                self._journal.did("pods cleaned", f"{what}: {_describe(pod)}")
         except NotFound:
             return True
         except Conflict:
@@ -73,6 +76,6 @@ def _ours(content: dict[str, Any]) -> Iterable[Leftovers]:
     return [pod] if pod.any else []
 
 
-def _words(pod: Leftovers) -> str:
+def _describe(pod: Leftovers) -> str:
     parts = {"gates": pod.gates, "finalizers": pod.finalizers, "annotations": pod.annotations, "labels": pod.labels}
     return "taken off: " + "; ".join(f"{kind} {', '.join(names)}" for kind, names in parts.items() if names)

@@ -1,4 +1,7 @@
-"""Relaunches that have begun, brought to an end by the protocol itself (relaunch/protocol.py): none makes two."""
+"""End the relaunches that have begun. The protocol itself does it (``relaunch/protocol.py``): none is lost or doubled.
+
+Owns which relaunches are ended and what the journal says of them.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from topomend.wire.relaunch import read_relaunch
 
 @dataclass(frozen=True)
 class _Begun:
-    """One relaunch: the refused pod, or its replacement where that has a name of its own, and the record's name."""
+    """One relaunch. ``pod`` names the refused pod or its replacement, ``uid`` is the refused pod's."""
 
     namespace: str
     pod: str
@@ -32,14 +35,14 @@ class _Begun:
 
 
 class Relaunches:
-    """Ends them. ``unended`` are the uids of the refused pods whose relaunch could not be ended when last tried."""
+    """The open relaunches. ``unended`` has the uids of refused pods whose relaunch did not end at the last attempt."""
 
     def __init__(self, client: Client, journal: Journal) -> None:
         self._client, self._journal = client, journal
         self.unended: set[str] = set()
 
     def end_all(self) -> None:
-        """End every relaunch that is open by its record; none where the kind is gone. Raises APIError."""
+        """End every relaunch whose record is open; none where the kind no longer exists. Raises APIError."""
         self.unended.clear()
         try:
             records = self._client.read(RELAUNCHES, self._open).items
@@ -47,18 +50,20 @@ class Relaunches:
             return
         for record, step in records:
             if self._journal.dry:
-                self._journal.did("relaunches ended", f"{record}: {_intended(step)}")
+                self._journal.did("relaunches ended", f"{record}: {_planned(step)}")
             else:
                 self._end(record)
 
     def end_waiting(self, replacement: Leftovers) -> bool:
-        """End the relaunch of a replacement that waits behind our gate, whatever became of its record. Whether it is
-        ended, so that the pod is nobody's any more."""
+        """End the relaunch of a replacement that waits behind our gate, even where its record is gone.
+
+        Returns whether it ended, so that the pod may be cleaned.
+        """
         begun = _Begun(replacement.namespace, replacement.name, replacement.replaces, replacement.record)
         return begun.uid not in self.unended and self._end(begun)
 
     def _open(self, content: dict[str, Any]) -> Iterable[tuple[_Begun, Step]]:
-        """What is to be done by a record: its manifest is read again when it is its turn."""
+        """The relaunch of an open record and its step. The manifest is dropped: the driver reads it again later."""
         try:
             record = read_relaunch(content)
         except MalformedObject as error:
@@ -70,23 +75,25 @@ class Relaunches:
         return [(_Begun(record.namespace, record.pod_name, record.pod_uid, record.name), record.step)]
 
     def _end(self, begun: _Begun) -> bool:
-        driver = Driver(self._client, _unasked, _now, partial(records.record_that_made, self._client), draining=True)
+        driver = Driver(
+            self._client, _never_choose, _now, partial(records.record_that_made, self._client), draining=True
+        )
         try:
             outcome = driver.run(begun.namespace, begun.pod, begun.uid, begun.record, may_start=False)
         except (APIError, NoProgress, MalformedObject) as error:
-            return self._left(begun, str(error))
+            return self._unfinished(begun, str(error))
         if outcome.launched:
             pod = outcome.launched
             self._journal.did(
                 "replacements let go", f"pod {pod.namespace}/{pod.name}: let go, it replaces a refused pod"
             )
         if isinstance(outcome.last, protocol.Pause):
-            return self._left(begun, outcome.last.waiting_for)
-        self._tell(begun, outcome)
+            return self._unfinished(begun, outcome.last.waiting_for)
+        self._report(begun, outcome)
         self._journal.settle(str(begun))
         return True
 
-    def _tell(self, begun: _Begun, outcome: Outcome) -> None:
+    def _report(self, begun: _Begun, outcome: Outcome) -> None:
         record = outcome.record
         if record is None:
             return
@@ -94,7 +101,7 @@ class Relaunches:
         line = f"{begun}: {record.step.value}" + (f", {why}" if why else "")
         self._journal.did("relaunches ended", line)
 
-    def _left(self, begun: _Begun, why: str) -> bool:
+    def _unfinished(self, begun: _Begun, why: str) -> bool:
         self.unended.add(begun.uid)
         self._journal.leave(
             str(begun),
@@ -104,7 +111,7 @@ class Relaunches:
         return False
 
 
-def _intended(step: Step) -> str:
+def _planned(step: Step) -> str:
     match step:
         case Step.RECORDED:
             return "nothing was done yet; the refused pod stays as it is"
@@ -115,8 +122,8 @@ def _intended(step: Step) -> str:
     return "it has ended; the record is given back"
 
 
-def _unasked(pod: WatchedPod, record: Relaunch) -> Chosen:
-    """A drain lets replacements go to wherever their scheduler has them."""
+def _never_choose(pod: WatchedPod, record: Relaunch) -> Chosen:
+    """The driver's ``choose``, which a draining protocol never calls: the scheduler places the replacements."""
     raise AssertionError(f"nobody chooses a node for {pod.name} of {record.name}")
 
 
