@@ -1,1 +1,6 @@
-"""The model to and from API objects, as plain dicts, and the versions of those objects. No network, no files."""
+"""Convert the model to and from API objects, which are plain dictionaries.
+
+Owns the layout of topomend's own kinds, every name in its API group, and the checks on objects that anybody may have
+written. ``document`` does the checking, each other module one kind or one part of a kind. Leaves the network to
+``kube``, and what the values should be to the rooms that write them.
+"""

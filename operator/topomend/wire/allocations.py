@@ -1,4 +1,8 @@
-"""Devices, and what pods hold of a node, to and from a NodeTopology's fields."""
+"""Convert devices, the pods' allocations and the memory manager's state to and from a NodeTopology's fields.
+
+Owns the layout of ``status.devices``, ``status.pods`` and ``status.memory``. Leaves the rest of the object to
+``node_topology``. Sizes are bytes.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +21,10 @@ from topomend.wire.document import Document, without_empty
 
 
 def device_fields(devices: Iterable[Device]) -> list[dict[str, Any]]:
-    """The ``devices``: grouped by resource, then by equal topology and health, ids together: small, and order kept."""
+    """``status.devices``, grouped by resource, then by equal NUMA nodes and health, with one list of ids a group.
+
+    Grouping keeps the object small. Within a group the order of ids is kept.
+    """
     resources: dict[str, dict[tuple[tuple[int, ...] | None, bool], list[str]]] = {}
     for device in devices:
         kinds = resources.setdefault(device.resource, {})
@@ -41,16 +48,18 @@ def _device_group(numa_nodes: tuple[int, ...] | None, healthy: bool, ids: list[s
 
 
 def devices_of(resource: Document) -> Iterable[Device]:
-    """One resource's devices. Raises MalformedObject."""
+    """The devices of one entry of ``status.devices``. Raises MalformedObject."""
     for group in resource["groups"]:
         numa_nodes = group["numaNodes"]
-        places = None if numa_nodes.absent else tuple(each.integer(least=-1, most=MAX_INT64) for each in numa_nodes)
+        node_ids = (
+            None if numa_nodes.absent else tuple(node_id.integer(least=-1, most=MAX_INT64) for node_id in numa_nodes)
+        )
         for device in group["ids"]:
-            yield Device(resource["resource"].text(), device.text(), places, group["healthy"].boolean(default=True))
+            yield Device(resource["resource"].text(), device.text(), node_ids, group["healthy"].boolean(default=True))
 
 
 def pod_fields(pod: PodAllocation) -> dict[str, Any]:
-    """One of the ``pods``: what it holds."""
+    """One entry of ``status.pods``: the resources of one pod."""
     return without_empty(
         {
             "namespace": pod.namespace,
@@ -58,7 +67,7 @@ def pod_fields(pod: PodAllocation) -> dict[str, Any]:
             "uid": pod.uid,
             "cpus": format_id_list(pod.cpus),
             "memory": _block_fields(pod.memory),
-            "containers": [_container_fields(each) for each in pod.containers],
+            "containers": [_container_fields(container) for container in pod.containers],
         }
     )
 
@@ -70,7 +79,7 @@ def _container_fields(container: ContainerAllocation) -> dict[str, Any]:
             "init": True if container.init else None,
             "cpus": format_id_list(container.cpus),
             "memory": _block_fields(container.memory),
-            "devices": [{"resource": each.resource, "ids": list(each.ids)} for each in container.devices],
+            "devices": [{"resource": device.resource, "ids": list(device.ids)} for device in container.devices],
         }
     )
 
@@ -90,7 +99,7 @@ def _read_blocks(blocks: Document) -> tuple[MemoryBlock, ...]:
 
 
 def pod_of(pod: Document) -> PodAllocation:
-    """What one of the ``pods`` holds. Raises MalformedObject."""
+    """The allocation of one entry of ``status.pods``. Raises MalformedObject."""
     return PodAllocation(
         namespace=pod["namespace"].text("default"),
         name=pod["name"].text(),
@@ -99,22 +108,22 @@ def pod_of(pod: Document) -> PodAllocation:
         memory=_read_blocks(pod["memory"]),
         containers=tuple(
             ContainerAllocation(
-                name=each["name"].text(),
-                init=each["init"].boolean(default=False),
-                cpus=each["cpus"].id_list(),
-                memory=_read_blocks(each["memory"]),
+                name=container["name"].text(),
+                init=container["init"].boolean(default=False),
+                cpus=container["cpus"].id_list(),
+                memory=_read_blocks(container["memory"]),
                 devices=tuple(
-                    DeviceAllocation(held["resource"].text(), tuple(device.text() for device in held["ids"]))
-                    for held in each["devices"]
+                    DeviceAllocation(device["resource"].text(), tuple(device_id.text() for device_id in device["ids"]))
+                    for device in container["devices"]
                 ),
             )
-            for each in pod["containers"]
+            for container in pod["containers"]
         ),
     )
 
 
 def book_fields(node: NUMANodeMemory) -> dict[str, Any]:
-    """One NUMA node of the ``memory``: the memory manager's books."""
+    """One entry of ``status.memory``: the memory manager's state of one NUMA node."""
     return {
         "numaNode": node.numa_node,
         "assignments": node.assignments,
@@ -124,14 +133,14 @@ def book_fields(node: NUMANodeMemory) -> dict[str, Any]:
 
 
 def book_of(node: Document) -> NUMANodeMemory:
-    """One NUMA node of the memory manager's books. Raises MalformedObject."""
+    """The memory manager's state of one NUMA node, from an entry of ``status.memory``. Raises MalformedObject."""
     return NUMANodeMemory(
         numa_node=node["numaNode"].integer(most=MAX_ID - 1),
         assignments=node["assignments"].integer(),
         cells=_read_mask(node["cells"]),
-        reserved={each["resource"].text(): each["bytes"].integer() for each in node["reserved"]},
+        reserved={entry["resource"].text(): entry["bytes"].integer() for entry in node["reserved"]},
     )
 
 
 def _read_mask(ids: Document) -> int:
-    return mask_of(each.integer(most=MAX_ID - 1) for each in ids)
+    return mask_of(node_id.integer(most=MAX_ID - 1) for node_id in ids)

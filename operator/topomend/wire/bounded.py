@@ -1,7 +1,7 @@
-"""A NodeTopology's status kept within bounds, whatever the machine: what replay can do without goes first.
+"""Keep a NodeTopology's status within bounds on any machine. What replay does not need is cut first.
 
-Owns how large the object may be, and that a reader is told what is not in it. Where even what replay decides by would
-be too much, the node is not Ready: what is missing is then not known, and nobody guesses it.
+Owns how large the object may be, what is cut in which order, and the conditions that say what was cut. Where even the
+data that replay needs is too large, the node is not Ready, because nobody can replay a kubelet without it.
 """
 
 import json
@@ -9,33 +9,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_BYTES = 512 << 10
-"""As JSON. What replay needs of 256 NUMA nodes, 4,096 CPUs and 500 pods fits; etcd refuses 1.5 MiB, and every reader of
-all nodes holds this much of each."""
+"""The limit of a status as JSON. What replay needs of 256 NUMA nodes, 4,096 CPUs and 500 pods fits. etcd refuses
+1.5 MiB, and every reader of all nodes holds this much for each."""
 
 _ROOM = 4 << 10
-"""For the words about what was cut."""
+"""Bytes reserved for the conditions that say what was cut."""
 
 MAX_PODS, MAX_NUMA_NODES, MAX_CORES, MAX_RESOURCES = 1024, 256, 8192, 256
-"""As many as the kind's schema allows."""
+"""The most that the kind's schema allows."""
 
 _MAX_MESSAGE = 1000
 _PREFER_CLOSEST = "prefer-closest-numa-nodes"
 
 
 def size_of(content: object) -> int:
-    """The bytes of it as JSON without spaces."""
+    """The size of ``content`` in bytes, as JSON without spaces and with ASCII escapes."""
     return len(json.dumps(content, separators=(",", ":")))
 
 
 def bounded(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status itself where it is small enough; else one that is, whose conditions count what was left out."""
+    """The same status where it is small enough, otherwise a smaller copy whose conditions say what was left out."""
     if size_of(status) <= MAX_BYTES - _ROOM and not _has_too_many(status):
         return status
     cut = {**status, "machine": dict(status.get("machine", {}))}
-    spared = _cut_what_replay_does_not_need(cut)
-    lost = _cut_allocations(cut)
+    unneeded = _cut_what_replay_does_not_need(cut)
+    allocations = _cut_allocations(cut)
     machine = _cut_machine(cut)
-    _tell(cut, spared, lost, machine)
+    _explain_cuts(cut, unneeded, allocations, machine)
     return cut
 
 
@@ -57,30 +57,30 @@ def _excess(cut: Mapping[str, Any]) -> int:
 
 
 def _cut_what_replay_does_not_need(cut: dict[str, Any]) -> list[str]:
-    machine, words = cut["machine"], []
+    machine, omitted = cut["machine"], []
     if _excess(cut) > 0 and machine.pop("hardware", None):
-        words.append("hardware")
+        omitted.append("hardware")
     if (excess := _excess(cut)) > 0 and machine.get("pciDevices"):
         devices = machine["pciDevices"]
         machine["pciDevices"] = _shortened(devices, excess)
-        words.append(f"{len(devices) - len(machine['pciDevices'])} of {len(devices)} PCI devices")
+        omitted.append(f"{len(devices) - len(machine['pciDevices'])} of {len(devices)} PCI devices")
     options = cut.get("kubelet", {}).get("topologyManagerPolicyOptions", {})
     if _excess(cut) > 0 and options.get(_PREFER_CLOSEST) != "true":
         nodes = machine.get("numaNodes", [])
-        machine["numaNodes"] = [{key: each[key] for key in each if key != "distances"} for each in nodes]
-        words.append(f"distances of {len(nodes)} NUMA nodes")
-    return words
+        machine["numaNodes"] = [{key: node[key] for key in node if key != "distances"} for node in nodes]
+        omitted.append(f"distances of {len(nodes)} NUMA nodes")
+    return omitted
 
 
 def _cut_allocations(cut: dict[str, Any]) -> list[str]:
-    words = []
+    omitted = []
     pods = cut.get("pods", [])
     if (excess := _excess(cut)) > 0 or len(pods) > MAX_PODS:
         cut["pods"] = _shortened(pods, max(excess, 0))[:MAX_PODS]
-        words.append(f"{len(pods) - len(cut['pods'])} of {len(pods)} pods that hold something")
+        omitted.append(f"{len(pods) - len(cut['pods'])} of {len(pods)} pods that hold something")
     if _excess(cut) > 0 or len(cut.get("devices", ())) > MAX_RESOURCES:
-        words.append(f"devices of {len(cut.pop('devices', ()))} resources")
-    return words
+        omitted.append(f"devices of {len(cut.pop('devices', ()))} resources")
+    return omitted
 
 
 def _cut_machine(cut: dict[str, Any]) -> list[str]:
@@ -92,33 +92,33 @@ def _cut_machine(cut: dict[str, Any]) -> list[str]:
 
 
 def _shortened(items: Sequence[Any], excess: int) -> list[Any]:
-    """The first of them, so many that at least ``excess`` bytes are saved if they can be."""
-    kept = list(items)
-    while kept and excess > 0:
-        excess -= size_of(kept.pop()) + 1
-    return kept
+    """The items without the last ones: dropping those saves at least ``excess`` bytes, if all items together do."""
+    first_items = list(items)
+    while first_items and excess > 0:
+        excess -= size_of(first_items.pop()) + 1
+    return first_items
 
 
-# What is said of it
+# The conditions that say what was cut
 
 
-def _tell(cut: dict[str, Any], spared: list[str], lost: list[str], machine: list[str]) -> None:
-    changed = {}
-    if spared and not machine:
-        changed["HostDiscovered"] = ("True", "Truncated", f"left out to keep this object small: {', '.join(spared)}")
-    for kind, words in (("AllocationsRead", lost), ("HostDiscovered", machine)):
-        if words:
-            changed[kind] = ("False", "TooLarge", f"left out, for there is no room: {', '.join(words)}")
-    if lost or machine:
-        missing = ", ".join([*machine, *lost])
+def _explain_cuts(cut: dict[str, Any], unneeded: list[str], allocations: list[str], machine: list[str]) -> None:
+    changes = {}
+    if unneeded and not machine:
+        changes["HostDiscovered"] = ("True", "Truncated", f"left out to keep this object small: {', '.join(unneeded)}")
+    for kind, omitted in (("AllocationsRead", allocations), ("HostDiscovered", machine)):
+        if omitted:
+            changes[kind] = ("False", "TooLarge", f"left out, for there is no room: {', '.join(omitted)}")
+    if allocations or machine:
+        missing = ", ".join([*machine, *allocations])
         why = f"there is no room for {missing}: what a kubelet would answer here is not known"
-        changed["Ready"] = ("False", "TooLarge", why)
+        changes["Ready"] = ("False", "TooLarge", why)
         cut["summary"] = {**cut.get("summary", {}), "status": why}
-    cut["conditions"] = [_changed(each, changed.get(each["type"])) for each in cut.get("conditions", ())]
+    cut["conditions"] = [_changed(condition, changes.get(condition["type"])) for condition in cut.get("conditions", ())]
 
 
 def _changed(condition: Mapping[str, Any], change: tuple[str, str, str] | None) -> Mapping[str, Any]:
-    """The condition with the change, unless it told of something worse already."""
+    """The condition with the change. One that was not True keeps its status and reason and gains the message."""
     if change is None:
         return condition
     status, reason, message = change

@@ -1,6 +1,6 @@
-"""core/v1 Nodes and Pods, read into what deciding about a refused pod needs of them.
+"""Read core/v1 Nodes and Pods: the fields by which topomend decides about a pod.
 
-What admission reads of a pod is ``wire/pod.py``'s.
+Owns placement, ownership, status and topomend's own annotations. Leaves the fields that admission reads to ``pod``.
 """
 
 from typing import Any
@@ -29,20 +29,22 @@ from topomend.wire.group import (
 from topomend.wire.pod import read_pod
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-"""On the API server's image of a static pod (pkg/kubelet/types/pod_update.go)."""
+"""Annotation of the mirror pod of a static pod (pkg/kubelet/types/pod_update.go)."""
 
 
 def read_node(content: Any) -> Node:
-    """The Node of an object. Raises MalformedObject."""
+    """The Node of a Node object. Allocatable amounts are in thousandths. Raises MalformedObject."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
-    ready = [each["status"].text("") for each in status["conditions"] if each["type"].text("") == "Ready"]
+    ready = [
+        condition["status"].text("") for condition in status["conditions"] if condition["type"].text("") == "Ready"
+    ]
     return Node(
         name=metadata["name"].text(),
         uid=metadata["uid"].text(""),
         labels={key: value.text("") for key, value in metadata["labels"].fields()},
         taints=tuple(
-            Taint(each["key"].text(), each["effect"].text(""), each["value"].text("")) for each in spec["taints"]
+            Taint(taint["key"].text(), taint["effect"].text(""), taint["value"].text("")) for taint in spec["taints"]
         ),
         unschedulable=spec["unschedulable"].boolean(default=False),
         allocatable={name: amount.quantity() for name, amount in status["allocatable"].fields()},
@@ -69,8 +71,8 @@ def read_watched_pod(content: Any) -> WatchedPod:
         owner=_read_owner(metadata),
         mirror=MIRROR_ANNOTATION in annotations,
         deleting=not metadata["deletionTimestamp"].absent,
-        finalizers=tuple(each.text() for each in metadata["finalizers"]),
-        gates=tuple(each["name"].text() for each in spec["schedulingGates"]),
+        finalizers=tuple(finalizer.text() for finalizer in metadata["finalizers"]),
+        gates=tuple(gate["name"].text() for gate in spec["schedulingGates"]),
         placement=read_placement(spec),
         relaunch=annotations.get(RELAUNCH_ANNOTATION, ""),
         max_attempts=_read_count(annotations.get(MAX_ATTEMPTS_ANNOTATION)),
@@ -87,7 +89,10 @@ def read_watched_pod(content: Any) -> WatchedPod:
 
 
 def read_placement(spec: Document) -> Placement:
-    """Where a pod's ``spec`` lets it go. Raises MalformedObject."""
+    """The placement rules in a pod's ``spec``: node selector, required node affinity, tolerations.
+
+    Raises MalformedObject.
+    """
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return Placement(
         node_selector={key: value.text("") for key, value in spec["nodeSelector"].fields()},
@@ -99,31 +104,44 @@ def read_placement(spec: Document) -> Placement:
         ),
         tolerations=tuple(
             Toleration(
-                each["key"].text(""), each["operator"].text("Equal"), each["value"].text(""), each["effect"].text("")
+                toleration["key"].text(""),
+                toleration["operator"].text("Equal"),
+                toleration["value"].text(""),
+                toleration["effect"].text(""),
             )
-            for each in spec["tolerations"]
+            for toleration in spec["tolerations"]
         ),
     )
 
 
 def _read_requirements(requirements: Document) -> tuple[Requirement, ...]:
     return tuple(
-        Requirement(each["key"].text(), each["operator"].text(), tuple(value.text() for value in each["values"]))
-        for each in requirements
+        Requirement(
+            requirement["key"].text(),
+            requirement["operator"].text(),
+            tuple(value.text() for value in requirement["values"]),
+        )
+        for requirement in requirements
     )
 
 
 def _read_owner(metadata: Document) -> Owner | None:
-    for each in metadata["ownerReferences"]:
-        if each["controller"].boolean(default=False):
+    for reference in metadata["ownerReferences"]:
+        if reference["controller"].boolean(default=False):
             return Owner(
-                each["kind"].text(), each["name"].text(), each["uid"].text(), api_version=each["apiVersion"].text("")
+                reference["kind"].text(),
+                reference["name"].text(),
+                reference["uid"].text(),
+                api_version=reference["apiVersion"].text(""),
             )
     return None
 
 
 def _read_count(text: str | None) -> int | None:
-    """A small count that a user may have written; what is no count is as if it were not there."""
+    """A count of at most four digits from an annotation; None where it is absent or anything else.
+
+    A user may have written it, so a wrong value must not make the pod unreadable.
+    """
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 4:
         return None
     return int(text)

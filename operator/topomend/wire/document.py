@@ -1,7 +1,7 @@
-"""Reading an untrusted document field by field, with the path of whatever is wrong in the error.
+"""Read an untrusted document field by field, with errors that name the path of the wrong field.
 
-Every object that topomend reads passes through here, so a malformed one is refused in one sentence that a person can
-act on. What the fields mean is left to the modules beside this one.
+Every object that topomend reads passes through here, so that a malformed one yields one sentence that a person can act
+on. Leaves the meaning of the fields to the other modules of the room.
 """
 
 import sys
@@ -16,18 +16,21 @@ _Value = TypeVar("_Value")
 
 
 class MalformedObject(ValueError):
-    """A document that is not what its kind promises; the text says where and what would be right."""
+    """A document violates its kind. The text names the field, its value, and what it should be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One value inside a document and the path that leads to it. An absent field holds None."""
+    """One value inside a document, and its path. The content of an absent field is None.
+
+    Every reading method raises MalformedObject where the value has another type or is out of range.
+    """
 
     content: Any
     path: str = ""
 
     def __getitem__(self, key: str) -> "Document":
-        """The field ``key``; absent fields and fields of absent objects hold None."""
+        """The field ``key`` of an object; absent where the object is absent or lacks the field."""
         where = f"{self.path}.{key}" if self.path else key
         if self.content is None:
             return Document(None, where)
@@ -45,7 +48,7 @@ class Document:
             yield Document(element, f"{self.path}[{index}]")
 
     def fields(self) -> Iterator[tuple[str, "Document"]]:
-        """The fields of an object used as a map; an absent one is empty."""
+        """The fields of an object that is used as a map; none where it is absent."""
         if self.content is None:
             return
         if not isinstance(self.content, dict):
@@ -59,15 +62,15 @@ class Document:
         return self.content is None
 
     def text(self, default: str | None = None) -> str:
-        """A string; ``default`` where it is absent, if one is given."""
+        """A string; ``default``, if given, where the field is absent."""
         if self.content is None and default is not None:
             return default
         if not isinstance(self.content, str):
             raise self.wrong("a string")
-        return sys.intern(self.content)  # thousands of objects have the same names in them
+        return sys.intern(self.content)  # thousands of objects contain the same names
 
     def boolean(self, default: bool | None = None) -> bool:
-        """True or false; ``default`` where it is absent, if one is given."""
+        """True or false; ``default``, if given, where the field is absent."""
         if self.content is None and default is not None:
             return default
         if not isinstance(self.content, bool):
@@ -75,7 +78,7 @@ class Document:
         return self.content
 
     def integer(self, default: int | None = None, least: int = 0, most: int = MAX_INT64) -> int:
-        """A whole number from ``least`` to ``most``; ``default`` where it is absent, if one is given."""
+        """A whole number from ``least`` to ``most`` inclusive; ``default``, if given, where the field is absent."""
         if self.content is None and default is not None:
             return default
         if isinstance(self.content, bool) or not isinstance(self.content, int) or not least <= self.content <= most:
@@ -83,7 +86,7 @@ class Document:
         return self.content
 
     def id_list(self) -> int:
-        """A cpulist string as a set; absent is empty."""
+        """A list of ids such as ``0-3,8``, as a bit mask; 0 where the field is absent."""
         return self._parsed(parse_id_list, self.text(default=""), InvalidIDList)
 
     def quantity(self) -> MilliQuantity:
@@ -91,17 +94,17 @@ class Document:
         return self._parsed(parse_quantity, self.content, InvalidQuantity)
 
     def wrong(self, expected: str) -> MalformedObject:
-        """The error that says this value is not ``expected``."""
-        found = "missing" if self.content is None else f"{self.content!r:.60}"
-        return MalformedObject(f"{self.path or 'the document'}: {found} where {expected} belongs")
+        """The error to raise because this value is not ``expected``, a noun phrase such as "a string"."""
+        actual = "missing" if self.content is None else f"{self.content!r:.60}"
+        return MalformedObject(f"{self.path or 'the document'}: {actual} where {expected} belongs")
 
-    def _parsed(self, parse: Callable[[Any], _Value], content: object, refusal: type[ValueError]) -> _Value:
+    def _parsed(self, parse: Callable[[Any], _Value], content: object, error_type: type[ValueError]) -> _Value:
         try:
             return parse(content)
-        except refusal as error:
+        except error_type as error:
             raise MalformedObject(f"{self.path}: {error}") from error
 
 
 def without_empty(fields: dict[str, Any]) -> dict[str, Any]:
-    """``fields`` less those that hold nothing (None, empty text, list or map); zero and false stay."""
+    """``fields`` without those whose content is None or an empty text, list or map. Zero and false stay."""
     return {key: content for key, content in fields.items() if content not in (None, "", [], {}, ())}

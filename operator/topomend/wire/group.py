@@ -1,4 +1,4 @@
-"""The API group that topomend owns, and the names in it that more than one room spells."""
+"""The names in topomend's API group that more than one room uses: kinds, labels, annotations, gates, finalizers."""
 
 GROUP = "topomend.io"
 VERSION = "v1alpha1"
@@ -11,47 +11,47 @@ STEERING = "Steering"
 
 BRAKE_NAME = "topomend-brake"
 STEERING_NAME = "topomend-steer"
-"""The names of the two policies that gate, of their bindings, and of the one object that each has for a parameter."""
+"""The names of the two policies that gate pods, of their bindings, and of the parameter object of each."""
 
 CREATOR_NAME = "topomend-creator"
-"""The name of the policy that stamps new pods with who creates them, and of its binding."""
+"""The name of the policy that stamps new pods with their creator, and of its binding."""
 
 UNGATED_NAMESPACES = ("kube-system", "topomend-agent", "topomend-system")
-"""Namespaces whose pods no policy of ours gates: what lets gated pods go, and what that needs to run."""
+"""Namespaces in which no policy of ours gates pods: those of topomend and of what it needs to ungate pods."""
 
 STEER_LABEL = f"{GROUP}/steer"
-"""Namespace label: ``enabled`` has every new pod that a kubelet would align fitted before it is scheduled."""
+"""Namespace label: with ``enabled``, every new pod that a kubelet would align is gated until a node is known."""
 
 RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
-"""Pod or namespace annotation: ``"false"`` leaves refused pods alone."""
+"""Pod or namespace annotation: with ``"false"``, refused pods are not relaunched."""
 
 MAX_ATTEMPTS_ANNOTATION = f"{GROUP}/max-attempts"
-"""Pod or namespace annotation: how often a pod may be relaunched."""
+"""Pod or namespace annotation: how often a pod may be relaunched, a decimal number."""
 
 RELAUNCH_GATE = f"{GROUP}/relaunch"
-"""Scheduling gate of a replacement until its record owns it."""
+"""Scheduling gate of a replacement until its record names it and a node admits it."""
 
 FIT_GATE = f"{GROUP}/fit"
-"""Scheduling gate of a pod that was gated at birth until a node that admits it is known."""
+"""Scheduling gate of a pod from its creation until a node that admits it is known."""
 
 RELAUNCH_FINALIZER = f"{GROUP}/relaunch"
-"""Finalizer on a refused pod while its record is being written, and on a record while it may be the pod's only copy."""
+"""Finalizer of a refused pod while its record is written, and of a record while it may be the pod's only copy."""
 
 RECORD_ANNOTATION = f"{GROUP}/record"
-"""Pod annotation: the name of the Relaunch that claims (old pod) or made (new pod) it."""
+"""Pod annotation: the name of the Relaunch that claims the refused pod, or that created the replacement."""
 
 REPLACES_ANNOTATION = f"{GROUP}/replaces"
-"""Pod annotation of a replacement: the uid of the pod it stands in for."""
+"""Pod annotation of a replacement: the uid of the refused pod."""
 
 NAME_POLICY_ANNOTATION = f"{GROUP}/name-policy"
-"""Pod or namespace annotation: ``Suffix`` has a replacement be named after its pod and created before its end, where
-it otherwise has the same name and is created after it."""
+"""Pod or namespace annotation: with ``Suffix``, the replacement gets a name of its own and is created before the
+refused pod is deleted. Otherwise it gets the same name and is created after that."""
 
 CREATOR_ANNOTATION = f"{GROUP}/creator"
-"""Pod annotation: who created it, stamped at its creation: the user's name, then the groups, a line each."""
+"""Pod annotation: the pod's creator, stamped at creation: the user's name, then one group a line."""
 
 RELEASED_ANNOTATION = f"{GROUP}/released"
-"""Pod annotation: ``"true"`` where the operator narrowed the pod and let it go, which is one change of its spec."""
+"""Pod annotation: ``"true"`` once the operator narrowed and ungated the pod, which is one change of its spec."""
 
 ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
-"""Pod annotation of a replacement: which attempt it is, counted from 1."""
+"""Pod annotation of a replacement: the number of the attempt, counted from 1."""

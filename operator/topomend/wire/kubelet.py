@@ -1,4 +1,7 @@
-"""The kubelet's settings to and from a NodeTopology's fields."""
+"""Convert the kubelet's settings to and from a NodeTopology's ``status.kubelet``.
+
+Owns its layout and its defaults, which are the kubelet's own. Leaves finding the settings out to ``discover``.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +13,7 @@ from topomend.wire.document import Document, without_empty
 
 
 def kubelet_fields(kubelet: KubeletSettings) -> dict[str, Any]:
-    """The ``kubelet`` of a NodeTopology's status."""
+    """``status.kubelet`` of a NodeTopology: policies, options, reservations and feature gates of one kubelet."""
     fields = without_empty(
         {
             "version": kubelet.version,
@@ -25,7 +28,7 @@ def kubelet_fields(kubelet: KubeletSettings) -> dict[str, Any]:
             "featureGates": dict(kubelet.feature_gates),
         }
     )
-    # Empty means "nothing is reserved"; absent means "the kubelet takes them by its own rule".
+    # Empty means that no CPU is reserved. Absent means that the kubelet chooses them by its own rule.
     if kubelet.reserved_cpus is not None:
         fields["reservedCPUs"] = format_id_list(kubelet.reserved_cpus)
     return fields
@@ -33,13 +36,13 @@ def kubelet_fields(kubelet: KubeletSettings) -> dict[str, Any]:
 
 def _reservation_fields(reservations: Iterable[MemoryReservation]) -> list[dict[str, Any]]:
     by_node: dict[int, dict[str, str]] = {}
-    for each in reservations:
-        by_node.setdefault(each.numa_node, {})[each.resource] = str(each.size)
+    for reservation in reservations:
+        by_node.setdefault(reservation.numa_node, {})[reservation.resource] = str(reservation.size)
     return [{"numaNode": node, "limits": limits} for node, limits in sorted(by_node.items())]
 
 
 def kubelet_of(kubelet: Document) -> KubeletSettings:
-    """The settings that the fields tell of; what is absent is the kubelet's own default. Raises MalformedObject."""
+    """The settings in ``status.kubelet``; an absent field has the kubelet's default. Raises MalformedObject."""
     return KubeletSettings(
         version=kubelet["version"].text(DEFAULT_VERSION),
         topology_manager_policy=kubelet["topologyManagerPolicy"].text("none"),
@@ -51,9 +54,9 @@ def kubelet_of(kubelet: Document) -> KubeletSettings:
         reserved_cpus=None if kubelet["reservedCPUs"].absent else kubelet["reservedCPUs"].id_list(),
         reserved_cpu_millis=kubelet["reservedCPUMillis"].integer(default=0),
         reserved_memory=tuple(
-            MemoryReservation(each["numaNode"].integer(most=MAX_ID - 1), resource, value(quantity.quantity()))
-            for each in kubelet["reservedMemory"]
-            for resource, quantity in each["limits"].fields()
+            MemoryReservation(entry["numaNode"].integer(most=MAX_ID - 1), resource, value(quantity.quantity()))
+            for entry in kubelet["reservedMemory"]
+            for resource, quantity in entry["limits"].fields()
         ),
         feature_gates={name: gate.boolean() for name, gate in kubelet["featureGates"].fields()},
     )

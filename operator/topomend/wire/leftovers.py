@@ -1,6 +1,7 @@
-"""What topomend has written on a Pod object, and the patch that takes all of it off.
+"""Find what topomend wrote on a Pod object, and build the patch that removes all of it.
 
-Pods are read here as plain objects: one that no kubelet rule could read must be cleaned as well.
+Owns which names are topomend's. Leaves sending the patch to ``drain``. Reads plain objects instead of the model: a pod
+whose resources cannot be read must be cleaned as well.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,10 @@ from topomend.wire.group import GROUP, RECORD_ANNOTATION, RELAUNCH_GATE, REPLACE
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What is ours on one pod: names of gates and finalizers, keys of annotations and labels.
+    """What topomend wrote on one pod: names of gates and finalizers, keys of annotations and labels.
 
-    ``foreign_gates`` and ``foreign_finalizers`` are those that stay. ``replaces`` and ``record`` are what a replacement
-    that waits behind our gate says of the refused pod (its uid) and of its record; empty for any other pod. ``phase``
-    is the pod's.
+    ``foreign_gates`` and ``foreign_finalizers`` are others' and stay. ``replaces`` is the refused pod's uid and
+    ``record`` the record's name, where the pod is a replacement that waits behind our gate; empty for any other pod.
     """
 
     namespace: str
@@ -35,11 +35,11 @@ class Leftovers:
 
     @property
     def any(self) -> bool:
-        """Whether anything is."""
+        """Whether the pod carries anything of ours."""
         return bool(self.gates or self.finalizers or self.annotations or self.labels)
 
     def patch(self) -> dict[str, Any]:
-        """The merge patch that takes it off, if the pod is still as it was read."""
+        """The merge patch that removes everything of ours, by the pod's uid and resourceVersion."""
         metadata: dict[str, Any] = {"uid": self.uid, "resourceVersion": self.version}
         if self.finalizers:
             metadata["finalizers"] = list(self.foreign_finalizers)
@@ -54,7 +54,7 @@ class Leftovers:
 
 
 def leftovers(pod: Mapping[str, Any]) -> Leftovers:
-    """What is ours on a Pod object."""
+    """What topomend wrote on this Pod object."""
     metadata = pod["metadata"]
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     gates = [gate["name"] for gate in pod.get("spec", {}).get("schedulingGates") or ()]

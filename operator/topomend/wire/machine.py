@@ -1,4 +1,8 @@
-"""The machine to and from a NodeTopology's fields, and whether they agree with each other."""
+"""Convert a machine to and from a NodeTopology's ``status.machine``, and check that its fields agree.
+
+Owns the layout: sets of CPUs are cpulist strings, a core is the list of its threads, and caches and sockets are lists
+of CPUs. Leaves reading a machine to ``discover``. Sizes are bytes.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +14,7 @@ from topomend.wire.document import Document, without_empty
 
 
 def machine_fields(machine: Machine) -> dict[str, Any]:
-    """The ``machine`` of a NodeTopology's status."""
+    """``status.machine`` of a NodeTopology, without empty fields."""
     return without_empty(
         {
             "numaNodes": [
@@ -19,7 +23,7 @@ def machine_fields(machine: Machine) -> dict[str, Any]:
                         "id": node.id,
                         "cpus": format_id_list(machine.cpus_of_numa_node.get(node.id, 0)),
                         "memoryBytes": node.memory,
-                        "hugepages": [_hugepage_fields(each) for each in node.hugepages],
+                        "hugepages": [_hugepage_fields(pool) for pool in node.hugepages],
                         "distances": list(node.distances),
                         "gpu": node.gpu,
                     }
@@ -55,7 +59,7 @@ def _hardware_fields(hardware: Hardware) -> dict[str, Any]:
                 for kind in hardware.core_kinds
             ],
             "nohzFullCPUs": format_id_list(hardware.nohz_full),
-            "reservedHugepages": [_hugepage_fields(each) for each in hardware.reserved_hugepages],
+            "reservedHugepages": [_hugepage_fields(pool) for pool in hardware.reserved_hugepages],
         }
     )
 
@@ -65,7 +69,7 @@ def _lists(sets: Iterable[CPUSet]) -> list[str]:
 
 
 def _groups(sets: Mapping[int, CPUSet]) -> list[dict[str, Any]]:
-    return [{"id": each, "cpus": format_id_list(cpus)} for each, cpus in sets.items()]
+    return [{"id": group_id, "cpus": format_id_list(cpus)} for group_id, cpus in sets.items()]
 
 
 def _cpus_of_known_l3_caches(machine: Machine) -> dict[int, CPUSet]:
@@ -113,16 +117,19 @@ def _decimal(number: float | None) -> str | None:
 
 
 def machine_of(machine: Document) -> Machine:
-    """The machine that the fields tell of. Raises MalformedObject, also where they contradict each other."""
+    """The machine in ``status.machine``. Raises MalformedObject, also where fields contradict each other.
+
+    Every core needs one NUMA node and one socket, and cores and NUMA nodes must cover the same CPUs.
+    """
     nodes = tuple(
         NUMANode(
-            id=each["id"].integer(most=MAX_ID - 1),
-            memory=each["memoryBytes"].integer(default=0),
-            hugepages=tuple(_read_hugepages(pool) for pool in each["hugepages"]),
-            distances=tuple(distance.integer(most=255) for distance in each["distances"]),
-            gpu=each["gpu"].text(""),
+            id=node["id"].integer(most=MAX_ID - 1),
+            memory=node["memoryBytes"].integer(default=0),
+            hugepages=tuple(_read_hugepages(pool) for pool in node["hugepages"]),
+            distances=tuple(distance.integer(most=255) for distance in node["distances"]),
+            gpu=node["gpu"].text(""),
         )
-        for each in machine["numaNodes"]
+        for node in machine["numaNodes"]
     )
     if not nodes:
         raise machine["numaNodes"].wrong("a list of at least one NUMA node")
@@ -133,7 +140,7 @@ def machine_of(machine: Document) -> Machine:
         cores=_read_cores(machine),
         offline=machine["offlineCPUs"].id_list(),
         isolated=machine["isolatedCPUs"].id_list(),
-        pci_devices=tuple(_read_pci(each) for each in machine["pciDevices"]),
+        pci_devices=tuple(_read_pci(device) for device in machine["pciDevices"]),
         hardware=_read_hardware(machine["hardware"]),
     )
 
@@ -152,19 +159,19 @@ def _read_hardware(hardware: Document) -> Hardware:
         l3_caches=_read_lists(hardware["l3Caches"]),
         core_kinds=tuple(
             CoreKind(
-                each["cpus"].id_list(),
-                each["name"].text(""),
-                None if each["capacity"].absent else each["capacity"].integer(),
+                kind["cpus"].id_list(),
+                kind["name"].text(""),
+                None if kind["capacity"].absent else kind["capacity"].integer(),
             )
-            for each in hardware["coreKinds"]
+            for kind in hardware["coreKinds"]
         ),
         nohz_full=hardware["nohzFullCPUs"].id_list(),
-        reserved_hugepages=tuple(_read_hugepages(each) for each in hardware["reservedHugepages"]),
+        reserved_hugepages=tuple(_read_hugepages(pool) for pool in hardware["reservedHugepages"]),
     )
 
 
 def _read_lists(sets: Document) -> tuple[CPUSet, ...]:
-    return tuple(each.id_list() for each in sets)
+    return tuple(id_list.id_list() for id_list in sets)
 
 
 def _read_cores(machine: Document) -> tuple[Core, ...]:
@@ -172,27 +179,27 @@ def _read_cores(machine: Document) -> tuple[Core, ...]:
     sockets = _owners(machine["sockets"])
     l3_caches = _owners(machine["l3Caches"])
     cores = []
-    seen = 0
-    for each in machine["cores"]:
-        threads = each.id_list()
-        if not threads or threads & seen:
-            raise each.wrong("a list of CPUs that no other core has")
-        seen |= threads
+    covered = 0
+    for core in machine["cores"]:
+        threads = core.id_list()
+        if not threads or threads & covered:
+            raise core.wrong("a list of CPUs that no other core has")
+        covered |= threads
         first, *others = members(threads)
-        places = [(numa_nodes.get(cpu), sockets.get(cpu), l3_caches.get(cpu)) for cpu in (first, *others)]
-        numa_node, socket, l3_cache = places[0]
+        owners = [(numa_nodes.get(cpu), sockets.get(cpu), l3_caches.get(cpu)) for cpu in (first, *others)]
+        numa_node, socket, l3_cache = owners[0]
         if numa_node is None or socket is None:
-            raise each.wrong("CPUs that a NUMA node and a socket have")
-        if any(place[:2] != places[0][:2] for place in places):
-            raise each.wrong("CPUs of one NUMA node and one socket")
+            raise core.wrong("CPUs that a NUMA node and a socket have")
+        if any(owner[:2] != owners[0][:2] for owner in owners):
+            raise core.wrong("CPUs of one NUMA node and one socket")
         cores.append(Core(threads, socket, numa_node, l3_cache))
-    if seen != mask_of(numa_nodes):
+    if covered != mask_of(numa_nodes):
         raise machine["cores"].wrong(f"a list that covers the NUMA nodes' CPUs {format_id_list(mask_of(numa_nodes))}")
     return tuple(cores)
 
 
 def _owners(groups: Document) -> dict[int, int]:
-    """Which group each CPU is in, by the group's id."""
+    """The id of each CPU's group, by CPU. Raises MalformedObject where a CPU is in two groups."""
     owners: dict[int, int] = {}
     for group in groups:
         for cpu in members(group["cpus"].id_list()):
@@ -214,7 +221,7 @@ def _read_pci(device: Document) -> PCIDevice:
         driver=device["driver"].text(""),
         numa_node=None if device["numaNode"].absent else device["numaNode"].integer(most=MAX_ID - 1),
         numa_source=device["numaSource"].text(""),
-        path=tuple(each.text() for each in device["path"]),
+        path=tuple(address.text() for address in device["path"]),
         iommu_group=None if device["iommuGroup"].absent else device["iommuGroup"].integer(),
         physical_function=device["physicalFunction"].text(""),
         virtual_functions=device["virtualFunctions"].integer(default=0),
@@ -227,7 +234,7 @@ def _read_pci(device: Document) -> PCIDevice:
             max_speed=_read_decimal(link["maxSpeedGTs"]),
             max_width=None if link["maxWidth"].absent else link["maxWidth"].integer(),
         ),
-        names=tuple(each.text() for each in device["names"]),
+        names=tuple(name.text() for name in device["names"]),
     )
 
 

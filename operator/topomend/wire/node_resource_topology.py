@@ -1,8 +1,8 @@
 """NodeResourceTopology (``topology.node.k8s.io/v1alpha2``), the object that NUMA-aware schedulers read.
 
 Owns its layout and names, as its consumers read them (README of pkg/noderesourcetopology in
-github.com/kubernetes-sigs/scheduler-plugins), and the reading of who writes it. What the figures are is told by whoever
-publishes.
+github.com/kubernetes-sigs/scheduler-plugins), and detecting other writers of it. Leaves the figures to
+``publish/zones.py``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ KIND = "NodeResourceTopology"
 
 FINGERPRINT, FINGERPRINT_METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
 ALL_PODS = "all"
-"""The fingerprint is over every pod on the node, whether it holds anything or not."""
+"""The fingerprint covers every pod on the node, not only those with exclusive resources."""
 
 _MAX_NUMA_NODES = "max-allowable-numa-nodes"
 
@@ -27,7 +27,7 @@ _LEVELS = {"single-numa-node": "SingleNUMANode", "restricted": "Restricted", "be
 class ZoneResource:
     """One resource of a NUMA node, in CPUs, bytes or devices.
 
-    ``allocatable`` is what is not reserved, ``available`` what of that nobody holds exclusively.
+    ``allocatable`` is the part of ``capacity`` that is not reserved, ``available`` the part of it that is unallocated.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ZoneResource:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One NUMA node: its id, the distance to every NUMA node by id, and what can be aligned on it."""
+    """One NUMA node: its id, its distance to each NUMA node by id, and the resources that can be aligned on it."""
 
     numa_node: int
     distances: Mapping[int, int]
@@ -48,7 +48,10 @@ class Zone:
 def node_resource_topology(
     name: str, owner: Mapping[str, Any], settings: KubeletSettings, zones: Iterable[Zone], fingerprint: str
 ) -> dict[str, Any]:
-    """The object of the node ``name``; ``owner`` is the reference to its Node."""
+    """The object of the node ``name``.
+
+    ``owner`` is an ownerReference to its Node, ``fingerprint`` that of its pods (``publish/pod_fingerprint.py``).
+    """
     attributes = {**_attributes(settings), FINGERPRINT: fingerprint, FINGERPRINT_METHOD: ALL_PODS}
     return {
         "apiVersion": API_VERSION,
@@ -61,41 +64,41 @@ def node_resource_topology(
 
 
 def other_writer(content: Mapping[str, Any], manager: str) -> str:
-    """Who else writes what the object says, by its field manager; empty where ``manager`` alone does.
+    """The field managers other than ``manager`` that write the object's content, as text; empty where there are none.
 
-    Labels, annotations and owners may be anybody's.
+    Anybody may write the metadata.
     """
     entries = content.get("metadata", {}).get("managedFields") or ()
     writers = [entry.get("manager", "") for entry in entries if set(entry.get("fieldsV1") or ()) - {"f:metadata"}]
-    others = sorted({each or "somebody without a name" for each in writers if each != manager})
+    others = sorted({manager_name or "somebody without a name" for manager_name in writers if manager_name != manager})
     if others:
         return ", ".join(others)
     return "" if writers else "somebody who left no name"
 
 
 def content_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What the object says, without what the server adds to it: for comparison."""
-    said = {key: content.get(key) for key in ("topologyPolicies", "attributes", "zones")}
+    """The fields that topomend writes, without those that the API server adds; for comparison."""
+    content_fields = {key: content.get(key) for key in ("topologyPolicies", "attributes", "zones")}
     owners = content.get("metadata", {}).get("ownerReferences") or ()
-    return said | {"owners": [owner.get("uid") for owner in owners]}
+    return content_fields | {"owners": [owner.get("uid") for owner in owners]}
 
 
 def _attributes(settings: KubeletSettings) -> dict[str, str]:
-    """The kubelet's settings under its own configuration's names, an option each behind the prefix of its manager."""
+    """The kubelet's settings under the names of its configuration; each policy option has its manager's prefix."""
     options = settings.topology_manager_policy_options
-    named = {
+    attributes = {
         "topologyManagerPolicy": settings.topology_manager_policy,
         "topologyManagerScope": settings.topology_manager_scope,
         "cpuManagerPolicy": settings.cpu_manager_policy,
         "memoryManagerPolicy": settings.memory_manager_policy,
     }
     if most := options.get(_MAX_NUMA_NODES):
-        named["topologyManagerMaxNUMANodes"] = most
-    named |= {f"topologyManagerOption{_camel(option)}": text for option, text in options.items()}
-    named |= {
+        attributes["topologyManagerMaxNUMANodes"] = most
+    attributes |= {f"topologyManagerOption{_camel(option)}": text for option, text in options.items()}
+    attributes |= {
         f"cpuManagerPolicyOption{_camel(option)}": text for option, text in settings.cpu_manager_policy_options.items()
     }
-    return named
+    return attributes
 
 
 def _camel(option: str) -> str:
@@ -103,7 +106,7 @@ def _camel(option: str) -> str:
 
 
 def _policy(settings: KubeletSettings) -> str:
-    """Policy and scope in one word: what consumers read that know no attributes."""
+    """Policy and scope in one word, for consumers that do not read attributes."""
     level = _LEVELS.get(settings.topology_manager_policy)
     return f"{level}{'Pod' if settings.topology_manager_scope == 'pod' else 'Container'}Level" if level else "None"
 
@@ -119,11 +122,11 @@ def _zone_fields(zone: Zone) -> dict[str, Any]:
         "costs": [{"name": _zone_name(node), "value": distance} for node, distance in zone.distances.items()],
         "resources": [
             {
-                "name": each.name,
-                "capacity": str(each.capacity),
-                "allocatable": str(each.allocatable),
-                "available": str(each.available),
+                "name": resource.name,
+                "capacity": str(resource.capacity),
+                "allocatable": str(resource.allocatable),
+                "available": str(resource.available),
             }
-            for each in zone.resources
+            for resource in zone.resources
         ],
     }

@@ -1,8 +1,8 @@
-"""NodeTopology (``topomend.io/v1alpha1``) to and from a NodeState.
+"""Convert a NodeState to and from a NodeTopology (``topomend.io/v1alpha1``).
 
-Owns the object's layout, but for its three large parts: machine, kubelet and allocations have modules of their own.
-What its conditions say is decided where the facts are found; here they are carried. The object is small: sets of CPUs
-are cpulist strings, cores are one string each, and what is empty is left out.
+Owns the object's layout except for ``machine``, ``kubelet`` and ``allocations``, which have modules of their own.
+Leaves the conditions to ``discover``. To keep the object small, sets of CPUs are cpulist strings and empty fields are
+left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from topomend.wire.kubelet import kubelet_fields, kubelet_of
 from topomend.wire.machine import machine_fields, machine_of
 
 HEARTBEAT = "heartbeatTime"
-"""The field of the status that says when the agent last found it true, in UTC as RFC 3339 has it."""
+"""The field of the status that says when the agent last confirmed it: RFC 3339, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One standard condition: ``status`` True, False or Unknown, ``reason`` CamelCase; its times are the writer's."""
+    """One standard condition: ``status`` is True, False or Unknown, ``reason`` CamelCase. Publishing adds its time."""
 
     type: str
     status: str
@@ -36,7 +36,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Summary:
-    """The scalars behind the columns of ``kubectl get ntopo``, computed by whoever publishes."""
+    """The columns of ``kubectl get ntopo``, as text but for the number of devices; ``discover`` computes them."""
 
     cpus_free: str = ""
     memory_free: str = ""
@@ -45,7 +45,7 @@ class Summary:
 
 
 def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
-    """The ``status`` of the node's NodeTopology; conditions without transition times."""
+    """The ``status`` of a NodeTopology. Its conditions have no transition times, and it has no heartbeat."""
     kubelet = state.kubelet
     return without_empty(
         {
@@ -68,15 +68,20 @@ def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition
             "memory": [book_fields(node) for node in state.memory or ()],
             "cpuPool": None if state.cpu_pool is None else format_id_list(state.cpu_pool),
             "conditions": [
-                {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
-                for each in conditions
+                {
+                    "type": condition.type,
+                    "status": condition.status,
+                    "reason": condition.reason,
+                    "message": condition.message,
+                }
+                for condition in conditions
             ],
         }
     )
 
 
 def node_topology(name: str, status: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole NodeTopology object."""
+    """The NodeTopology object of the node ``name``."""
     return {"apiVersion": API_VERSION, "kind": NODE_TOPOLOGY, "metadata": {"name": name}, "status": dict(status)}
 
 
@@ -93,9 +98,9 @@ def read_kubelet(content: Any) -> KubeletSettings:
 def read_node_topology(
     content: Any, machine: Machine | None = None, kubelet: KubeletSettings | None = None
 ) -> NodeState:
-    """The NodeState of a NodeTopology object. Raises MalformedObject that names the field which is wrong.
+    """The NodeState of a NodeTopology object. Raises MalformedObject, which names the wrong field.
 
-    ``machine`` and ``kubelet`` are given where they were read already, of this object or of one that has the same.
+    ``machine`` and ``kubelet`` spare reading them again, where the caller has read the same ones before.
     """
     document = Document(content)
     if document["kind"].text() != NODE_TOPOLOGY:
@@ -103,13 +108,13 @@ def read_node_topology(
     if document["apiVersion"].text() != API_VERSION:
         raise document["apiVersion"].wrong(API_VERSION)
     status = document["status"]
-    books = tuple(book_of(each) for each in status["memory"])
+    books = tuple(book_of(entry) for entry in status["memory"])
     return NodeState(
         name=document["metadata"]["name"].text(),
         machine=machine or read_machine(content),
         kubelet=kubelet or read_kubelet(content),
         devices=tuple(device for group in status["devices"] for device in devices_of(group)),
-        pods=tuple(pod_of(each) for each in status["pods"]),
+        pods=tuple(pod_of(entry) for entry in status["pods"]),
         memory=books or None,
         cpu_pool=None if status["cpuPool"].absent else status["cpuPool"].id_list(),
     )
@@ -118,13 +123,18 @@ def read_node_topology(
 def read_conditions(content: Any) -> tuple[Condition, ...]:
     """The conditions of a NodeTopology object. Raises MalformedObject."""
     return tuple(
-        Condition(each["type"].text(), each["status"].text(), each["reason"].text(""), each["message"].text(""))
-        for each in Document(content)["status"]["conditions"]
+        Condition(
+            condition["type"].text(),
+            condition["status"].text(),
+            condition["reason"].text(""),
+            condition["message"].text(""),
+        )
+        for condition in Document(content)["status"]["conditions"]
     )
 
 
 def heartbeat_age(content: Mapping[str, Any], now: datetime) -> float | None:
-    """For how many seconds the object's agent has confirmed nothing; None where it does not tell, or no time."""
+    """Seconds since the object's last heartbeat, negative for one in the future; None where none is valid."""
     try:
         return (now - datetime.fromisoformat(content["status"][HEARTBEAT])).total_seconds()
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,4 +1,7 @@
-"""A core/v1 Pod, as the API server stores it or as a user wrote it, read into the pod that admission sees."""
+"""Read a core/v1 Pod, as the API server stores it or as a user wrote it, into the pod that admission sees.
+
+Owns the defaults of resources that the API server fills in. Leaves placement and status to ``cluster``.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,8 +21,8 @@ def read_pod(pod: dict[str, Any]) -> Pod:
     if document["kind"].text(default="Pod") != "Pod":
         raise document["kind"].wrong("Pod")
     metadata, spec = document["metadata"], document["spec"]
-    initial = tuple(_container(each, _initial_kind(each)) for each in spec["initContainers"])
-    apps = tuple(_container(each, ContainerKind.APP) for each in spec["containers"])
+    initial = tuple(_container(container, _initial_kind(container)) for container in spec["initContainers"])
+    apps = tuple(_container(container, ContainerKind.APP) for container in spec["containers"])
     if not apps:
         raise spec["containers"].wrong("a list of at least one container")
     return Pod(
@@ -51,7 +54,7 @@ def _given(resources: Document) -> Resources:
 
 
 def _pod_level(given: Resources, containers: Iterable[Container]) -> Resources:
-    """Pod-level resources with what the API server fills in from the containers, once anything is given at all.
+    """Pod-level resources with the defaults that the API server takes from the containers, if the pod gives any at all.
 
     Source: pkg/apis/core/v1/defaults.go:defaultHugePagePodLimits, defaultPodRequests.
     """
@@ -78,9 +81,10 @@ def _aggregate(
     amounts: Callable[[Resources], Mapping[str, MilliQuantity]],
     wanted: Callable[[str], bool],
 ) -> dict[str, MilliQuantity]:
-    names = {name: None for each in containers for name in amounts(each.resources) if wanted(name)}
+    names = {name: None for container in containers for name in amounts(container.resources) if wanted(name)}
     return {
-        name: largest_need((each.kind, amounts(each.resources).get(name, 0)) for each in containers) for name in names
+        name: largest_need((container.kind, amounts(container.resources).get(name, 0)) for container in containers)
+        for name in names
     }
 
 

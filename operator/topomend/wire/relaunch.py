@@ -1,7 +1,7 @@
-"""Relaunch (``topomend.io/v1alpha1``, namespaced, status subresource) to and from the model's Relaunch.
+"""Convert the model's Relaunch to and from a Relaunch object (``topomend.io/v1alpha1``, namespaced, with a status).
 
-Owns the object's layout; the protocol's rules are ``relaunch/protocol.py``'s. ``spec`` is written once, at creation,
-and never changes; ``status`` is a subresource, so a record that was just created has none and reads as ``Recorded``.
+Owns the object's layout. Leaves the protocol's rules to ``relaunch/protocol.py``. ``spec`` is written once, at
+creation, and never changes. ``status`` is a subresource, so a new record has none and reads as ``Recorded``.
 
     apiVersion: topomend.io/v1alpha1
     kind: Relaunch
@@ -55,13 +55,13 @@ _HASH_DIGITS = 10
 
 
 def record_name(pod_name: str, pod_uid: str) -> str:
-    """The record's name: the same for the same refused pod always, so that creating it twice cannot make two."""
+    """The record's name. It depends on the refused pod alone, so that creating its record twice cannot make two."""
     digits = sha256(pod_uid.encode()).hexdigest()[:_HASH_DIGITS]
     return f"{pod_name[: _LONGEST_NAME - _HASH_DIGITS - 1].rstrip('-.')}-{digits}"
 
 
 def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
-    """The object to create: metadata and spec. Its status is written through the subresource (``relaunch_status``)."""
+    """The object to create: metadata and spec. ``relaunch_status`` is written through the subresource afterwards."""
     return {
         "apiVersion": API_VERSION,
         "kind": RELAUNCH,
@@ -80,25 +80,25 @@ def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
 
 
 def relaunch_status(relaunch: Relaunch) -> dict[str, Any]:
-    """The ``status`` of a record."""
+    """The ``status`` of a record, with texts and lists cut to what the schema allows."""
     return without_empty(
         {
             "step": relaunch.step.value,
             "newPod": without_empty({"name": relaunch.new_name, "uid": relaunch.new_uid}),
             "candidates": list(relaunch.candidates[:MAX_CANDIDATES]),
-            "verdicts": [_verdict_fields(each) for each in relaunch.verdicts[:MAX_VERDICTS]],
+            "verdicts": [_verdict_fields(verdict) for verdict in relaunch.verdicts[:MAX_VERDICTS]],
             "counts": [
                 {"reason": reason, "nodes": nodes} for reason, nodes in list(relaunch.counts.items())[:MAX_COUNTS]
             ],
             "startTime": relaunch.start_time,
             "launchedTime": relaunch.launched_time,
-            "conditions": [_condition_fields(each) for each in relaunch.conditions],
+            "conditions": [_condition_fields(condition) for condition in relaunch.conditions],
         }
     )
 
 
 def read_relaunch(content: Any) -> Relaunch:
-    """The Relaunch of an object. Raises MalformedObject that names the field which is wrong."""
+    """The Relaunch of a Relaunch object. Raises MalformedObject, which names the wrong field."""
     document = Document(content)
     if document["kind"].text(default=RELAUNCH) != RELAUNCH:
         raise document["kind"].wrong(RELAUNCH)
@@ -119,22 +119,25 @@ def read_relaunch(content: Any) -> Relaunch:
         step=_read_step(status["step"]),
         new_name=status["newPod"]["name"].text(""),
         new_uid=status["newPod"]["uid"].text(""),
-        candidates=tuple(each.text() for each in status["candidates"]),
+        candidates=tuple(node.text() for node in status["candidates"]),
         verdicts=tuple(
             NodeVerdict(
-                each["node"].text(), each["admitted"].boolean(), each["reason"].text(""), each["explanation"].text("")
+                verdict["node"].text(),
+                verdict["admitted"].boolean(),
+                verdict["reason"].text(""),
+                verdict["explanation"].text(""),
             )
-            for each in status["verdicts"]
+            for verdict in status["verdicts"]
         ),
-        counts={each["reason"].text(): each["nodes"].integer() for each in status["counts"]},
+        counts={count["reason"].text(): count["nodes"].integer() for count in status["counts"]},
         start_time=status["startTime"].text(""),
         launched_time=status["launchedTime"].text(""),
-        conditions=tuple(_read_condition(each) for each in status["conditions"]),
+        conditions=tuple(_read_condition(condition) for condition in status["conditions"]),
         uid=metadata["uid"].text(""),
         version=metadata["resourceVersion"].text(""),
         creation_time=metadata["creationTimestamp"].text(""),
         manifest_hash=spec["manifestHash"].text(""),
-        protected=RELAUNCH_FINALIZER in (each.text() for each in metadata["finalizers"]),
+        protected=RELAUNCH_FINALIZER in (finalizer.text() for finalizer in metadata["finalizers"]),
         deleting=not metadata["deletionTimestamp"].absent,
     )
 
@@ -143,7 +146,7 @@ def _read_step(step: Document) -> Step:
     try:
         return Step(step.text(Step.RECORDED.value))
     except ValueError as error:
-        raise step.wrong(f"one of {', '.join(each.value for each in Step)}") from error
+        raise step.wrong(f"one of {', '.join(known_step.value for known_step in Step)}") from error
 
 
 def _verdict_fields(verdict: NodeVerdict) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A trace to simulate: the documents of a file, read into pods that come and pods that end."""
+"""Read a trace to simulate: the documents of a file, as pods that start and pods that end, in order.
+
+Leaves parsing the file to ``cli`` and the simulation to ``replay``.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,16 +14,16 @@ from topomend.wire.pod import read_pod
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
-    """The life of a pod ends: what it held is free for the next."""
+    """The end of a pod, which frees its resources."""
 
     namespace: str
     name: str
 
 
 def read_trace(documents: Iterable[Any]) -> Iterator[Pod | PodEnd]:
-    """The steps of a trace in order, Lists opened, empty documents passed over.
+    """The steps of a trace in order. Lists are expanded, and empty documents skipped.
 
-    Raises MalformedObject that names the document, counted from 1, and the field.
+    Raises MalformedObject, which names the document, counted from 1, and the field.
     """
     for number, content in enumerate(documents, start=1):
         if content is None:

@@ -1,4 +1,7 @@
-"""A verdict as the record that ``topomend simulate -o json`` prints, one a pod."""
+"""Convert a verdict to the record that ``topomend simulate -o json`` prints, one a pod.
+
+Owns the record's layout. Leaves printing to ``cli``.
+"""
 
 from typing import Any
 
@@ -7,9 +10,10 @@ from topomend.model.verdict import ContainerPlacement, Verdict
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """The record of one pod. ``affinity`` null is no affinity, ``cpus`` "" the shared pool, sizes in bytes.
+    """The record of one pod, as JSON values. Sizes are bytes.
 
-    ``unmodelled`` is there only when replay does not know everything about the node.
+    ``affinity`` null means no affinity, and ``cpus`` "" the shared pool. ``unmodelled`` is there only where replay does
+    not know everything about the node.
     """
     record: dict[str, Any] = {
         "namespace": verdict.namespace,
