@@ -1,8 +1,6 @@
-"""The publisher: keeps one NodeTopology on the server as the node is.
+"""Publish the node's NodeTopology: on a change, and otherwise as a heartbeat that shows that the agent is alive.
 
-Owns what is compared and when it is written: on a change, and else as a heartbeat, by which a reader tells that the
-agent lives. What the object says comes from discover; which requests failed and when to try again is the caller's
-business.
+Owns what counts as a change, and transition times. Leaves the content to ``discover``, and retries to the caller.
 """
 
 import random
@@ -19,11 +17,11 @@ from topomend.wire.node_topology import HEARTBEAT, heartbeat_age
 FIELD_MANAGER = "topomend-agent"
 
 HEARTBEAT_SECONDS = 600.0
-"""The least time between a write and a heartbeat after it; as much as a quarter more keeps nodes apart."""
+"""The least time between a write and the next heartbeat. Up to a quarter more spreads the nodes' writes."""
 
 
 class Client(Protocol):
-    """The requests that publishing needs; see kube.light. All raise APIError."""
+    """The requests that publishing needs (``kube.agent_client``). All raise APIError."""
 
     def node(self, name: str) -> dict[str, Any]:
         """The Node object."""
@@ -32,20 +30,20 @@ class Client(Protocol):
         """The NodeTopology object."""
 
     def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Server-side apply of the object but its status."""
+        """Apply the object without its status (server-side apply)."""
 
     def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Server-side apply of the status."""
+        """Apply the status (server-side apply)."""
 
     def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
-        """Put this in the place of a field and of all that is in it."""
+        """Replace the field ``status`` or ``metadata/ownerReferences`` as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What the Node object tells about itself: the object owns its NodeTopology by this uid.
+    """Facts from the Node object, whose ``uid`` owns the NodeTopology.
 
-    ``kubelet_port`` is 0 where it does not tell on which port its kubelet serves.
+    ``kubelet_port`` is the port on which its kubelet serves, 0 where the Node does not name it.
     """
 
     uid: str
@@ -54,9 +52,10 @@ class NodeFacts:
 
 
 class Publisher:
-    """Publishes for the node ``name``. ``monotonic`` and ``now`` are the clocks, ``jitter`` spreads the re-checks.
+    """Publishes the object of the node ``name``.
 
-    Every method raises APIError; after one, what the server holds is looked at afresh.
+    ``monotonic`` is a clock in seconds, ``now`` the UTC time. ``jitter`` returns numbers from 0 to 1, which spread
+    re-checks and heartbeats. Every method may raise APIError; after that the object is read from the server again.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Publisher:
         self._published: Mapping[str, Any] | None = None
 
     def node(self) -> NodeFacts:
-        """The Node's facts, asked for again with each re-check."""
+        """The Node's facts, read again with each re-check. Raises APIError."""
         if self._recheck.due():
             self.forget()
         if self._node is None:
@@ -89,14 +88,14 @@ class Publisher:
         return self._node
 
     def forget(self) -> None:
-        """Have everything be asked for again: the kubelet restarted, or an answer was lost."""
+        """Forget what the server holds, so that it is read again: the kubelet restarted, or an answer was lost."""
         self._node = self._server = self._published = None
 
     def publish(self, status: Mapping[str, Any]) -> bool:
-        """Have the server hold this status, whose conditions carry no times; whether anything had to be written.
+        """Publish this status, whose conditions have no times. Returns whether anything was written. Raises APIError.
 
-        The very object that was published last is not even compared: the caller does not change it. A heartbeat that is
-        due counts as something to write.
+        The caller must not change a status that it has passed: the same object is not compared again. A due heartbeat
+        is written even where nothing changed.
         """
         try:
             node = self.node()
@@ -118,17 +117,17 @@ class Publisher:
             self._server = self._client.apply_node_topology(self._name, self._metadata(owners), FIELD_MANAGER)
             wrote = True
         elif self._server.get("metadata", {}).get("ownerReferences") != owners:
-            # Server-side apply would leave the owners that somebody else put there, and no agent may write beside them.
+            # Server-side apply would keep owners that somebody else added; the admission policy allows only its Node.
             self._server = self._replace("metadata/ownerReferences", owners)
             wrote = True
-        held = self._server.get("status") or {}
-        if _without_times(held) == _without_times(status) and not self._is_heartbeat_due(held):
+        published = self._server.get("status") or {}
+        if _without_times(published) == _without_times(status) and not self._is_heartbeat_due(published):
             return wrote
-        timed = self._timed(held, status)
+        timed = self._timed(published, status)
         self._server = self._apply_status(timed)
         self._heartbeat_due = self._monotonic() + self._heartbeat_seconds()
         if _without_times(self._server.get("status") or {}) != _without_times(status):
-            # Server-side apply removes only what no other manager has: what somebody else put there goes now.
+            # Server-side apply removes only fields that no other manager owns. This removes what somebody else added.
             self._server = self._replace("status", timed)
         return True
 
@@ -154,29 +153,33 @@ class Publisher:
     def _owner(self, node: NodeFacts) -> dict[str, str]:
         return {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node.uid}
 
-    def _timed(self, held: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-        """The status to write. A condition keeps its time as long as its status is the same."""
-        before = {each.get("type"): each for each in held.get("conditions", ())}
+    def _timed(self, published: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+        """The status to write, with times. A condition keeps its transition time as long as its status is the same."""
+        published_conditions = {condition.get("type"): condition for condition in published.get("conditions", ())}
         conditions = [
-            {**each, "lastTransitionTime": self._since(before.get(each["type"]), each)} for each in status["conditions"]
+            {
+                **condition,
+                "lastTransitionTime": self._transition_time(published_conditions.get(condition["type"]), condition),
+            }
+            for condition in status["conditions"]
         ]
         return {**status, "conditions": conditions, HEARTBEAT: self._time()}
 
-    def _is_heartbeat_due(self, held: Mapping[str, Any]) -> bool:
-        """Whether what the server holds is old enough by its own word, or names a time that is far from having come."""
-        age = heartbeat_age({"status": held}, self._now())
+    def _is_heartbeat_due(self, published: Mapping[str, Any]) -> bool:
+        """Whether the published heartbeat is old enough, missing, or more than HEARTBEAT_SECONDS in the future."""
+        age = heartbeat_age({"status": published}, self._now())
         if age is None or age < -HEARTBEAT_SECONDS:
             return True
-        left = self._heartbeat_seconds() - max(0.0, age)
-        self._heartbeat_due = self._monotonic() + left
-        return left <= 0.0
+        remaining = self._heartbeat_seconds() - max(0.0, age)
+        self._heartbeat_due = self._monotonic() + remaining
+        return remaining <= 0.0
 
     def _heartbeat_seconds(self) -> float:
         return HEARTBEAT_SECONDS * (1.0 + self._jitter() / 4)
 
-    def _since(self, before: Mapping[str, Any] | None, condition: Mapping[str, Any]) -> str:
-        if before and before.get("status") == condition["status"] and before.get("lastTransitionTime"):
-            return str(before["lastTransitionTime"])
+    def _transition_time(self, published: Mapping[str, Any] | None, condition: Mapping[str, Any]) -> str:
+        if published and published.get("status") == condition["status"] and published.get("lastTransitionTime"):
+            return str(published["lastTransitionTime"])
         return self._time()
 
     def _time(self) -> str:
@@ -186,7 +189,7 @@ class Publisher:
 def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:
     """A status for comparison: without a heartbeat, conditions by type and without times."""
     conditions = {
-        each.get("type"): {key: content for key, content in each.items() if key != "lastTransitionTime"}
-        for each in status.get("conditions", ())
+        condition.get("type"): {key: content for key, content in condition.items() if key != "lastTransitionTime"}
+        for condition in status.get("conditions", ())
     }
     return {key: content for key, content in status.items() if key != HEARTBEAT} | {"conditions": conditions}

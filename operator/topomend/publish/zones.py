@@ -1,7 +1,8 @@
-"""What each NUMA node has, can give and has left, as totals: the figures of a NodeResourceTopology.
+"""Compute capacity, allocatable and available of each NUMA node: the figures of a NodeResourceTopology.
 
-A resource stands in a zone where a manager aligns it, and not elsewhere: a consumer takes one that no zone names for
-one without affinity, which is what it then is to the kubelet too.
+Owns which resources a zone lists: those that a manager aligns, and no others. Consumers treat a resource that no zone
+lists as one without NUMA affinity, which is how the kubelet then treats it. Leaves the layout to
+``wire.node_resource_topology``.
 """
 
 from collections.abc import Iterator
@@ -14,20 +15,23 @@ from topomend.wire.node_resource_topology import Zone, ZoneResource
 
 
 def zones(state: NodeState) -> tuple[Zone, ...]:
-    """A zone for each NUMA node; without resources where the kubelet would not start."""
+    """One zone for each NUMA node, without resources where the kubelet would not start with this state.
+
+    CPUs and devices are counts, memory and huge pages bytes.
+    """
     kubelet = start(state.machine, state.kubelet)
     ids = [node.id for node in state.machine.numa_nodes]
-    resources: dict[int, list[ZoneResource]] = {each: [] for each in ids}
+    resources: dict[int, list[ZoneResource]] = {node_id: [] for node_id in ids}
     if not isinstance(kubelet, str):
         for node in state.machine.numa_nodes:
             resources[node.id] += [*_cpus(state, kubelet, node), *_devices(state, node)]
-        for number, each in _memory(state, kubelet):
-            resources[number].append(each)
+        for node_id, resource in _memory(state, kubelet):
+            resources[node_id].append(resource)
     return tuple(
         Zone(
             node.id,
             dict(zip(ids, node.distances, strict=False)),
-            tuple(sorted(resources[node.id], key=lambda each: each.name)),
+            tuple(sorted(resources[node.id], key=lambda resource: resource.name)),
         )
         for node in state.machine.numa_nodes
     )
@@ -43,29 +47,29 @@ def _cpus(state: NodeState, kubelet: ContainerManager, node: NUMANode) -> Iterat
 
 
 def _memory(state: NodeState, kubelet: ContainerManager) -> Iterator[tuple[int, ZoneResource]]:
-    """Memory and huge pages in bytes, with their NUMA node."""
+    """Memory and huge pages in bytes, as pairs of NUMA node and resource."""
     if kubelet.memory is None:
         return
-    book = book_of(kubelet.memory, state)
+    machine_state = book_of(kubelet.memory, state)
     for node in state.machine.numa_nodes:
-        capacities = {"memory": node.memory} | {each.resource: each.size * each.count for each in node.hugepages}
+        capacities = {"memory": node.memory} | {pool.resource: pool.size * pool.count for pool in node.hugepages}
         reserved_whole = kubelet.memory.over_reserved >> node.id & 1
         for resource, capacity in capacities.items():
-            allocatable = 0 if reserved_whole else book.allocatable(resource)[node.id]
-            available = min(allocatable, max(0, book.nodes[node.id].free.get(resource, 0)))
+            allocatable = 0 if reserved_whole else machine_state.allocatable(resource)[node.id]
+            available = min(allocatable, max(0, machine_state.nodes[node.id].free.get(resource, 0)))
             yield node.id, ZoneResource(resource, capacity, allocatable, available)
 
 
 def _devices(state: NodeState, node: NUMANode) -> Iterator[ZoneResource]:
-    held = {
-        (each.resource, name)
+    allocated = {
+        (allocation.resource, name)
         for container in allocations(state.pods)
-        for each in container.devices
-        for name in each.ids
+        for allocation in container.devices
+        for name in allocation.ids
     }
-    here = [device for device in state.devices if node.id in (device.numa_nodes or ())]
-    for resource in sorted({device.resource for device in here}):
-        mine = [device for device in here if device.resource == resource]
-        healthy = [device for device in mine if device.healthy]
-        free = [device for device in healthy if (resource, device.id) not in held]
-        yield ZoneResource(resource, len(mine), len(healthy), len(free))
+    on_node = [device for device in state.devices if node.id in (device.numa_nodes or ())]
+    for resource in sorted({device.resource for device in on_node}):
+        of_resource = [device for device in on_node if device.resource == resource]
+        healthy = [device for device in of_resource if device.healthy]
+        free = [device for device in healthy if (resource, device.id) not in allocated]
+        yield ZoneResource(resource, len(of_resource), len(healthy), len(free))
