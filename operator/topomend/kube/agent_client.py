@@ -1,7 +1,8 @@
-"""A small client for the agent, which runs on every node: a few requests over the standard library, errors translated.
+"""A small API client for the agent: the few requests that it needs, over the standard library.
 
-The full ``kubernetes`` client, which the controller uses, costs some 60 MiB more on every node. Objects come and go as
-plain dictionaries. Proxies are not asked: an agent speaks to its API server directly.
+The official ``kubernetes`` client, which the operator uses, costs some 60 MiB more on every node. Owns connections and
+the translation of errors. Leaves credentials to ``kubeconfig``. Objects are plain dictionaries. It uses no proxy: an
+agent speaks to its API server directly.
 """
 
 import json
@@ -19,7 +20,7 @@ __all__ = ["AgentClient", "NotConfigured"]
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 8 << 20
-"""More than any object that etcd holds (1.5 MiB)."""
+"""More than any object that etcd stores (1.5 MiB)."""
 
 _NODES = "/api/v1/nodes"
 _NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
@@ -28,10 +29,10 @@ _APPLY, _JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+js
 
 
 class AgentClient:
-    """The cluster that ``KUBECONFIG`` names, else the one this process runs in.
+    """Requests to the cluster that ``KUBECONFIG`` names, otherwise to the one in which this process runs.
 
-    Raises NotConfigured when it is made. Every request raises APIError for anything but success. One connection is kept
-    open between requests; not for use by several threads.
+    The constructor raises NotConfigured. Every request raises APIError unless it succeeds. One connection stays open
+    between requests. Not for use by several threads.
     """
 
     def __init__(self) -> None:
@@ -47,15 +48,15 @@ class AgentClient:
         return self._ask("GET", f"{_NODE_TOPOLOGIES}/{quote(name)}")
 
     def apply_node_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Create the object, or have exactly these fields of it be the manager's (server-side apply, forced)."""
+        """Create or change the object; the manager then owns exactly these fields (server-side apply, forced)."""
         return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}", content, manager)
 
     def apply_node_topology_status(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """The same for its status."""
+        """Change the object's status in the same way; ``content`` is an object that has one."""
         return self._apply(f"{_NODE_TOPOLOGIES}/{quote(name)}/status", content, manager)
 
     def replace_in_node_topology(self, name: str, field: str, value: object, manager: str) -> dict[str, Any]:
-        """Have ``field`` (``status``, or a path such as ``metadata/ownerReferences``) be this and nothing besides."""
+        """Replace ``field`` as a whole: ``status``, or a path such as ``metadata/ownerReferences`` (JSON patch)."""
         path = f"{_NODE_TOPOLOGIES}/{quote(name)}" + ("/status" if field == "status" else "")
         patch = [{"op": "add", "path": f"/{field}", "value": value}]
         return self._ask("PATCH", path, {"fieldManager": manager}, patch, _JSON_PATCH)
@@ -65,17 +66,17 @@ class AgentClient:
         return self._ask("GET", f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}")
 
     def apply_node_resource_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
-        """Create the object or change it, but raise Conflict where another manager has one of these fields."""
+        """Create or change the object (server-side apply). Raises Conflict where another manager owns a field of it."""
         return self._apply(f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}", content, manager, force=False)
 
     def request_token(self, namespace: str, account: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """A token of a service account, as a TokenRequest of ``spec`` is answered."""
+        """The answer to a TokenRequest with this ``spec`` for a service account."""
         path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(account)}/token"
         content = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         return self._ask("POST", path, content=content, content_type="application/json")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection. The next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -112,7 +113,7 @@ class AgentClient:
             try:
                 return self._exchange(self._connection, method, target, body, headers)
             except ConnectionError:
-                # The server ended a connection that was idle. What is asked here may be asked twice.
+                # The server closed an idle connection. Every request of this client may be sent twice.
                 self.close()
         self._connection = _connection(self._access)
         return self._exchange(self._connection, method, target, body, headers)

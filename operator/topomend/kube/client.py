@@ -1,8 +1,8 @@
-"""The API client: one request, one answer, plain dictionaries, errors of one tree (``kube/errors.py``).
+"""The API client of the operator and the commands: one request, one answer, plain dictionaries.
 
-Loading of kubeconfig and account, TLS and connections are the official client's; its models are left aside, because
-objects are read by ``wire`` and because they cost time and memory. Nothing is retried here: whoever asks knows whether
-asking again is safe.
+The official client loads credentials and keeps connections. Its models are not used, because ``wire`` reads objects
+and because they cost time and memory. Owns paging and preconditions. Leaves retries to its callers: only they know
+whether a request may be sent twice.
 """
 
 import os
@@ -26,28 +26,28 @@ CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 PAGE = 500
-"""Objects a page of a list: the API server answers small pages from its cache and holds no huge answer."""
+"""Objects on one page of a list. Pages keep the API server from building one huge answer."""
 
 SMALL_PAGE = 100
-"""The same of those that are read as they come: a NodeTopology takes 120 KiB as Python has it."""
+"""Objects on one page where each page is read at once: a NodeTopology takes 120 KiB as Python objects."""
 
 _Read = TypeVar("_Read")
 
 
 class NoCluster(Exception):
-    """No kubeconfig and no in-cluster account: there is no cluster to ask."""
+    """There is no usable kubeconfig and no in-cluster account, so there is no cluster to ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind as the API's paths name it."""
+    """A kind as it appears in the API's paths. ``plural`` is lower case, such as ``nodetopologies``."""
 
     api_version: str
     plural: str
     namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of one object, of one namespace's objects, or of all."""
+        """The path of one object, of all objects in one namespace, or of all objects."""
         group = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         within = ["namespaces", namespace] if self.namespaced and namespace else []
         parts = [*within, self.plural, name, subresource]
@@ -56,7 +56,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The objects of a list, and the resourceVersion at which they were so."""
+    """The objects of a list, and the resourceVersion of the list."""
 
     items: tuple[dict[str, Any], ...]
     version: str
@@ -64,7 +64,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[_Read]):
-    """What the objects of a list were read as, and the resourceVersion at which they were so."""
+    """What a reader made of the objects of a list, and the resourceVersion of the list."""
 
     items: tuple[_Read, ...]
     version: str
@@ -88,11 +88,11 @@ MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
 
 
 class _Connection(urllib3.connection.HTTPSConnection):
-    """The official client has no setting for how strictly a certificate is read."""
+    """A connection that checks certificates as Go does: the official client has no setting for it."""
 
     def connect(self) -> None:
         context = as_clusters_are(urllib3.util.create_urllib3_context())
-        # urllib3 does this only where the context is its own.
+        # urllib3 loads them only into a context that it made itself.
         if not self.ca_certs and not self.ca_cert_data:
             context.load_default_certs()
         self.ssl_context = context
@@ -107,7 +107,7 @@ class Client:
     """Requests to one API server. May be used by several threads at once."""
 
     def __init__(self, configuration: Configuration) -> None:
-        # A client that repeats a request by itself hides that the first one may have taken effect.
+        # A client that retries by itself hides that the first request may have taken effect.
         configuration.retries = False
         api: Any = ApiClient(configuration)
         self._api = api
@@ -116,7 +116,7 @@ class Client:
         self._may_write: Callable[[], bool] | None = None
 
     def writing_while(self, permitted: Callable[[], bool]) -> "Client":
-        """The same client, whose writes raise NotPermitted unless ``permitted`` says at that moment that they may."""
+        """The same client, whose writes raise NotPermitted unless ``permitted`` returns True at that moment."""
         limited = copy(self)
         limited._may_write = permitted
         return limited
@@ -128,10 +128,11 @@ class Client:
     def list(
         self, resource: Resource, *, namespace: str = "", fields: str = "", labels: str = "", cached: bool = False
     ) -> Listing:
-        """Every object that the selectors match, of one namespace or of all. Raises APIError.
+        """Every object that the selectors match, in one namespace or in all. Raises APIError.
 
-        ``cached`` takes what the API server's watch cache holds, moments old: for any other answer that waits until it
-        is up to date, 100 ms at times (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
+        ``fields`` and ``labels`` are selectors as kubectl writes them. ``cached`` accepts the state of the API server's
+        watch cache, which may be moments old. Any other list waits until the cache is current, up to 100 ms
+        (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
         """
         query = {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
@@ -143,17 +144,18 @@ class Client:
     def read(
         self, resource: Resource, reader: Callable[[dict[str, Any]], Iterable[_Read]], *, fields: str = ""
     ) -> Reading[_Read]:
-        """What ``reader`` makes of every object of all namespaces that ``fields`` selects, one or nothing of each.
+        """What ``reader`` makes of every object in all namespaces that ``fields`` selects. Raises APIError.
 
-        The objects are held a page at a time: what is read of thousands is far smaller. Raises APIError.
+        Only one page of objects is in memory at a time, because what is read of thousands is far smaller. ``reader``
+        may return no value for an object, and its errors pass through.
         """
         query = {"limit": str(SMALL_PAGE)} | ({"fieldSelector": fields} if fields else {})
-        found, version = list[_Read](), ""
+        values, version = list[_Read](), ""
         for page in self._pages(resource.path(), query):
-            for each in page.items:
-                found += reader(each)
+            for item in page.items:
+                values += reader(item)
             version = page.version
-        return Reading(tuple(found), version)
+        return Reading(tuple(values), version)
 
     def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[Listing]:
         while True:
@@ -162,7 +164,7 @@ class Client:
             yield Listing(tuple(page.get("items") or ()), metadata.get("resourceVersion", ""))
             if not metadata.get("continue"):
                 return
-            query = {key: each for key, each in query.items() if key != "resourceVersion"}
+            query = {key: text for key, text in query.items() if key != "resourceVersion"}
             query["continue"] = metadata["continue"]
 
     def version(self) -> str:
@@ -170,32 +172,39 @@ class Client:
         return str(self._ask("GET", "/version").get("gitVersion", ""))
 
     def serves(self, resource: Resource) -> bool:
-        """Whether the API server has this kind, in this version. Raises APIError."""
+        """Whether the API server serves this kind in this version. Raises APIError."""
         try:
-            found = self._ask("GET", resource.path().removesuffix(f"/{resource.plural}"))
+            answer = self._ask("GET", resource.path().removesuffix(f"/{resource.plural}"))
         except NotFound:
             return False
-        return any(each.get("name") == resource.plural for each in found.get("resources") or ())
+        return any(listed.get("name") == resource.plural for listed in answer.get("resources") or ())
 
     def create(
         self, resource: Resource, content: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Create an object, or see whether it could be. Raises AlreadyExists where the name is taken, and APIError."""
+        """Create an object, or with ``dry_run`` only check it. Returns the object as the API server has it.
+
+        Raises AlreadyExists where the name is taken, and other APIErrors.
+        """
         return self._ask("POST", resource.path(namespace), content, query={"dryRun": "All"} if dry_run else None)
 
     def merge(
         self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str = "", subresource: str = ""
     ) -> dict[str, Any]:
-        """Merge ``patch`` into an object (RFC 7386); a resourceVersion in it is a precondition. Raises APIError."""
+        """Merge ``patch`` into an object (RFC 7386) and return the result. Raises APIError.
+
+        A uid or resourceVersion in the patch is a precondition: Conflict where it does not hold.
+        """
         path = resource.path(namespace, name, subresource)
         return self._ask("PATCH", path, patch, content_type="application/merge-patch+json")
 
     def delete(
         self, resource: Resource, name: str, namespace: str = "", *, uid: str, version: str = ""
     ) -> dict[str, Any]:
-        """Delete the object of this uid, and of this resourceVersion if one is given.
+        """Delete the object of this uid, and of this resourceVersion if one is given. Returns the API server's answer.
 
-        Raises Conflict where another object has the name by now, and APIError.
+        The answer is the object where finalizers keep it. Raises Conflict where another object has the name by now or
+        the version differs, and other APIErrors.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
@@ -232,7 +241,7 @@ class Client:
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
     """A client by ``kubeconfig``, else KUBECONFIG, else the in-cluster account, else ``~/.kube/config``.
 
-    Raises NoCluster where there is none of them or the one found cannot be read.
+    Raises NoCluster where none of them exists, or the first that exists cannot be read.
     """
     configuration = Configuration()
     kubeconfig = kubeconfig or os.environ.get("KUBECONFIG") or None
@@ -255,7 +264,7 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
         contexts, current = config.list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)
     except (config.ConfigException, OSError, ValueError):
         return "default"
-    chosen = next((each for each in contexts if each["name"] == context), current)
+    chosen = next((candidate for candidate in contexts if candidate["name"] == context), current)
     return str(chosen.get("context", {}).get("namespace") or "default")
 
 

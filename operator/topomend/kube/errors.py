@@ -1,4 +1,6 @@
-"""What can go wrong between a request and its answer, in one small tree whichever client asked.
+"""The errors of a request to the API, one small tree for every client, and their translation from HTTP answers.
+
+Owns which status is which error. Leaves to the callers which errors are worth a retry.
 
 APIError                 any of them
 ├── NotPermitted         not sent: this process may not write at the moment
@@ -21,13 +23,13 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_MESSAGE = 300
-"""Longer answers are cut: an API server's words can quote whole objects, and those must not reach a log."""
+"""Longer messages are cut: an API server may quote whole objects, which must not reach a log."""
 
 
 class APIError(Exception):
     """A request to the Kubernetes API that did not succeed.
 
-    ``retry_after`` is how many seconds the server asks to be left alone, where it does.
+    ``retry_after`` is how many seconds the server asks the client to wait, None where it names none.
     """
 
     retry_after: float | None = None
@@ -42,7 +44,7 @@ class Unanswered(APIError):
 
 
 class Refused(APIError):
-    """The API server answered with a failure: its HTTP ``status``, and the CamelCase ``reason`` of the API."""
+    """The API server answered with a failure: the HTTP ``status`` and the API's CamelCase ``reason``, empty if none."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(
@@ -59,15 +61,15 @@ class NotFound(Refused):
 
 
 class Forbidden(Refused):
-    """The account may not do this, or is not known; also what an admission policy denies."""
+    """The account lacks the right, or is not known, or an admission policy denies the request."""
 
 
 class NamespaceTerminating(Forbidden):
-    """Nothing new can be created in the namespace, whatever one's rights: it is being deleted."""
+    """The namespace is being deleted, so nothing can be created in it."""
 
 
 class MethodNotAllowed(Refused):
-    """The kind does not take this request, or no longer: it is being deleted."""
+    """The kind does not support this request, for example because the kind is being deleted."""
 
 
 class Conflict(Refused):
@@ -75,27 +77,27 @@ class Conflict(Refused):
 
 
 class AlreadyExists(Conflict):
-    """An object of that name is there."""
+    """An object of that name exists."""
 
 
 class Gone(Refused):
-    """The version asked for is no longer kept."""
+    """The API server no longer has the requested version."""
 
 
 class Invalid(Refused):
-    """The object was refused for what it says."""
+    """The API server refused the object because of its content."""
 
 
 class TooManyRequests(Refused):
-    """The API server asks for patience."""
+    """The API server is overloaded and asks the client to wait ``retry_after`` seconds."""
 
 
 class ServerFailed(Refused):
-    """The API server or something before it failed; the request may or may not have taken effect."""
+    """The API server or a proxy before it failed; the request may or may not have taken effect."""
 
 
 _TERMINATING = "NamespaceTerminating"
-"""The cause by which the API server tells of it (plugin/pkg/admission/namespace/lifecycle/admission.go:Admit)."""
+"""The cause in the API server's answer (plugin/pkg/admission/namespace/lifecycle/admission.go:Admit)."""
 
 _BY_STATUS: Mapping[int, type[Refused]] = {
     400: Invalid,
@@ -111,9 +113,10 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
 
 
 def answered(content: bytes, request: str) -> dict[str, Any]:
-    """The object that a successful answer to ``request`` holds.
+    """The object in a successful answer to ``request``, which is the method and the path.
 
-    Raises Unanswered for one that is cut short, or is no object: something before the server mangles its answers.
+    Raises Unanswered where the answer is cut short or is no object: something between server and client mangles
+    answers.
     """
     try:
         answer = json.loads(content)
@@ -125,7 +128,10 @@ def answered(content: bytes, request: str) -> dict[str, Any]:
 
 
 def refused(status: int, body: bytes | str, retry_after: str | None = None) -> Refused:
-    """The error for an HTTP status of 400 or more and the body that came with it (a metav1.Status, or anything)."""
+    """The error for an HTTP status of 400 or more, and its body (a metav1.Status or anything else).
+
+    ``retry_after`` is the header Retry-After; only seconds are understood.
+    """
     reason, message, causes = _status_words(body)
     kind = ServerFailed if status >= 500 else _BY_STATUS.get(status, Refused)
     if kind is Conflict and reason == "AlreadyExists":
@@ -137,7 +143,7 @@ def refused(status: int, body: bytes | str, retry_after: str | None = None) -> R
 
 
 def _status_words(body: bytes | str) -> tuple[str, str, tuple[str, ...]]:
-    """Reason, message, and the reasons of the causes."""
+    """The reason, the message, and the reasons of all causes in the body of a failed request."""
     try:
         status = json.loads(body)
     except ValueError:
@@ -146,7 +152,7 @@ def _status_words(body: bytes | str) -> tuple[str, str, tuple[str, ...]]:
         details = status.get("details")
         causes = details.get("causes") if isinstance(details, dict) else None
         listed = causes if isinstance(causes, list) else []
-        reasons = tuple(str(each.get("reason")) for each in listed if isinstance(each, dict))
+        reasons = tuple(str(cause.get("reason")) for cause in listed if isinstance(cause, dict))
         return str(status.get("reason") or ""), str(status.get("message") or ""), reasons
     text = body.decode(errors="replace") if isinstance(body, bytes) else body
     return "", " ".join(text.split()), ()

@@ -1,7 +1,7 @@
-"""Where the API server is and how the agent proves who it is: a kubeconfig, or the account of the pod it runs in.
+"""Find the API server and the agent's credentials: from a kubeconfig, or from the service account of its pod.
 
-Owns the reading of both, for kube.light alone; the controller and the commands have the full client's. What it cannot
-do (exec plugins, proxies, impersonation) it refuses by name, rather than ask as somebody else.
+Owns the reading of both for ``agent_client`` alone; the operator and the commands use the official client. What is not
+supported here (exec plugins, proxies, impersonation) is refused by name, so that the agent never acts as somebody else.
 """
 
 import base64
@@ -27,20 +27,21 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class NotConfigured(Exception):
-    """Neither KUBECONFIG nor an in-cluster account says where the API server is, or what they say cannot be used."""
+    """Neither KUBECONFIG nor an in-cluster account names an API server, or what they name cannot be used."""
 
 
 class _Unusable(Exception):
-    """What is wrong with a kubeconfig; the text completes a sentence that begins with its name."""
+    """What is wrong with a kubeconfig. The text completes a sentence that starts with the kubeconfig's path."""
 
 
 @dataclass(frozen=True)
 class Access:
     """One API server and one account there.
 
-    ``tls`` makes the context of a new connection, from files as they are then: certificates are replaced in place. It
-    is None for plain HTTP. ``token`` is the bearer token of the moment, empty where a certificate says who asks. Both
-    raise OSError or ValueError where a file cannot be read or holds something else.
+    ``path`` precedes the path of every request. ``tls`` makes the context of a new connection and reads the files each
+    time, because certificates are replaced in place; it is None for plain HTTP. ``token`` returns the current bearer
+    token, empty where a client certificate identifies the account. Both raise OSError where a file cannot be read, and
+    ValueError where its content is wrong.
     """
 
     host: str
@@ -51,12 +52,12 @@ class Access:
 
 
 def find_access() -> Access:
-    """The API server that ``KUBECONFIG`` names, else that of the pod this process runs in. Raises NotConfigured."""
+    """The API server that ``KUBECONFIG`` names, otherwise that of this process's pod. Raises NotConfigured."""
     path = os.environ.get("KUBECONFIG")
     where = path or "the in-cluster account"
     try:
         access = _of_kubeconfig(Path(path)) if path else _of_service_account(SERVICE_ACCOUNT)
-        # What cannot be used now is told at once, not at the first request.
+        # Fail now, and not at the first request.
         access.token()
         if access.tls:
             access.tls()
@@ -71,16 +72,16 @@ def _of_service_account(folder: Path) -> Access:
     if not host or not port:
         raise _Unusable("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
     authority = folder / "ca.crt"
-    # The kubelet replaces the token long before it expires: it is read for every request.
+    # The kubelet replaces the token long before it expires, so every request reads it.
     token = folder / "token"
-    return Access(host, int(port), "", lambda: _context(str(authority)), lambda: _checked(token.read_text()))
+    return Access(host, int(port), "", lambda: _context(str(authority)), lambda: _checked_token(token.read_text()))
 
 
 def _of_kubeconfig(path: Path) -> Access:
     content = _mapping(yaml.load(path.read_text(), Loader=yaml.CSafeLoader), "it")
-    context = _named(content, "context", content.get("current-context"))
-    cluster = _named(content, "cluster", context.get("cluster"))
-    user = _named(content, "user", context["user"]) if context.get("user") else {}
+    context = _entry(content, "context", content.get("current-context"))
+    cluster = _entry(content, "cluster", context.get("cluster"))
+    user = _entry(content, "user", context["user"]) if context.get("user") else {}
     for kind, part in (("cluster", cluster), ("user", user)):
         for key in _UNSUPPORTED[kind]:
             if part.get(key):
@@ -102,15 +103,15 @@ def _is_plain(server: SplitResult) -> bool:
     return True
 
 
-def _named(content: Mapping[str, Any], kind: str, name: object) -> Mapping[str, Any]:
-    """The ``kind`` of that name out of the kubeconfig's list of them."""
+def _entry(content: Mapping[str, Any], kind: str, name: object) -> Mapping[str, Any]:
+    """The entry of that name in the kubeconfig's list of clusters, contexts or users. Raises _Unusable."""
     if not name:
         raise _Unusable("it has no current-context" if kind == "context" else f"its current context names no {kind}")
     listed = content.get(f"{kind}s") or []
     if isinstance(listed, list):
-        for each in listed:
-            if isinstance(each, Mapping) and each.get("name") == name:
-                return _mapping(each.get(kind) or {}, f"its {kind} {name}")
+        for entry in listed:
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                return _mapping(entry.get(kind) or {}, f"its {kind} {name}")
     raise _Unusable(f"it has no {kind} {name!r}")
 
 
@@ -123,14 +124,14 @@ def _mapping(content: object, what: str) -> Mapping[str, Any]:
 def _token(user: Mapping[str, Any], folder: Path) -> Callable[[], str]:
     if user.get("tokenFile"):
         file = folder / str(user["tokenFile"])
-        return lambda: _checked(file.read_text())
+        return lambda: _checked_token(file.read_text())
     fixed = str(user.get("token") or "")
-    return lambda: _checked(fixed)
+    return lambda: _checked_token(fixed)
 
 
-def _checked(token: str) -> str:
+def _checked_token(token: str) -> str:
     token = token.strip()
-    # An error of the HTTP library about such a header would quote the token.
+    # The HTTP library would quote the token in its error about such a header.
     if not token.isascii() or not token.isprintable():
         raise ValueError("the token holds characters that no token has")
     return token
@@ -142,19 +143,19 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> C
     insecure = cluster.get("insecure-skip-tls-verify") is True
 
     def context() -> ssl.SSLContext:
-        made = _context(authority().decode("ascii") or None, is_text=True)
+        tls_context = _context(authority().decode("ascii") or None, is_text=True)
         if insecure:
-            made.check_hostname = False
-            made.verify_mode = ssl.CERT_NONE
+            tls_context.check_hostname = False
+            tls_context.verify_mode = ssl.CERT_NONE
         if certificate():
-            _load_identity(made, certificate() + b"\n" + key())
-        return made
+            _load_identity(tls_context, certificate() + b"\n" + key())
+        return tls_context
 
     return context
 
 
 def _pem(part: Mapping[str, Any], name: str, folder: Path) -> Callable[[], bytes]:
-    """What reads a certificate or key: from ``<name>-data``, else from the file that ``<name>`` names; else empty."""
+    """A function that returns a certificate or key: from ``<name>-data``, else from the file ``<name>``, else empty."""
     if data := part.get(f"{name}-data"):
         content = base64.b64decode(str(data), validate=True)
         return lambda: content
@@ -164,14 +165,14 @@ def _pem(part: Mapping[str, Any], name: str, folder: Path) -> Callable[[], bytes
 
 
 def _context(authority: str | None, *, is_text: bool = False) -> ssl.SSLContext:
-    """A context that trusts this authority, given as a file or as PEM text; without one, those that the system does."""
+    """A context that trusts this authority, a file name or PEM text; without one, the system's authorities."""
     if is_text:
         return as_clusters_are(ssl.create_default_context(cadata=authority))
     return as_clusters_are(ssl.create_default_context(cafile=authority))
 
 
 def _load_identity(context: ssl.SSLContext, pem: bytes) -> None:
-    """Have the context show a certificate. The ssl module reads keys from files only: this one is in memory alone."""
+    """Load a client certificate and key. The ssl module reads keys from files only, so this file is in memory."""
     with os.fdopen(os.memfd_create("client-key"), "wb") as file:
         file.write(pem)
         file.flush()

@@ -1,11 +1,14 @@
-"""What one kubelet runs with, asked of the kubelet itself: ``GET /configz`` on its own port.
+"""Ask one kubelet for its configuration: ``GET /configz`` on its own port.
 
-Asked directly, for this takes the right ``nodes/configz`` alone (KEP-2862, since Kubernetes 1.33;
-pkg/kubelet/server/auth.go:GetRequestAttributes). The way through the API server takes ``nodes/proxy``, with which one
-runs commands in every pod.
+A direct request needs only the right ``nodes/configz`` (KEP-2862, since Kubernetes 1.33;
+pkg/kubelet/server/auth.go:GetRequestAttributes). A request through the API server needs ``nodes/proxy``, with which one
+can run commands in every pod.
 
-Many kubelets sign their serving certificate themselves, and nobody can tell one of those from somebody else's. The
-token that is shown here must therefore be worth next to nothing: never the agent's own.
+Many kubelets sign their serving certificate themselves, so the agent cannot tell the kubelet from an impostor. The
+token sent here must therefore grant next to nothing. It is never the agent's own.
+
+Owns the request and the verification of the certificate. Leaves the token to ``reader_token``, and the meaning of the
+answer to ``discover``.
 """
 
 import ipaddress
@@ -29,29 +32,29 @@ _PATH = "/configz"
 
 
 class Token(Protocol):
-    """The bearer token that is shown; see kube.reader_token."""
+    """The bearer token to send (``kube.reader_token``)."""
 
     def read(self, node_uid: str) -> str:
-        """The token of the moment, bound to the Node of this uid. Raises APIError."""
+        """The current token, bound to the Node of this uid. Raises APIError."""
 
     def forget(self) -> None:
-        """It was not accepted."""
+        """Discard the token: the kubelet did not accept it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configz:
-    """A kubelet's answer as JSON reads it. ``unverified`` says why its certificate proves nothing; empty if it does."""
+    """A kubelet's answer as JSON values. ``unverified`` is why its certificate was not trusted, empty if it was."""
 
     content: Any
     unverified: str = ""
 
 
 class KubeletClient:
-    """Asks the kubelet at ``address``: a host, or ``HOST:PORT`` where the Node does not tell the right port.
+    """Requests to the kubelet at ``address``: a host, or ``HOST:PORT`` where the Node names the wrong port.
 
-    Its certificate is verified by those that ``tls`` trusts, and by the one in the file ``authority``; it must be made
-    out to the node's name or to the address. Where it cannot be verified nothing is asked if ``must_verify``. Raises
-    ValueError where ``address`` is none.
+    The kubelet's certificate is verified against the authorities of the context ``tls`` and the one in the file
+    ``authority``. It must name the node or the address. With ``must_verify``, nothing is sent to a kubelet whose
+    certificate cannot be verified. Raises ValueError where ``address`` is malformed.
     """
 
     def __init__(  # noqa: PLR0913 - what to ask, whom to trust, as whom to ask
@@ -69,13 +72,13 @@ class KubeletClient:
         self._authority, self._must_verify = authority, must_verify
 
     def configz(self, node_uid: str, port: int = DEFAULT_PORT) -> Configz:
-        """What it runs with. ``node_uid`` and ``port`` are those that the Node tells. Raises APIError."""
+        """The kubelet's configuration. ``node_uid`` and ``port`` come from the Node object. Raises APIError."""
         port = self._port or port
         try:
             status, text, unverified = self._answer(node_uid, port)
         except (HTTPException, OSError, ValueError) as error:
             where = f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
-            raise Unanswered(f"the kubelet at {where} does not answer: {_words(error)}") from error
+            raise Unanswered(f"the kubelet at {where} does not answer: {_explain(error)}") from error
         if status != 200:
             refusal = refused(status, text)
             if isinstance(refusal, Forbidden):
@@ -100,23 +103,26 @@ class KubeletClient:
         return answer.status, text, unverified
 
     def _connection(self, port: int) -> tuple[HTTPSConnection, str]:
-        """A connection, and why the other side may be anybody: empty where its certificate was verified."""
+        """A connection, and why the kubelet's certificate was not trusted, empty if it was.
+
+        Raises ssl.SSLCertVerificationError with ``must_verify``.
+        """
         trusted = self._trusted()
         try:
             return self._connected(trusted, self._node_name, port), ""
         except ssl.SSLCertVerificationError as error:
             failure = error
-        if failure.verify_code in _OTHER_NAME:
+        if failure.verify_code in _NAME_MISMATCH:
             try:
                 return self._connected(trusted, self._host, port), ""
             except ssl.SSLCertVerificationError as error:
                 failure = error
         if self._must_verify:
             raise failure
-        anybody = ssl.create_default_context()
-        anybody.check_hostname = False
-        anybody.verify_mode = ssl.CERT_NONE
-        return self._connected(anybody, self._node_name, port), failure.verify_message
+        unverified_context = ssl.create_default_context()
+        unverified_context.check_hostname = False
+        unverified_context.verify_mode = ssl.CERT_NONE
+        return self._connected(unverified_context, self._node_name, port), failure.verify_message
 
     def _trusted(self) -> ssl.SSLContext:
         trusted = self._tls() if self._tls else as_clusters_are(ssl.create_default_context())
@@ -135,12 +141,12 @@ class KubeletClient:
         return connection
 
 
-_OTHER_NAME = (62, 64)
+_NAME_MISMATCH = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (openssl/x509_vfy.h)."""
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """The host without brackets, and the port or 0. An IPv6 address alone needs no brackets, as ``status.hostIP``."""
+    """The host without brackets, and the port, 0 if none. A bare IPv6 address is accepted, as in ``status.hostIP``."""
     if _is_address(address) or (address and ":" not in address):
         return address.strip("[]"), 0
     try:
@@ -161,7 +167,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _words(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its certificate is not trusted ({error.verify_message}); name its authority with --kubelet-ca, for a "

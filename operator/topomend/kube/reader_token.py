@@ -1,7 +1,7 @@
-"""A short-lived token of another service account, asked of the API server and kept in memory alone.
+"""Request short-lived tokens of another service account from the API server, and keep them in memory only.
 
-Owns when such a token is asked for anew. With it the agent shows a kubelet an account that may do next to nothing,
-whoever answers there.
+Owns when a token is renewed. The agent authenticates to a kubelet with an account that may do next to nothing, so that
+an impostor gains nothing by the token.
 """
 
 import time
@@ -11,24 +11,25 @@ from typing import Any, Protocol
 from topomend.kube.errors import APIError, Forbidden
 
 LIFE_SECONDS = 600
-"""As short as the API server grants (pkg/apis/authentication/validation:MinTokenAgeSec)."""
+"""The shortest life that the API server grants (pkg/apis/authentication/validation:MinTokenAgeSec)."""
 
 RENEW_SECONDS = 60.0
-"""So long before its end a token is no longer used: clocks differ, and a request takes its time."""
+"""How long before its end a token is renewed: clocks differ, and a request takes time."""
 
 
 class Client(Protocol):
-    """The one request that is needed; see kube.light."""
+    """The one request that is needed (``kube.agent_client``)."""
 
     def request_token(self, namespace: str, account: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """The TokenRequest as the API server answers it. Raises APIError."""
+        """The API server's answer to a TokenRequest. Raises APIError."""
 
 
 class ReaderToken:
-    """The token of the service account ``account``, ``NAMESPACE/NAME``, bound to the Node ``node_name``.
+    """The token of the service account ``account``, written ``NAMESPACE/NAME``, bound to the Node ``node_name``.
 
-    To the Node, for the API server binds no token to a pod of another account; it can since Kubernetes 1.31
-    (registry/core/serviceaccount/storage/token.go). Raises ValueError where ``account`` is not of that form.
+    The API server binds no token to a pod of another account. It binds tokens to Nodes since Kubernetes 1.31
+    (registry/core/serviceaccount/storage/token.go). ``monotonic`` is a clock in seconds. Raises ValueError where
+    ``account`` is malformed.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ReaderToken:
         self._ends = 0.0
 
     def read(self, node_uid: str) -> str:
-        """The token for the Node of this uid, asked for anew where it is about to end. Raises APIError."""
+        """The token bound to the Node of this uid, renewed where it is about to expire. Raises APIError."""
         if not self._token or self._node_uid != node_uid or self._monotonic() >= self._ends:
             began = self._monotonic()
             self._token = self._request(node_uid)
@@ -56,7 +57,7 @@ class ReaderToken:
         return self._token
 
     def forget(self) -> None:
-        """Have the next one be asked for: this one was not accepted."""
+        """Discard the token, so that the next read requests another: this one was not accepted."""
         self._token = ""
 
     def _request(self, node_uid: str) -> str:
