@@ -14,9 +14,9 @@ from topomend.drain.relaunches import Relaunches
 from topomend.kube.client import Client
 
 IN_FORCE_SECONDS = 7.0
-"""An API server notices within a second that a policy's binding is gone; until then it may still gate pods. The longer
-time also lets an operator that still runs recreate the parameter objects (``reconcile/parameters.py``), which betrays
-it."""
+"""An API server notices within a second that a policy's binding is gone, and may gate pods until then. The rest of the
+time is for an operator that still runs: it recreates the parameter objects (``reconcile/parameters.py``), which the
+drain then reports."""
 
 PASS_SECONDS = 1.0
 
