@@ -11,7 +11,7 @@ from topomend.relaunch import protocol
 
 
 @dataclass(frozen=True)
-class Preflight:
+class Guard:
     """What the guard is for; the text of the source that makes it, and the text without it; where its lack shows."""
 
     what: str
@@ -20,7 +20,7 @@ class Preflight:
     bounds: Bounds
 
 
-def lacking(guard: Preflight) -> Machine:
+def lacking(guard: Guard) -> Machine:
     """The protocol without the guard. Its requests and answers are those of the protocol itself."""
     source = inspect.getsource(protocol)
     assert source.count(guard.text) == 1, f"the protocol holds {guard.text!r} {source.count(guard.text)} times"
@@ -46,92 +46,90 @@ DRAINED = Bounds(operators=1, drains=1)
 ENDING = Bounds(operators=1, deletions=1, ends=1)
 
 GUARDS = [
-    Preflight(
-        "no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER
-    ),
-    Preflight(
+    Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
+    Guard(
         "a claimed pod that somebody deletes leaves a record behind",
         "if pod.deleting and _is_claimed(pod) and not progress.denied:",
         "if False:",
         DELETION,
     ),
-    Preflight(
+    Guard(
         "nobody waits for the end of a pod that only our finalizer holds",
         "    if _is_claimed(pod):\n"
         "        return (record.step is not Step.RECORDED and _protect_first(record)) or Unclaim(pod)\n",
         "",
         ALONE,
     ),
-    Preflight(
+    Guard(
         "the finalizer goes before the record ends",
         "    if _is_claimed(pod):\n"
         "        return (record.step is not Step.RECORDED and _protect_first(record)) or Unclaim(pod)\n",
         "    if _is_claimed(pod) and record.step is not Step.RECORDED:\n        return Unclaim(pod)\n",
         DELETION,
     ),
-    Preflight(
+    Guard(
         "the pod is deleted only once its record is committed",
         "return _protect_first(record) or Mark(record, Step.COMMITTED)",
         "return Delete(pod)",
         ALONE,
     ),
-    Preflight(
+    Guard(
         "a pod whose deletion came before the commit is not replaced",
         "    if record.step is Step.RECORDED:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
         "    if False:\n        return Mark(record, Step.CREATED, new_uid=pod.uid) if pod",
         DELETION,
     ),
-    Preflight(
+    Guard(
         "a pod of another's making is not taken for the replacement",
         "    if not _made_from(pod, record):\n"
         '        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         '    if False:\n        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         SQUATTER,
     ),
-    Preflight(
+    Guard(
         "a name that is taken ends the relaunch",
         "    if not _made_from(pod, record):\n"
         '        return Mark(record, Step.SUPERSEDED, why=f"another pod took the name',
         '    if not _made_from(pod, record):\n        return Pause(f"another pod took the name',
         SQUATTER,
     ),
-    Preflight(
+    Guard(
         "what the API server denies is kept in a blocked record and no error",
         "        return Mark(record, Step.BLOCKED, why=progress.denied)",
         "        return Mark(record, Step.CANCELLED, why=progress.denied)",
         FAULTS,
     ),
-    Preflight(
+    Guard(
         "only the pod that the record stands for is let go",
         "    if pod.uid != record.new_uid:\n        return _delete_duplicate(pod, record) or Mark(",
         "    if not _made_from(pod, record):\n        return _delete_duplicate(pod, record) or Mark(",
         TWO,
     ),
-    Preflight(
+    Guard(
         "a replacement that was deleted is not waited for",
         '        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")',
         '        return Pause("the replacement")',
         DELETION,
     ),
-    Preflight(
+    Guard(
         "a pod that lost its gate is not let go again",
         "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
         "    if False:\n        return Mark(",
         FAULTS,
     ),
-    Preflight(
+    Guard(
         "the record says what was launched only once it is",
         "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
         "    if True:\n        return Mark(",
         ALONE,
     ),
-    Preflight(
+    Guard(
         "a record that ended on a read from before is opened again for the pod that waits",
         "return Mark(record, Step.CREATED) if waits else None",
         "return None",
         FAULTS,
     ),
-    Preflight(
+    Guard(
         "a refused pod that is read from before ends no relaunch",
         "        return Pause(END_OF_RECORD)\n    return _protect_first(record) or (",
         "        return Pause(END_OF_RECORD)\n"
@@ -139,61 +137,61 @@ GUARDS = [
         "    return _protect_first(record) or (",
         Bounds(operators=1, faults=3),
     ),
-    Preflight(
+    Guard(
         "a refused pod that is read from before does not set the record back",
         "return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)",
         "return Mark(record, Step.COMMITTED)",
         TWO,
     ),
-    Preflight(
+    Guard(
         "a pod of our making that no record stands for is removed",
         "        return Delete(pod)\n    return None\n",
         "        return None\n    return None\n",
         TWO,
     ),
-    Preflight(
+    Guard(
         "the pod that the record stands for is not removed",
         "        and pod.uid != record.new_uid\n        and RELAUNCH_GATE in pod.gates\n",
         "        and RELAUNCH_GATE in pod.gates\n",
         FAULTS,
     ),
-    Preflight(
+    Guard(
         "a record that somebody deletes before the commit goes",
         "        return Unprotect(record) if record.protected else Pause(END_OF_RECORD)\n",
         "        return Pause(END_OF_RECORD)\n",
         RECORDS,
     ),
-    Preflight(
+    Guard(
         "a record that has ended gives its finalizer back",
         "return Unprotect(record) if record.protected else Stop(record.step.value)",
         "return Stop(record.step.value)",
         ALONE,
     ),
-    Preflight(
+    Guard(
         "a record whose namespace ends is not waited for",
         "    if progress.namespace_ends:\n",
         "    if False:\n",
         ENDING,
     ),
-    Preflight(
+    Guard(
         "a drain gives a pod back that nothing was done about",
         "    if progress.draining:\n        return _give_back(pod, record)\n    if record.deleting:\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n    if record.deleting:\n",
         DRAINED,
     ),
-    Preflight(
+    Guard(
         "a drain gives no pod back that somebody may be deleting",
         "    if record.step is Step.RECORDED:\n        return _recorded(progress, pod, record)\n",
         "    if record.step is Step.RECORDED or progress.draining:\n        return _recorded(progress, pod, record)\n",
         DRAINED,
     ),
-    Preflight(
+    Guard(
         "a drain lets a replacement go",
         "    if progress.draining:\n        return Launch(pod, ())\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n",
         DRAINED,
     ),
-    Preflight(
+    Guard(
         "what was known is forgotten once a precondition fails",
         "    return Progress(progress.uid, progress.record_name, progress.may_start, draining=progress.draining)\n",
         '    return replace(progress, record=UNREAD, nodes=None, denied="")\n',

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.early import Early
-from tests.relaunch.guards import GUARDS, PRECONDITIONS, Preflight, lacking
+from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
 from tests.relaunch.walk import BEGIN, DRAIN, Bounds, Machine, Operator, Walk
 from tests.relaunch.walks import EVERY
 from tests.relaunch.world import (
@@ -322,6 +322,6 @@ def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, b
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=[each.what for each in GUARDS])
-def test_each_guard_of_the_protocol_is_needed(guard: Preflight) -> None:
+def test_each_guard_of_the_protocol_is_needed(guard: Guard) -> None:
     with pytest.raises(Broken):
         Walk(Rules(), lacking(guard)).walk(guard.bounds)

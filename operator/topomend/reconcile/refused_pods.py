@@ -108,7 +108,7 @@ class RefusedPods:
         draft = self._draft(pod, limits, previous)
         if draft is None:
             return DONE
-        if not records.any_node_admits(draft):
+        if not records.fits_an_object(draft):
             self._announcer.skipped(
                 pod, f"{pod.name} is not relaunched: its manifest is too large for a Relaunch object"
             )

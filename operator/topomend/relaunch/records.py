@@ -53,7 +53,7 @@ def draft(client: Client, pod: WatchedPod, previous: Relaunch | None, *, renames
     return recorded(current, record_name(pod.name, pod.uid), manifest.stripped(content, previous), renames=renames)
 
 
-def any_node_admits(record: Relaunch) -> bool:
+def fits_an_object(record: Relaunch) -> bool:
     """Whether the record's manifest has at most MAX_MANIFEST_BYTES as JSON, so that one object can hold it."""
     return len(json.dumps(record.manifest)) <= MAX_MANIFEST_BYTES
 
