@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def proxy(two_nodes: Cluster, tmp_path: Path) -> Iterator[Proxy]:
     # The brake's list is written at any time, and is no step of a relaunch.
-    made = Proxy(two_nodes.sandbox.kubeconfig, tmp_path, uncounted=("events", "brakes"))
+    made = Proxy(two_nodes.sandbox.kubeconfig, tmp_path, uncounted=("events", "brakes", "steerings"))
     yield made
     made.close()
 

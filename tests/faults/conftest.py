@@ -26,7 +26,7 @@ class Scene:
         self.cluster, self.namespace, self._folder = cluster, name, folder
         folder.mkdir()
         cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        self.proxy = Proxy(cluster.sandbox.kubeconfig, folder, ("events", "brakes"), namespace=name)
+        self.proxy = Proxy(cluster.sandbox.kubeconfig, folder, ("events", "brakes", "steerings"), namespace=name)
         self.operators: list[Operator] = []
         self._address = self._metrics = ""
 

@@ -44,6 +44,7 @@ from tests.faults.steps import (
     MAIN_LINE,
     RECORD,
     UNCLAIM,
+    UNPROTECT,
     step_of,
 )
 
@@ -274,6 +275,7 @@ def test_every_write_names_what_it_was_decided_on(scene_of: Callable[[str], Scen
     scene.start()
     refused = scene.refuse("train")
     scene.runs_anew(refused, 60)
+    wait_for("the record to be given back", lambda: UNPROTECT in map(step_of, scene.proxy.written))
     bodies = {step_of(each): json.loads(each.body) for each in scene.proxy.written}
     # One that meets a pod that its kubelet has just changed is repeated.
     assert list(dict.fromkeys(step_of(each) for each in scene.proxy.written)) == list(MAIN_LINE)
@@ -298,7 +300,7 @@ def test_every_answer_of_a_relaunch_may_be_lost(scene_of: Callable[[str], Scene]
     scene.proxy.fault = lose
     scene.start()
     scene.runs_anew(scene.refuse("train"), 60)
-    assert set(lost) >= set(MAIN_LINE)
+    wait_for("the answer to each step to be lost", lambda: set(lost) >= set(MAIN_LINE))
     scene.is_well()
 
 
@@ -324,7 +326,9 @@ def test_a_pod_that_an_operator_creates_long_after_it_was_overtaken_never_runs(
     refused = scene.refuse("train")
     wait_for("the first operator to be held", lambda: scene.step("train") == "Committed" and not scene.exists("train"))
     first.process.send_signal(signal.SIGSTOP)
-    other = Proxy(scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "configmaps"), namespace=scene.namespace)
+    other = Proxy(
+        scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "brakes", "steerings"), namespace=scene.namespace
+    )
     try:
         second = scene.start("--sweep-seconds=2", kubeconfig=other.kubeconfig)
         wait_for("the second to have relaunched it", lambda: scene.step("train") == "Launched")
@@ -350,7 +354,9 @@ def test_a_pod_that_an_operator_creates_long_after_it_was_overtaken_never_runs(
 def test_two_that_both_act_relaunch_every_pod_once(scene_of: Callable[[str], Scene], tmp_path: Path) -> None:
     """As when each of two believes that it leads."""
     scene = scene_of("both-act")
-    other = Proxy(scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "configmaps"), namespace=scene.namespace)
+    other = Proxy(
+        scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "brakes", "steerings"), namespace=scene.namespace
+    )
     try:
         scene.start()
         second = scene.start(kubeconfig=other.kubeconfig)

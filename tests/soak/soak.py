@@ -193,7 +193,7 @@ class Killer:
         self._folder = folder / f"killer-{number}"
         self._folder.mkdir(parents=True)
         self._tally = tally
-        self.proxy = Proxy(cluster.sandbox.kubeconfig, self._folder, ("events", "brakes"))
+        self.proxy = Proxy(cluster.sandbox.kubeconfig, self._folder, ("events", "brakes", "steerings"))
         self.log = self._folder / "operator.log"
 
     def kill_on(self) -> None:
