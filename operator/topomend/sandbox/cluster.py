@@ -19,7 +19,7 @@ from typing import Self
 from topomend.sandbox import installation, layout, registry
 from topomend.sandbox.api import is_ready
 from topomend.sandbox.build import ensure_binary
-from topomend.sandbox.control_plane import Files
+from topomend.sandbox.control_plane import HOST, Files
 from topomend.sandbox.failures import ProgramFailed, SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
 from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec
@@ -265,8 +265,14 @@ class Sandbox:
             time.sleep(POLL)
 
     def _register(self, spec: NodeSpec) -> None:
-        """Create the Node before its kubelet, which would taint it for a cloud provider that does not exist."""
+        """Create the Node before its kubelet, which would taint it for a cloud provider that does not exist.
+
+        The kubelet keeps the addresses that it finds (pkg/kubelet/nodestatus/setters.go:NodeAddress). Without one, pods
+        that ask for ``status.hostIP``, as topomend's agents do, do not start.
+        """
+        addresses = [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": spec.name}]
         path, node = "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spec.name}}
+        node |= {"status": {"addresses": addresses}}
         self._wait(f"node {spec.name} to be registered", lambda: self._api.create(path, node))
 
     def _wait_for_kubelets(self, specs: Iterable[NodeSpec]) -> None:
