@@ -1,8 +1,8 @@
-"""Builds the image with docker, podman or buildah, whichever the machine has; ``make image`` and ``make image-twice``.
+"""Builds the image with docker, podman or buildah, for ``make image``, ``make image-twice`` and ``make e2e``.
 
-Owns which flags make the engine build the same image of the same commit (all times in it are the commit's), and what is
-read back out of it: its bill of materials, its layers and their sizes. The recipe is the Dockerfile's. Nothing but
-Python's own library is imported, so that any machine with an engine can run it.
+Owns the flags that make an engine build the same image of the same commit (all times in the image are the commit's),
+and reads the result: bill of materials, layers, sizes. The Dockerfile owns the recipe. This program imports nothing but
+Python's own library, so it runs on any machine that has an engine.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,67 @@ MOST_BYTES = 110 << 20
 
 class Failed(Exception):
     """The image could not be built, or is not what it must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What an image is built from: a label's text, and the time of all its files, in seconds since 1970."""
+
+    name: str
+    epoch: int
+
+    @classmethod
+    def checked_out(cls) -> "Commit":
+        """The commit of this working tree; ``-dirty`` if the tree has changes. Raises Failed."""
+        changes = _output("git", "status", "--porcelain")
+        name = _output("git", "rev-parse", "HEAD") + ("-dirty" if changes else "")
+        return cls(name, int(_output("git", "log", "-1", "--format=%ct")))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a build takes beside the files of the working tree.
+
+    ``version`` and ``source`` (a URL) become labels, ``base`` replaces the Dockerfile's, and ``flags`` are added to
+    the engine's build command.
+    """
+
+    commit: Commit
+    version: str
+    source: str = ""
+    base: str = ""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A program that builds images, one of ``ENGINES``: ``NAME OPTIONS build FLAGS ...``, and the same to save one."""
+
+    name: str
+    options: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    def build_command(self, tag: str, labels: Mapping[str, str], arguments: Mapping[str, str]) -> list[str]:
+        """The command that builds ``tag``, the same image whenever SOURCE_DATE_EPOCH is the same."""
+        epoch = arguments["SOURCE_DATE_EPOCH"]
+        command, *reproducible = {
+            # Attestations describe the build itself and so differ each time; the SBOM is in the image.
+            "docker": ["buildx build", "--provenance=false", "--output=type=docker,rewrite-timestamp=true"],
+            "podman": ["build", f"--timestamp={epoch}", "--identity-label=false"],
+            "buildah": ["build", f"--timestamp={epoch}", "--identity-label=false"],
+        }[self.name]
+        own = [f"--label={key}={value}" for key, value in labels.items()]
+        own += [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        return [self.name, *self.options, *command.split(), *self.flags, *reproducible, *own, f"--tag={tag}"]
+
+    def save_command(self, tag: str, archive: Path) -> list[str]:
+        """The command that writes the image as docker save does."""
+        command, *arguments = {
+            "docker": ["save", f"--output={archive}", tag],
+            "podman": ["save", "--format=docker-archive", f"--output={archive}", tag],
+            "buildah": ["push", "--quiet", tag, f"docker-archive:{archive}:{tag}"],
+        }[self.name]
+        return [self.name, *self.options, command, *self.flags, *arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +127,25 @@ class Image:
         return self.layers[first:]
 
 
-def engine() -> str | None:
-    """The first engine that works, if there is one."""
-    # The command alone says little of docker: it may have no engine to talk to.
+def find_engine() -> Engine | None:
+    """The first engine that works on this machine, or None."""
+    # docker and podman may be installed without a daemon to talk to.
     if shutil.which("docker") and _succeeds("docker", "buildx", "version") and _succeeds("docker", "info"):
-        return "docker"
-    return next((name for name in ENGINES[1:] if shutil.which(name)), None)
+        return Engine("docker")
+    if shutil.which("podman") and _succeeds("podman", "info"):
+        return Engine("podman")
+    return Engine("buildah") if shutil.which("buildah") else None
 
 
-def build_command(name: str, tag: str, labels: dict[str, str], arguments: dict[str, str]) -> list[str]:
-    """The command of engine ``name`` that builds ``tag``, the same each time that SOURCE_DATE_EPOCH is the same."""
-    epoch = arguments["SOURCE_DATE_EPOCH"]
-    head = {
-        # Attestations tell of the build itself, which is another each time; the SBOM lies in the image.
-        "docker": ["docker", "buildx", "build", "--provenance=false", "--output=type=docker,rewrite-timestamp=true"],
-        "podman": ["podman", "build", f"--timestamp={epoch}", "--identity-label=false"],
-        "buildah": ["buildah", "build", f"--timestamp={epoch}", "--identity-label=false"],
-    }[name]
-    own = [f"--label={key}={value}" for key, value in labels.items()]
-    return [*head, *own, *(f"--build-arg={key}={value}" for key, value in arguments.items()), f"--tag={tag}"]
-
-
-def save_command(name: str, tag: str, archive: Path) -> list[str]:
-    """The command that writes the image as docker save does."""
-    return {
-        "docker": ["docker", "save", f"--output={archive}", tag],
-        "podman": ["podman", "save", "--format=docker-archive", f"--output={archive}", tag],
-        "buildah": ["buildah", "push", "--quiet", tag, f"docker-archive:{archive}"],
-    }[name]
+def build(engine: Engine, tag: str, archive: Path, inputs: Inputs) -> None:
+    """Build the working tree as ``tag`` and write the image to ``archive``, as docker save does. Raises Failed."""
+    commit = inputs.commit
+    arguments = {"SOURCE_DATE_EPOCH": str(commit.epoch), "VERSION": inputs.version, "REVISION": commit.name}
+    arguments |= {"PYTHON": inputs.base} if inputs.base else {}
+    labels = {"org.opencontainers.image.created": datetime.fromtimestamp(commit.epoch, UTC).isoformat()}
+    labels |= {"org.opencontainers.image.source": inputs.source} if inputs.source else {}
+    _run([*engine.build_command(tag, labels, arguments), *inputs.flags, "."])
+    _run(engine.save_command(tag, archive))
 
 
 def read_archive(path: Path) -> Image:
@@ -178,20 +230,10 @@ def _version() -> str:
     return f"v{matched[1]}"
 
 
-def _revision() -> str:
-    return _output("git", "rev-parse", "HEAD") + ("-dirty" if _output("git", "status", "--porcelain") else "")
-
-
-def _build(name: str, tag: str, source: str, base: str, flags: Sequence[str]) -> Image:
-    epoch = _output("git", "log", "-1", "--format=%ct")
-    arguments = {"SOURCE_DATE_EPOCH": epoch, "VERSION": _version(), "REVISION": _revision()}
-    arguments |= {"PYTHON": base} if base else {}
-    labels = {"org.opencontainers.image.created": datetime.fromtimestamp(int(epoch), UTC).isoformat()}
-    labels |= {"org.opencontainers.image.source": source} if source else {}
-    _run([*build_command(name, tag, labels, arguments), *flags, "."])
+def _built(engine: Engine, tag: str, inputs: Inputs) -> Image:
     with tempfile.TemporaryDirectory(prefix="topomend-image-") as folder:
         archive = Path(folder) / "image.tar"
-        _run(save_command(name, tag, archive))
+        build(engine, tag, archive, inputs)
         return read_archive(archive)
 
 
@@ -206,34 +248,35 @@ def _report(image: Image, tag: str) -> None:
         raise Failed(f"the image is larger than {MOST_BYTES >> 20} MiB beyond its base")
 
 
-def _make(options: argparse.Namespace, name: str) -> None:
-    again = ["--no-cache"] if options.twice else []
-    first = _build(name, options.tag, options.source, options.base, [*again, *options.flags])
+def _make(options: argparse.Namespace, engine: Engine) -> None:
+    flags = (*(["--no-cache"] if options.twice else []), *options.flags)
+    inputs = Inputs(Commit.checked_out(), _version(), options.source, options.base, flags)
+    first = _built(engine, options.tag, inputs)
     _report(first, options.tag)
     if not options.twice:
         return
-    second = _build(name, f"{options.tag}-again", options.source, options.base, [*again, *options.flags])
+    second = _built(engine, f"{options.tag}-again", inputs)
     if differing := differences(first, second):
-        raise Failed("\n".join(["the second build is another image:", *differing[:100]]))
-    sys.stdout.write("Built twice: every layer and the configuration are the same.\n")
+        raise Failed("\n".join(["the second build differs:", *differing[:100]]))
+    sys.stdout.write("Built twice: all layers and the configuration are identical.\n")
 
 
 def main() -> int:
-    """Build the image; ends with 1 where it is too large, or another the second time, and with 2 without an engine."""
+    """Build the image. Exits with 1 if it is too large or the second build differs, with 2 if there is no engine."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--tag", default=f"topomend:{_version()}")
     parser.add_argument("--engine", choices=ENGINES, help="default: the first that works")
-    parser.add_argument("--base", default="", help="best by digest, such as python:3.13-slim@sha256:...")
-    parser.add_argument("--source", default="", metavar="URL", help="of the sources, for the image's label")
-    parser.add_argument("--twice", action="store_true", help="build it anew twice, and compare")
-    parser.add_argument("flags", nargs="*", help="more flags of the engine's build command, after --")
+    parser.add_argument("--base", default="", help="the base image, best by digest: python:3.13-slim@sha256:...")
+    parser.add_argument("--source", default="", metavar="URL", help="a label: where the sources are")
+    parser.add_argument("--twice", action="store_true", help="build twice without a cache, and compare")
+    parser.add_argument("flags", nargs="*", help="after --: more flags of the engine's build command")
     options = parser.parse_args()
-    name = options.engine or engine()
-    if name is None:
-        sys.stderr.write("no engine to build an image with: install docker with buildx, podman or buildah\n")
+    engine = Engine(options.engine) if options.engine else find_engine()
+    if engine is None:
+        sys.stderr.write("no program here can build an image: install docker with buildx, podman or buildah\n")
         return 2
     try:
-        _make(options, name)
+        _make(options, engine)
     except Failed as failure:
         sys.stderr.write(f"{failure}\n")
         return 1

@@ -15,16 +15,17 @@ import psutil
 import pytest
 import yaml
 from tests.discover.machines import seen_by_kubelet
-from tests.patience import stretched
+from tests.waiting import eventually
 
 import topomend
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Resource, connect
 from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.model.condition import Condition
 from topomend.model.node_state import NodeState, PodAllocation
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import Condition, read_conditions, read_node_topology
+from topomend.wire.node_topology import read_conditions, read_node_topology
 from topomend.wire.pod import read_pod
 
 pytestmark = pytest.mark.cluster
@@ -55,12 +56,12 @@ class Kubernetes:
         return read_node_topology(self.topology(node))
 
     def condition(self, node: str, kind: str) -> Condition:
-        return next(each for each in read_conditions(self.topology(node)) if each.type == kind)
+        return next(condition for condition in read_conditions(self.topology(node)) if condition.type == kind)
 
     def ready(self, node: str) -> str:
         """Its status; empty between an object's creation and the first write of its status."""
         conditions = read_conditions(self.topology(node))
-        return next((each.status for each in conditions if each.type == "Ready"), "")
+        return next((condition.status for condition in conditions if condition.type == "Ready"), "")
 
     def delete_topology(self, node: str) -> None:
         self._client.delete(NODE_TOPOLOGIES, node, uid=self.topology(node)["metadata"]["uid"])
@@ -87,15 +88,9 @@ class Kubernetes:
         return str(self._client.get(PODS, pod, "default").get("status", {}).get("reason", ""))
 
 
-def until(condition: Callable[[], _T], seconds: float = 30.0) -> _T:
+def until(condition: Callable[[], _T | None], seconds: float = 30.0) -> _T:
     """Wait until the condition holds, on a busy machine longer than ``seconds``, and return it."""
-    deadline = time.monotonic() + stretched(seconds)
-    while True:
-        with suppress(NotFound):
-            if found := condition():
-                return found
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.05)
+    return eventually("the agent to publish it", condition, seconds)
 
 
 SECRET_FOLDERS = ("pods", "pki", "plugins", "plugins_registry", "checkpoints")
@@ -183,7 +178,7 @@ def test_what_is_published_is_the_machine_and_the_devices_that_the_kubelet_sees(
     machine = seen_by_kubelet(expected.machine())
     assert (state.machine.numa_nodes, state.machine.cores) == (machine.numa_nodes, machine.cores)
     assert state.devices == expected.offered_devices()
-    assert [each.numa_node for each in state.machine.pci_devices] == [
+    assert [device.numa_node for device in state.machine.pci_devices] == [
         node for device in expected.offered_devices() for node in device.numa_nodes or ()
     ]
     assert kubernetes.ready(node) == "True"
@@ -208,13 +203,13 @@ def test_a_pod_is_published_as_replay_admits_it_and_is_gone_when_it_ends(
             verdict, after = admit(before, read_pod(pod))
             assert verdict.admitted
             published = kubernetes.state("split")
-            assert held(published) == held(after)
+            assert allocations(published) == allocations(after)
             assert published.pods[0].uid == pod["metadata"]["uid"]
         until(lambda: not kubernetes.state("split").pods, FRESH_SECONDS)
         assert kubernetes.state("split") == before
 
 
-def held(state: NodeState) -> tuple[tuple[PodAllocation, ...], object, object]:
+def allocations(state: NodeState) -> tuple[tuple[PodAllocation, ...], object, object]:
     return state.pods, state.memory, state.cpu_pool
 
 

@@ -144,7 +144,7 @@ def test_a_stat_file_of_other_cpus_than_the_machines_is_told_once_and_not_counte
         assert spent(counted) == {}
         assert spent(counted) == {}
     assert [line.getMessage() for line in caplog.records] == [
-        "no CPU seconds are counted while /proc/stat is of CPUs 0-1 and the machine has 0-3"
+        "no CPU seconds are counted: /proc/stat shows CPUs 0-1, but the machine has 0-3"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A kubelet, its device plugins and its machine change beside a running agent: what is published follows.
+"""The agent publishes each change of its kubelet, of the device plugins and of the machine.
 
 Slow: a control plane and a kubelet start, and the kubelet starts again for each configuration.
 """
@@ -47,8 +47,8 @@ class Bed:
         return self.kubernetes.state(NODE)
 
     def condition(self, kind: str) -> tuple[str, str]:
-        found = self.kubernetes.condition(NODE, kind)
-        return found.status, found.reason
+        condition = self.kubernetes.condition(NODE, kind)
+        return condition.status, condition.reason
 
     def is_ready(self) -> bool:
         return self.kubernetes.ready(NODE) == "True"
@@ -187,11 +187,11 @@ def test_a_configuration_that_the_kubelet_does_not_run_with_yet_is_a_contradicti
     with bed.configured(cpuManagerPolicy="none"):
         until(lambda: not bed.is_ready(), FRESH_SECONDS)
         assert bed.condition("KubeletConfigRead") == ("False", "Contradicted")
-        assert "cpu_manager_state is of policy static, the configuration says none" in _message(bed)
+        assert "cpu_manager_state is of policy static, but the configuration says none" in _message(bed)
     until(bed.is_ready, FRESH_SECONDS)
     with bed.configured(reservedSystemCPUs="0,4"):
         until(lambda: not bed.is_ready(), FRESH_SECONDS)
-        assert "reservedSystemCPUs is 0,4, the kubelet keeps 0" in _message(bed)
+        assert "reservedSystemCPUs is 0,4, but the kubelet reserves 0" in _message(bed)
         assert bed.state.kubelet.reserved_cpus == mask_of([0])
     until(bed.is_ready, FRESH_SECONDS)
 
@@ -248,21 +248,25 @@ LATE = {"late-0": 0, "late-1": 1}
 def test_a_device_plugin_that_comes_late_and_dies_is_followed(bed: Bed, tmp_path: Path) -> None:
     with plugin(bed, tmp_path, "vendor.com/late", LATE) as process:
         until(lambda: bed.devices() == GPUS | dict.fromkeys(LATE, True))
-        assert {each.id: each.numa_nodes for each in bed.state.devices if each.id in LATE} == {
+        assert {device.id: device.numa_nodes for device in bed.state.devices if device.id in LATE} == {
             "late-0": (0,),
             "late-1": (1,),
         }
         limits = {"cpu": "1", "memory": "64Mi", "vendor.com/late": "1"}
         with bed.kubernetes.pod(NODE, "holds", [container("main", **limits)], []):
-            held = until(lambda: [each for pod in bed.state.pods for one in pod.containers for each in one.devices])
-            (kept,) = held[0].ids
+            allocations = until(
+                lambda: [allocation for pod in bed.state.pods for one in pod.containers for allocation in one.devices]
+            )
+            (kept,) = allocations[0].ids
             process.kill()
             process.wait(10)
             # What is held is shown, though nobody offers it any more; what nobody holds is not.
             until(lambda: bed.devices() == GPUS | {kept: False})
             with plugin(bed, tmp_path, "vendor.com/late", LATE):
                 until(lambda: bed.devices() == GPUS | dict.fromkeys(LATE, True))
-                assert [each for pod in bed.state.pods for one in pod.containers for each in one.devices] == held
+                assert [
+                    allocation for pod in bed.state.pods for one in pod.containers for allocation in one.devices
+                ] == allocations
         until(lambda: bed.devices() == GPUS)
 
 

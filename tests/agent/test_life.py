@@ -1,7 +1,8 @@
-"""Random pods start and end on real kubelets: what the agents publish is what each kubelet holds, after every step.
+"""Random pods start and end on real kubelets: after every step the agents publish each kubelet's allocations.
 
-The kubelets' state files and pod-resources answers are read by code of the tests' own (``kubelet_truth``). Slow because
-kubelets take their time; ``make agent-life PODS=1000`` plays it long. ``TOPOMEND_SEED`` repeats a run's choices.
+The kubelets' state files and pod-resources answers are read by the tests' own code (``kubelet_allocations``). Slow
+because kubelets take their time; ``make agent-life PODS=1000`` plays it long. ``TOPOMEND_SEED`` repeats a run's
+choices.
 """
 
 import os
@@ -18,7 +19,8 @@ import pytest
 from kubernetes.client import CustomObjectsApi
 from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
-from tests.agent.kubelet_truth import (
+from tests.agent.kubelet_alignment import kubelet_alignments, published_alignments
+from tests.agent.kubelet_allocations import (
     PodResources,
     StateFiles,
     published_book,
@@ -113,8 +115,8 @@ class Publications:
 
     def _note(self, content: dict[str, Any], now: float) -> None:
         node, status = content["metadata"]["name"], content.get("status", {})
-        before = {each["name"] for each in self.status.get(node, {}).get("pods", ())}
-        shown = {each["name"] for each in status.get("pods", ())}
+        before = {entry["name"] for entry in self.status.get(node, {}).get("pods", ())}
+        shown = {entry["name"] for entry in status.get("pods", ())}
         for name in shown - before:
             self.published.setdefault(name, now)
         for name in before - shown:
@@ -204,8 +206,8 @@ def judge_delays(*delays: list[float]) -> None:
     if load > MOST_LOAD:
         print(f"{load:.0f} processes wait for each CPU: whether that is fast enough is not judged")
         return
-    for each in delays:
-        assert _rank(each, 0.99) <= FRESH_SECONDS
+    for delays_of_pods in delays:
+        assert _rank(delays_of_pods, 0.99) <= FRESH_SECONDS
 
 
 def random_pod(name: str, node: str, chance: random.Random) -> dict[str, Any]:
@@ -269,13 +271,13 @@ def _holdings(node: Node, name: str) -> Any:
 
 def _decided(node: Node, name: str) -> float:
     """When the kubelet last wrote what is held, which was for this pod; zero where it holds no CPU and no memory."""
-    held = node.files().pods.get(node.pods[name], {})
+    containers = node.files().pods.get(node.pods[name], {})
     kubelet = node.sandbox.folder / "nodes" / node.name / "kubelet"
     files = [
         kubelet / file
         for file, has in (
-            ("cpu_manager_state", any(cpus for cpus, _, _ in held.values())),
-            ("memory_manager_state", any(memory for _, _, memory in held.values())),
+            ("cpu_manager_state", any(cpus for cpus, _, _ in containers.values())),
+            ("memory_manager_state", any(memory for _, _, memory in containers.values())),
         )
         if has
     ]
@@ -299,9 +301,11 @@ def _compare(node: Node, content: dict[str, Any]) -> tuple[list[str], str]:
     """Where publication and kubelet differ; and whether the kubelet's files held nothing but what lives."""
     status, listed, files = content.get("status", {}), node.kubelet.holdings(), node.files()
     alive = {uid: name for name, uid in node.pods.items() if name in listed}
-    held = {name: containers for uid, name in alive.items() if (containers := files.pods.get(uid))}
+    holdings = {name: containers for uid, name in alive.items() if (containers := files.pods.get(uid))}
     state = read_node_topology(content)
-    reasons = {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", ())}
+    reasons = {
+        condition["type"]: (condition["status"], condition["reason"]) for condition in status.get("conditions", ())
+    }
     pairs: list[tuple[str, Any, Any]] = [
         ("the pods that the kubelet lists", set(listed), set(node.pods)),
         (
@@ -319,10 +323,12 @@ def _compare(node: Node, content: dict[str, Any]) -> tuple[list[str], str]:
     if node.name not in WITHOUT_STATE:
         uids = {pod["name"]: pod["uid"] for pod in status.get("pods", ())}
         pairs += [
-            ("what the state files hold", held, published_holdings(status)),
-            ("uids", {name: uid for uid, name in alive.items() if name in held}, uids),
+            ("what the state files hold", holdings, published_holdings(status)),
+            ("uids", {name: uid for uid, name in alive.items() if name in holdings}, uids),
             ("the shared pool", format_id_list(files.pool_without(alive)), format_id_list(shared_pool(state))),
         ]
+        kubelets = kubelet_alignments(state.machine, holdings, files.pool_without(alive))
+        pairs.append(("how containers are aligned", kubelets, published_alignments(state, with_init=True)))
     clean = node.name not in WITHOUT_STATE and set(files.pods) <= set(alive)
     if clean:
         pairs.append(("the memory book", files.book, published_book(status)))
@@ -336,8 +342,8 @@ def _until(what: str, look: Any) -> Any:
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         with suppress(NotFound):
-            if found := look():
-                return found
+            if answer := look():
+                return answer
         time.sleep(0.05)
     pytest.fail(f"waited {SETTLE_SECONDS:.0f} s for {what}")
 

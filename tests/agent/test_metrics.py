@@ -3,6 +3,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
         'topomend_agent_numa_cpus{numa="0",state="exclusive"} 2.0',
         'topomend_agent_numa_cpus{numa="0",state="shared"} 2.0',
         'topomend_agent_numa_cpus{numa="1",state="exclusive"} 0.0',
-        'topomend_agent_numa_devices{numa="0",resource="vendor.com/gpu",state="held"} 1.0',
+        'topomend_agent_numa_devices{numa="0",resource="vendor.com/gpu",state="allocated"} 1.0',
         'topomend_agent_numa_devices{numa="1",resource="vendor.com/gpu",state="free"} 1.0',
         'topomend_agent_numa_memory_bytes{numa="0",state="exclusive"} 1.073741824e+09',
         'topomend_agent_numa_memory_bytes{numa="0",state="shared"} 7.516192768e+09',
@@ -71,6 +72,28 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
     ):
         assert line in text
     assert "secret-name" not in text
+
+
+def test_containers_are_counted_by_pool_and_alignment_without_init_containers(metrics: Metrics) -> None:
+    state = node()
+    far, near = state.devices[1], state.devices[0]
+    containers = (
+        *state.pods[0].containers,
+        ContainerAllocation("far", cpus=0b0110, devices=(DeviceAllocation(far.resource, (far.id,)),)),
+        ContainerAllocation("floats", devices=(DeviceAllocation(near.resource, (near.id,)),)),
+        ContainerAllocation("ended", init=True, cpus=0b0110),
+    )
+    pod = PodAllocation("default", "secret-name", containers=containers)
+    metrics.published(replace(state, pods=(pod,)), 0.02, {}, wrote=True)
+    text = get(metrics, "/metrics")[1]
+    shown = dict(re.findall(r"^topomend_agent_containers\{(.*)\} (.*)$", text, re.MULTILINE))
+    assert shown == {
+        'alignment="numa-node",pool="exclusive"': "1.0",
+        'alignment="socket",pool="exclusive"': "1.0",
+        'alignment="split",pool="exclusive"': "0.0",
+        'alignment="numa-node",pool="shared"': "0.0",
+        'alignment="floating",pool="shared"': "1.0",
+    }
 
 
 def test_the_metrics_are_those_that_are_documented_with_their_labels(metrics: Metrics) -> None:

@@ -50,11 +50,11 @@ def client(cluster: Sandbox) -> Iterator[Client]:
 def available(client: Client) -> dict[str, dict[str, str]]:
     """What is available by zone and resource."""
     zones = client.get(ZONES, NODE)["zones"]
-    return {zone["name"]: {each["name"]: each["available"] for each in zone["resources"]} for zone in zones}
+    return {zone["name"]: {resource["name"]: resource["available"] for resource in zone["resources"]} for zone in zones}
 
 
 def attributes(client: Client) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in client.get(ZONES, NODE)["attributes"]}
+    return {attribute["name"]: attribute["value"] for attribute in client.get(ZONES, NODE)["attributes"]}
 
 
 def test_zones_follow_what_the_kubelet_gives_and_takes_back(
@@ -113,4 +113,6 @@ def test_without_the_flag_there_is_neither_object_nor_condition(
     before = client.get(ZONES, NODE)
     publish_once(cluster, NODE)
     assert client.get(ZONES, NODE) == before
-    assert not [each for each in kubernetes.topology(NODE)["status"]["conditions"] if each["type"] == CONDITION]
+    assert not [
+        condition for condition in kubernetes.topology(NODE)["status"]["conditions"] if condition["type"] == CONDITION
+    ]

@@ -43,7 +43,7 @@ def test_another_kind_of_archive_is_a_usage_error(root: Path, tmp_path: Path, na
 def test_a_folder_that_is_no_root_leaves_no_archive(tmp_path: Path) -> None:
     printed = run("capture", tmp_path / "machine.tar.gz", "--root", tmp_path)
     assert printed.exit_code == 3
-    assert "does it hold sys/ and proc/?" in printed.stderr
+    assert "name a folder that contains sys/ and proc/" in printed.stderr
     assert not (tmp_path / "machine.tar.gz").exists()
 
 

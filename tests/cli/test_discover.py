@@ -79,7 +79,7 @@ def test_a_folder_that_is_no_root_is_told_in_one_line(tmp_path: Path) -> None:
     assert printed.exit_code == 3
     assert printed.stdout == ""
     assert len(printed.stderr.strip().splitlines()) == 1
-    assert "does it hold sys/ and proc/?" in printed.stderr
+    assert "name a folder that contains sys/ and proc/" in printed.stderr
 
 
 def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:

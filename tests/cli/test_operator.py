@@ -13,6 +13,7 @@ from topomend.reconcile.settings import Settings
 
 FLAGS = {
     "--workers": "3",
+    "--mode": "observe",
     "--max-attempts": "7",
     "--relaunch-rate": "1.5",
     "--relaunch-burst": "9",
@@ -27,6 +28,7 @@ FLAGS = {
 }
 GIVEN = Settings(
     3,
+    "observe",
     7,
     1.5,
     9,
@@ -76,7 +78,9 @@ def test_the_operators_pod_is_known_by_the_downward_apis_variables() -> None:
     assert read(POD_NAME="operator-1", POD_UID="8f1c") == Settings(pod_name="operator-1", pod_uid="8f1c")
 
 
-@pytest.mark.parametrize("argument", ["--workers=0", "--relaunch-rate=0", "--record-hours=1", "--health-address=here"])
+@pytest.mark.parametrize(
+    "argument", ["--workers=0", "--mode=watch", "--relaunch-rate=0", "--record-hours=1", "--health-address=here"]
+)
 def test_a_value_out_of_bounds_is_bad_input_that_names_the_flag(argument: str) -> None:
     result = CliRunner().invoke(operator, [argument])
     assert result.exit_code != 0

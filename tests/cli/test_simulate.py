@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.wire.test_bounded import monster, written
+from tests.publish.test_bounded import monster, written
 
 from topomend.cli.main import main
 
@@ -156,7 +156,7 @@ def test_what_was_cut_off_a_node_is_said_not_to_be_known(tmp_path: Path) -> None
     for state, said in (
         (
             monster(pods=1100, numa_nodes=2),
-            "take this with care: monster: its agent says TooLarge: there is no room for ",
+            "warning: monster: its agent says TooLarge: there is no room for ",
         ),
         (monster(pods=10, numa_nodes=2), ""),
     ):

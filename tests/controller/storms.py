@@ -6,29 +6,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.faults.judge import audited
+from tests.audit_log import audited
 
 
 @dataclass
 class Storm:
     """What was done about the pods of one namespace; times in seconds since 1970.
 
-    ``creations`` are by user; ``bound`` are the pods that a scheduler bound, each of which its kubelet refused or ran;
-    ``told`` is a kubelet's first status of one; ``listed`` when the operator's next write of the brake's list was
-    answered.
+    ``creations`` are by user. ``bound`` is when a scheduler bound a pod, which its kubelet then refused or ran.
+    ``first_status`` is when a kubelet first wrote a pod's status. ``listed`` is when the operator's next write of the
+    brake's list was answered.
     """
 
     creations: dict[str, list[float]] = field(default_factory=dict)
     bound: list[float] = field(default_factory=list)
-    told: float | None = None
+    first_status: float | None = None
     listed: float | None = None
 
     @property
     def reaction(self) -> float:
-        """Seconds from the kubelet's first word until its owner was on the list."""
-        assert self.told
+        """Seconds from the kubelet's first status until the owner was on the list."""
+        assert self.first_status
         assert self.listed
-        return self.listed - self.told
+        return self.listed - self.first_status
 
     @property
     def creators(self) -> set[str]:
@@ -38,20 +38,20 @@ class Storm:
 
 def storm_in(log: Path, namespace: str) -> Storm:
     """The storm in a namespace that nobody used before."""
-    found = Storm()
+    storm = Storm()
     for target, event, when in _requests(log):
         if target.get("resource") == "brakes" and target.get("name") == "topomend-brake":
-            if found.told and not found.listed and event["verb"] == "patch":
-                found.listed = when
+            if storm.first_status and not storm.listed and event["verb"] == "patch":
+                storm.listed = when
         elif target.get("resource") == "pods" and target.get("namespace") == namespace:
             match event["verb"], target.get("subresource", ""):
                 case "create", "":
-                    found.creations.setdefault(event["user"]["username"], []).append(when)
+                    storm.creations.setdefault(event["user"]["username"], []).append(when)
                 case "create", "binding":
-                    found.bound.append(when)
+                    storm.bound.append(when)
                 case "patch", "status" if event["user"]["username"].startswith("system:node:"):
-                    found.told = found.told or when
-    return found
+                    storm.first_status = storm.first_status or when
+    return storm
 
 
 def _requests(log: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any], float]]:

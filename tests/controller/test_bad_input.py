@@ -1,6 +1,6 @@
-"""Hostile and broken input to the real operator: told, survived, nothing lost and nobody given anything.
+"""The real operator reports and survives hostile and broken input; no pod is lost and no user gains rights.
 
-Pods are bound to a node that does not exist, and refused by hand: what the operator is shown is all that counts.
+Pods are bound to a node that does not exist and refused by hand: only the operator's input matters.
 """
 
 import time
@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
-from tests.faults.judge import histories
+from tests.audit_log import histories
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.kube.errors import Refused, Unanswered
@@ -42,8 +44,8 @@ def _refused(cluster: Cluster, content: dict[str, Any]) -> dict[str, Any]:
 def _goes_on(cluster: Cluster, operator: Operator) -> None:
     """A pod like any other is relaunched, by an operator that neither crashed nor is busy with what it cannot do."""
     made = cluster.create(pod("train", 3, preferred=NODE_A))
-    wait_for("train to be let go anew", lambda: _anew(cluster, made))
-    assert wait_for("train to run", lambda: cluster.running("train"))["spec"]["nodeName"] == NODE_B
+    eventually("train to be ungated again", lambda: _anew(cluster, made))
+    assert eventually("train to run", lambda: cluster.running("train"))["spec"]["nodeName"] == NODE_B
     _is_well(operator)
     before = len(operator.text().splitlines())
     time.sleep(3)
@@ -57,9 +59,9 @@ def _is_well(operator: Operator) -> None:
 
 
 def _anew(cluster: Cluster, made: dict[str, Any]) -> dict[str, Any] | None:
-    found = cluster.get(made["metadata"]["name"])
-    is_new = found["metadata"]["uid"] != made["metadata"]["uid"]
-    return found if is_new and not found["spec"].get("schedulingGates") else None
+    current = cluster.get(made["metadata"]["name"])
+    is_new = current["metadata"]["uid"] != made["metadata"]["uid"]
+    return current if is_new and not current["spec"].get("schedulingGates") else None
 
 
 def test_a_pod_of_as_many_containers_as_the_api_server_takes_is_kept_whole(
@@ -69,8 +71,8 @@ def test_a_pod_of_as_many_containers_as_the_api_server_takes_is_kept_whole(
     while not (made := _huge(fragmented, containers)):
         containers //= 2
     print(f"the API server takes {containers} containers")
-    told = wait_for("the operator's word", lambda: _told(fragmented, made), 60)
-    print(told)
+    notes = eventually("the operator's word", lambda: _told(fragmented, made), 60)
+    print(notes)
     assert len(fragmented.get(made["metadata"]["name"])["spec"]["containers"]) == containers
     _goes_on(fragmented, operator)
 
@@ -89,13 +91,13 @@ def _huge(cluster: Cluster, containers: int) -> dict[str, Any] | None:
 
 def _told(cluster: Cluster, made: dict[str, Any]) -> list[str]:
     reasons = ("RelaunchSkipped", "RelaunchDeferred", "NoNodeCanEverAdmit", "RelaunchLimitReached")
-    return [each["note"] for reason in reasons for each in events_of(cluster, made, reason)]
+    return [event["note"] for reason in reasons for event in events_of(cluster, made, reason)]
 
 
 def test_huge_annotations_are_kept(fragmented: Cluster, operator: Operator) -> None:
     note = "é" * 100_000
     made = _refused(fragmented, pod("noted", 1, annotations={"example.com/note": note}))
-    moved = wait_for("it to be relaunched", lambda: _anew(fragmented, made))
+    moved = eventually("it to be relaunched", lambda: _anew(fragmented, made))
     assert moved["metadata"]["annotations"]["example.com/note"] == note
     _goes_on(fragmented, operator)
 
@@ -126,10 +128,10 @@ def test_annotations_that_look_like_ours_mislead_nobody(
 ) -> None:
     made = _refused(fragmented, pod("odd", 1, annotations=annotations))
     if is_relaunched:
-        moved = wait_for("it to be relaunched", lambda: _anew(fragmented, made))
+        moved = eventually("it to be relaunched", lambda: _anew(fragmented, made))
         assert moved["metadata"]["annotations"]["topomend.io/replaces"] == made["metadata"]["uid"]
     else:
-        assert wait_for("the operator's word", lambda: _told(fragmented, made))
+        assert eventually("the operator's word", lambda: _told(fragmented, made))
         assert fragmented.get("odd")["metadata"]["uid"] == made["metadata"]["uid"]
     assert "Traceback" not in operator.text()
 
@@ -151,15 +153,15 @@ def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
     fragmented.occupy(NODE_B, "filler-3", 2)
     name = f"edited-{edit['step'].lower()}"
     made = _refused(fragmented, pod(name, 3))
-    record = wait_for("its record", fragmented.records)[0]
+    record = eventually("its record", fragmented.records)[0]
     fragmented.client.merge(RELAUNCHES, record["metadata"]["name"], {"status": edit}, "default", subresource="status")
     time.sleep(2)  # the operator sees it, and no node admits the pod yet
     fragmented.vacate(NODE_B, "filler-2")
     if is_relaunched:
-        wait_for("it to be let go anew", lambda: _anew(fragmented, made))
-        assert wait_for("it to run", lambda: fragmented.running(name))["spec"]["nodeName"] == NODE_B
+        eventually("it to be ungated again", lambda: _anew(fragmented, made))
+        assert eventually("it to run", lambda: fragmented.running(name))["spec"]["nodeName"] == NODE_B
     else:
-        wait_for("the operator to have looked", lambda: events_of(fragmented, record, "TopologyRefusalExplained"))
+        eventually("the operator to have looked", lambda: events_of(fragmented, record, "TopologyRefusalExplained"))
         assert fragmented.get(name)["metadata"]["uid"] == made["metadata"]["uid"]
     assert fragmented.sandbox.audit_log
     history = histories(fragmented.sandbox.audit_log)["default", name]
@@ -183,16 +185,16 @@ def test_a_pod_whose_record_name_is_taken_is_reported_and_relaunched_once_the_na
     taken = {"apiVersion": RELAUNCHES.api_version, "kind": "Relaunch", "metadata": {"name": name}, "spec": spec}
     other = fragmented.client.create(RELAUNCHES, taken, "default")
     operator = start_operator()
-    note = wait_for("the operator's word", lambda: events_of(fragmented, made, "RelaunchDeferred"))[0]["note"]
+    note = eventually("the operator's word", lambda: events_of(fragmented, made, "RelaunchDeferred"))[0]["note"]
     assert f"record {name} is another pod's" in note
-    found = fragmented.get("train")
-    assert found["metadata"]["uid"] == made["metadata"]["uid"]
-    assert "finalizers" not in found["metadata"]
+    current = fragmented.get("train")
+    assert current["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "finalizers" not in current["metadata"]
     assert fragmented.client.get(RELAUNCHES, name, "default")["metadata"]["uid"] == other["metadata"]["uid"]
     operator.terminate()
     fragmented.client.delete(RELAUNCHES, name, "default", uid=other["metadata"]["uid"])
     operator = start_operator()
-    wait_for("it to be let go anew", lambda: _anew(fragmented, made))
+    eventually("it to be ungated again", lambda: _anew(fragmented, made))
     _is_well(operator)
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
-from tests.faults import judge
+from tests import audit_log
+from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.faults.steps import MAIN_LINE
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -31,7 +33,7 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
 ) -> None:
     name = f"train-{write}-{moment.name.lower()}"
     refused = fragmented.create(pod(name, 3, preferred=NODE_A))
-    wait_for("the kubelet to refuse", lambda: fragmented.phase(name) == "Failed")
+    eventually("the kubelet to refuse", lambda: fragmented.phase(name) == "Failed")
     operator = start_operator(kubeconfig=proxy.kubeconfig)
 
     def kill(written: Write, now: Moment) -> None:
@@ -41,17 +43,17 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
                 raise HangUp("the client is dead")
 
     proxy.fault = kill
-    wait_for(f"the operator to be killed at {MAIN_LINE[write - 1]}", lambda: operator.process.poll() is not None)
+    eventually(f"the operator to be killed at {MAIN_LINE[write - 1]}", lambda: operator.process.poll() is not None)
     assert len(proxy.written) == write
     second = start_operator()
-    moved = wait_for(f"{name} to run", lambda: fragmented.running(name))
+    moved = eventually(f"{name} to run", lambda: fragmented.running(name))
     assert moved["metadata"]["uid"] != refused["metadata"]["uid"]
     assert moved["spec"]["nodeName"] == NODE_B
-    wait_for("the record to end", lambda: _step(fragmented) == "Launched")
+    eventually("the record to end", lambda: _step(fragmented) == "Launched")
     assert "finalizers" not in moved["metadata"]
-    assert len([each for each in fragmented.pods() if each["metadata"]["name"] == name]) == 1
+    assert len([content for content in fragmented.pods() if content["metadata"]["name"] == name]) == 1
     assert fragmented.sandbox.audit_log
-    bound = judge.histories(fragmented.sandbox.audit_log)[("default", name)].bound
+    bound = audit_log.histories(fragmented.sandbox.audit_log)[("default", name)].bound
     assert set(bound) - {refused["metadata"]["uid"]} == {moved["metadata"]["uid"]}
     assert "Traceback" not in operator.text() + second.text()
 

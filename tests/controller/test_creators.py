@@ -1,4 +1,4 @@
-"""Nobody gets a pod through the operator that he may not create himself: with the installed account and policies."""
+"""No user gets a pod through the operator that the user may not create, with the installed account and policies."""
 
 import time
 from collections.abc import Callable
@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, wait_for
+from deploy.manifests import objects
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
-from tests.deploy.manifests import objects
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -67,7 +69,7 @@ def tenant(admin: API) -> API:
     binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
     assert admin.apply(f"{ROLES}/rolebindings/creator", binding).allowed
     one = admin.as_token(token_of(admin, "default", "tenant"))
-    wait_for("the role and the stamp", lambda: _is_stamped(one.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True)))
+    eventually("the role and the stamp", lambda: _is_stamped(one.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True)))
     return one
 
 
@@ -87,15 +89,18 @@ def _record(cluster: Cluster) -> dict[str, Any]:
 
 
 def _succeeded(cluster: Cluster, reason: str) -> dict[str, Any] | None:
-    told = _record(cluster).get("status", {}).get("conditions", ())
-    return next((each for each in told if each["type"] == "Succeeded" and each["reason"] == reason), None)
+    conditions = _record(cluster).get("status", {}).get("conditions", ())
+    return next(
+        (condition for condition in conditions if condition["type"] == "Succeeded" and condition["reason"] == reason),
+        None,
+    )
 
 
 def test_a_pod_is_relaunched_for_its_creator_and_still_says_who_that_is(
     fragmented: Cluster, operator: Operator, tenant: API
 ) -> None:
     made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
-    moved = wait_for("train to run anew", lambda: _anew(fragmented, made))
+    moved = eventually("train to run again", lambda: _anew(fragmented, made))
     assert moved["spec"]["nodeName"] == NODE_B
     stamp = "topomend.io/creator"
     assert moved["metadata"]["annotations"][stamp] == made["metadata"]["annotations"][stamp]
@@ -107,16 +112,16 @@ def test_a_pod_whose_creator_may_create_none_any_more_stays_and_its_record_says_
     fragmented: Cluster, start: Callable[[], Operator], admin: API, tenant: API
 ) -> None:
     made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
-    wait_for("the refusal", lambda: fragmented.phase("train") == "Failed")
+    eventually("the refusal", lambda: fragmented.phase("train") == "Failed")
     assert admin.delete(f"{ROLES}/rolebindings/creator").allowed
-    wait_for("the role to be gone", lambda: _may_not(tenant))
+    eventually("the role to be gone", lambda: _may_not(tenant))
     operator = start()
-    told = wait_for("the condition", lambda: _succeeded(fragmented, "CreatorMayNot"))
-    assert told["message"] == (
+    condition = eventually("the condition", lambda: _succeeded(fragmented, "CreatorMayNot"))
+    assert condition["message"] == (
         "system:serviceaccount:default:tenant, who created it, may not create pods in default any more"
     )
-    deferred = wait_for("the event", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"].startswith(told["message"])
+    deferred = eventually("the event", lambda: events_of(fragmented, made, "RelaunchDeferred"))
+    assert deferred[0]["note"].startswith(condition["message"])
     assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
     assert "finalizers" not in fragmented.get("train")["metadata"]
     assert "Traceback" not in operator.text()
@@ -126,12 +131,12 @@ def test_a_pod_that_somebody_changed_is_left_to_people(
     fragmented: Cluster, start: Callable[[], Operator], tenant: API
 ) -> None:
     made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
-    wait_for("the refusal", lambda: fragmented.phase("train") == "Failed")
+    eventually("the refusal", lambda: fragmented.phase("train") == "Failed")
     evil = [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]
     assert tenant.patch(f"{PODS}/train", evil).allowed
     operator = start()
-    told = wait_for("it to be told", lambda: events_of(fragmented, made, "RelaunchSkipped"))
-    assert told[0]["note"].startswith("train was changed after its creation (generation 2)")
+    events = eventually("the event", lambda: events_of(fragmented, made, "RelaunchSkipped"))
+    assert events[0]["note"].startswith("train was changed after its creation (generation 2)")
     assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
     assert not fragmented.records()
     assert "Traceback" not in operator.text()
@@ -141,8 +146,8 @@ def test_a_pod_that_the_api_server_would_not_take_again_stays(fragmented: Cluste
     privileged = pod("train", 3, preferred=NODE_A)
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     made = fragmented.create(privileged)
-    told = wait_for("the condition", lambda: _succeeded(fragmented, "NotCreatable"))
-    assert "pod-security.kubernetes.io/enforce=privileged" in told["message"]
+    condition = eventually("the condition", lambda: _succeeded(fragmented, "NotCreatable"))
+    assert "pod-security.kubernetes.io/enforce=privileged" in condition["message"]
     assert fragmented.get("train")["metadata"]["uid"] == made["metadata"]["uid"]
     assert "finalizers" not in fragmented.get("train")["metadata"]
     assert "Traceback" not in operator.text()
@@ -151,12 +156,12 @@ def test_a_pod_that_the_api_server_would_not_take_again_stays(fragmented: Cluste
 def test_a_replacement_of_its_own_name_is_there_before_the_pod_goes(fragmented: Cluster, operator: Operator) -> None:
     content = pod("train", 3, preferred=NODE_A, annotations={"topomend.io/name-policy": "Suffix"})
     made = fragmented.create(content)
-    moved = wait_for("train-r1 to run", lambda: fragmented.running("train-r1"))
+    moved = eventually("train-r1 to run", lambda: fragmented.running("train-r1"))
     assert moved["spec"]["nodeName"] == NODE_B
     assert moved["metadata"]["annotations"]["topomend.io/replaces"] == made["metadata"]["uid"]
-    record = wait_for("the record to end", lambda: _launched(fragmented))
+    record = eventually("the record to end", lambda: _launched(fragmented))
     assert record["status"]["newPod"] == {"name": "train-r1", "uid": moved["metadata"]["uid"]}
-    assert "train" not in {each["metadata"]["name"] for each in fragmented.pods()}
+    assert "train" not in {content["metadata"]["name"] for content in fragmented.pods()}
     assert "Traceback" not in operator.text()
 
 
@@ -174,13 +179,13 @@ def test_a_record_that_is_deleted_while_the_replacement_waits_is_written_again(
     orphan["spec"]["schedulingGates"] = [{"name": "topomend.io/relaunch"}]
     fragmented.create(orphan)
     operator = start()
-    record = wait_for("the record", lambda: _record(fragmented))
+    record = eventually("the record", lambda: _record(fragmented))
     assert (record["spec"]["reason"], record["spec"]["pod"]["name"]) == ("RecordDeleted", "train")
     time.sleep(1)
     fragmented.vacate(NODE_B, "filler-3")
-    running = wait_for("train to run", lambda: fragmented.running("train"))
+    running = eventually("train to run", lambda: fragmented.running("train"))
     assert running["spec"]["nodeName"] == NODE_B
-    wait_for("the record to end", lambda: _launched(fragmented))
+    eventually("the record to end", lambda: _launched(fragmented))
     assert "Traceback" not in operator.text()
 
 
@@ -190,5 +195,5 @@ def _launched(cluster: Cluster) -> dict[str, Any] | None:
 
 
 def _anew(cluster: Cluster, old: dict[str, Any]) -> dict[str, Any] | None:
-    found = cluster.running(old["metadata"]["name"])
-    return found if found and found["metadata"]["uid"] != old["metadata"]["uid"] else None
+    current = cluster.running(old["metadata"]["name"])
+    return current if current and current["metadata"]["uid"] != old["metadata"]["uid"] else None

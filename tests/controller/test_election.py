@@ -1,4 +1,4 @@
-"""Two real operators, of which one acts: what happens when it is killed, when it ends, and while both run.
+"""Two real operators, of which only the leader acts: while both run, when it is killed, and when it ends.
 
 Slow: the other takes over only once the killed one's Lease has ended.
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, pod, wait_for
-from tests.faults import judge
-from tests.faults.judge import audited
+from tests import audit_log
+from tests.audit_log import audited
+from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.faults.proxy import Moment, Proxy, Write
 from tests.faults.steps import CREATE, LAUNCH, step_of
-from tests.patience import stretched
+from tests.operator_process import Operator
+from tests.waiting import eventually, stretched
 
 from topomend.kube.client import LEASES, NAMESPACES
 from topomend.kube.errors import AlreadyExists, NotFound
@@ -36,8 +37,8 @@ def no_lease(two_nodes: Cluster) -> None:
     with suppress(AlreadyExists):
         two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     with suppress(NotFound):
-        found = two_nodes.client.get(LEASES, "topomend-operator", NAMESPACE)
-        two_nodes.client.delete(LEASES, "topomend-operator", NAMESPACE, uid=found["metadata"]["uid"])
+        lease = two_nodes.client.get(LEASES, "topomend-operator", NAMESPACE)
+        two_nodes.client.delete(LEASES, "topomend-operator", NAMESPACE, uid=lease["metadata"]["uid"])
 
 
 @pytest.fixture
@@ -51,10 +52,10 @@ def proxy(two_nodes: Cluster, tmp_path: Path) -> Iterator[Proxy]:
 def pair(start_operator: Callable[..., Operator], proxy: Proxy) -> tuple[Operator, Operator]:
     """The one that leads, and the one that only watches, whose writes the proxy counts."""
     first = start_operator("--leader-elect")
-    wait_for("the first to lead", lambda: LEADS in first.text())
+    eventually("the first to lead", lambda: LEADS in first.text())
     second = start_operator("--leader-elect", kubeconfig=proxy.kubeconfig)
-    for each in (first, second):
-        each.wait_until_it_watches()
+    for operator in (first, second):
+        operator.wait_until_it_watches()
     time.sleep(2)  # the second has seen the Lease
     return first, second
 
@@ -66,9 +67,9 @@ def test_the_other_takes_over_from_a_killed_leader_within_twenty_seconds(
     first.kill()
     killed = time.monotonic()
     refused = fragmented.create(pod("orphan", 3, preferred=NODE_A))
-    wait_for("the second to lead", lambda: LEADS in second.text())
+    eventually("the second to lead", lambda: LEADS in second.text())
     took = time.monotonic() - killed
-    moved = wait_for("the pod to run anew", lambda: fragmented.running("orphan"))
+    moved = eventually("the pod to run again", lambda: fragmented.running("orphan"))
     print(f"killed to led, s: {took:.1f}; to the pod's running: {time.monotonic() - killed:.1f}")
     assert 10 < took < stretched(20)
     assert moved["metadata"]["uid"] != refused["metadata"]["uid"]
@@ -81,11 +82,11 @@ def test_a_killed_leader_that_starts_again_under_its_name_leads_at_once(
 ) -> None:
     flags = ("--leader-elect", "--identity=operator-0_1")
     first = start_operator(*flags)
-    wait_for("it to lead", lambda: LEADS in first.text())
+    eventually("it to lead", lambda: LEADS in first.text())
     first.kill()
     begun = time.monotonic()
     result = start_operator(*flags)
-    wait_for("it to lead again", lambda: LEADS in result.text())
+    eventually("it to lead again", lambda: LEADS in result.text())
     took = time.monotonic() - begun
     print(f"started anew to led, s: {took:.2f}")
     assert took < 10
@@ -95,12 +96,12 @@ def test_a_leader_that_ends_hands_over_within_two_seconds(fragmented: Cluster, p
     first, second = pair
     first.process.send_signal(signal.SIGTERM)
     begun = time.monotonic()
-    wait_for("the second to lead", lambda: LEADS in second.text())
+    eventually("the second to lead", lambda: LEADS in second.text())
     took = time.monotonic() - begun
     print(f"SIGTERM to led, s: {took:.2f}")
     assert took < stretched(2)
     fragmented.create(pod("handed", 3, preferred=NODE_A))
-    wait_for("the pod to run anew", lambda: fragmented.running("handed"))
+    eventually("the pod to run again", lambda: fragmented.running("handed"))
     assert first.terminate() == 0
     assert "Traceback" not in first.text() + second.text()
 
@@ -114,8 +115,8 @@ def test_while_both_run_the_follower_relaunches_nothing_and_each_step_of_a_relau
 ) -> None:
     first, second = pair
     fragmented.create(pod("train", 3, preferred=NODE_A))
-    wait_for("the pod to run anew", lambda: fragmented.running("train"))
-    wait_for("the record to end", lambda: fragmented.records()[0]["status"]["step"] == "Launched")
+    eventually("the pod to run again", lambda: fragmented.running("train"))
+    eventually("the record to end", lambda: fragmented.records()[0]["status"]["step"] == "Launched")
     written = [request.path for request in proxy.written if request.path.split("/")[-1] not in OWN_PARAMETERS]
     assert [path for path in written if "/leases/" not in path] == []
     # The one patch of the record itself takes the finalizer off once the replacement is there.
@@ -129,46 +130,46 @@ def test_a_leader_that_is_paused_in_mid_relaunch_and_wakes_after_another_has_fin
 ) -> None:
     """Its requests are under way all the while, and arrive when everything is done: the worst that a pause can do."""
     first = start_operator("--leader-elect", kubeconfig=proxy.kubeconfig)
-    wait_for("the first to lead", lambda: LEADS in first.text() and _is_listed(first))
+    eventually("the first to lead", lambda: LEADS in first.text() and _is_listed(first))
     second = start_operator("--leader-elect")
-    wait_for("the second to watch", lambda: _is_listed(second))
+    eventually("the second to watch", lambda: _is_listed(second))
     held_at = {"late-create": CREATE, "late-launch": LAUNCH}
-    held, go_on = set[str](), Event()
+    reached, go_on = set[str](), Event()
 
     def hold(write: Write, moment: Moment) -> None:
-        name = next((each for each in held_at if each in write.path or each in write.body.decode()), "")
-        if moment is Moment.BEFORE and name and step_of(write) == held_at[name] and name not in held:
-            held.add(name)
+        name = next((key for key in held_at if key in write.path or key in write.body.decode()), "")
+        if moment is Moment.BEFORE and name and step_of(write) == held_at[name] and name not in reached:
+            reached.add(name)
             go_on.wait(60)
 
     proxy.fault = hold
     for name in held_at:
         fragmented.create(pod(name, 3, node=NODE_A))
-    wait_for("both requests to be under way", lambda: held == set(held_at))
+    eventually("both requests to be under way", lambda: reached == set(held_at))
     first.process.send_signal(signal.SIGSTOP)
     try:
-        wait_for("the second to lead", lambda: LEADS in second.text())
-        moved = {name: wait_for(f"{name} to run anew", partial(fragmented.running, name)) for name in held_at}
-        wait_for("the records to end", lambda: _steps(fragmented) == ["Launched", "Launched"])
+        eventually("the second to lead", lambda: LEADS in second.text())
+        moved = {name: eventually(f"{name} to run again", partial(fragmented.running, name)) for name in held_at}
+        eventually("the records to end", lambda: _steps(fragmented) == ["Launched", "Launched"])
         records = fragmented.records()
         go_on.set()
     finally:
         first.process.send_signal(signal.SIGCONT)
-    wait_for("the first to see that it no longer leads", lambda: "no longer leads" in first.text())
+    eventually("the first to see that it no longer leads", lambda: "no longer leads" in first.text())
     time.sleep(2)  # whatever it would do yet
     assert {name: fragmented.get(name)["metadata"]["uid"] for name in held_at} == {
-        name: each["metadata"]["uid"] for name, each in moved.items()
+        name: content["metadata"]["uid"] for name, content in moved.items()
     }
     assert fragmented.records() == records
     assert fragmented.sandbox.audit_log
-    histories = judge.histories(fragmented.sandbox.audit_log)
-    for name, each in moved.items():
-        assert histories[("default", name)].bound == [each["metadata"]["uid"]]
+    histories = audit_log.histories(fragmented.sandbox.audit_log)
+    for name, content in moved.items():
+        assert histories[("default", name)].bound == [content["metadata"]["uid"]]
     assert "Traceback" not in first.text() + second.text()
 
 
 def _steps(cluster: Cluster) -> list[str]:
-    return [each["status"]["step"] for each in cluster.records()]
+    return [record["status"]["step"] for record in cluster.records()]
 
 
 def _is_listed(operator: Operator) -> bool:
@@ -182,5 +183,5 @@ def _writes(cluster: Cluster) -> dict[tuple[str, str], int]:
     name = record["metadata"]["name"]
     events = [event for event in audited(cluster.sandbox.audit_log) if event.get("objectRef", {}).get("name") == name]
     reads = ("get", "list", "watch")
-    writes = [each for each in events if each["verb"] not in reads and "dryRun=All" not in each["requestURI"]]
+    writes = [event for event in events if event["verb"] not in reads and "dryRun=All" not in event["requestURI"]]
     return dict(Counter((event["verb"], event["objectRef"].get("subresource", "")) for event in writes))

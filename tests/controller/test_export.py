@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.controller.conftest import NODE_A, NODE_B, ROOT, Cluster, pod, wait_for
+from tests.clusters import NODE_A, NODE_B, ROOT, Cluster, pod
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -27,17 +28,17 @@ def test_a_refused_pod_is_exported_with_its_node_and_without_its_secret(fragment
     content = pod("train", 3, node=NODE_A)
     content["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hunter2"}]
     fragmented.create(content)
-    wait_for("the refusal", lambda: fragmented.phase("train") == "Failed")
+    eventually("the refusal", lambda: fragmented.phase("train") == "Failed")
     run = _export(fragmented, NODE_A)
     assert (run.returncode, run.stderr) == (0, "")
     assert "hunter2" not in run.stdout
     versions, *objects = yaml.safe_load_all(run.stdout)
     assert versions["versions"]["apiServer"] == "v1.36.3"
-    assert [(each["kind"], each["metadata"]["name"]) for each in objects] == [
+    assert [(content["kind"], content["metadata"]["name"]) for content in objects] == [
         ("Node", NODE_A),
         ("NodeTopology", NODE_A),
         ("Pod", "train"),
     ]
     assert NODE_B not in run.stdout
     unknown = _export(fragmented, "nowhere")
-    assert (unknown.returncode, "there is no node nowhere" in unknown.stderr) == (2, True)
+    assert (unknown.returncode, "no node nowhere" in unknown.stderr) == (2, True)

@@ -1,24 +1,21 @@
 """How ingest reads objects and which pods it enqueues. No cluster: objects are put in as they would come."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.cache.test_changes import STATE, refused
-from tests.cache.test_topology_reader import content
+from tests.builders import gated_pod, node_state, node_topology_object, refused_pod
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication
 from topomend.controller.ingest import Ingest, WatchEvent
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.model.pod import Pod
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
-from topomend.wire.group import FIT_GATE
 
 POD = PodID("ns", "p", "1")
+STATE = node_state()
 
 
 class Seen:
@@ -37,16 +34,16 @@ class Seen:
             self.refused.append,
             lambda: self.now,
         )
-        self.wait_for(POD)
+        self.eventually(POD)
 
     def publication(self, version: int, heartbeat: datetime, **status: Any) -> Publication:
         """What is known of the node after it published this."""
-        made = content(heartbeatTime=heartbeat.strftime("%Y-%m-%dT%H:%M:%SZ"), **status)
-        made["metadata"] = {"name": "a", "resourceVersion": str(version)}
-        self.take(WatchEvent("nodetopologies", made))
+        time = heartbeat.strftime("%Y-%m-%dT%H:%M:%SZ")
+        content = node_topology_object(STATE, version=str(version), heartbeatTime=time, **status)
+        self.take(WatchEvent("nodetopologies", content))
         return self.store.snapshot.publications["a"]
 
-    def wait_for(self, pod: PodID) -> None:
+    def eventually(self, pod: PodID) -> None:
         self.waiting.add(pod, Result(on_any_change=True), self.waiting.remove(pod))
 
     def take(self, item: WatchEvent | changes.Change) -> None:
@@ -84,8 +81,8 @@ def test_what_an_agent_left_that_died_before_the_operator_started_is_not_believe
 
 def test_a_refused_pod_of_a_controller_is_reported_even_if_it_is_deleted_at_once() -> None:
     seen = Seen()
-    owned = replace(refused("2"), owner=Owner("StatefulSet", "db", "9"))
-    seen.take(changes.PodUpdated(refused(), 10.0))
+    owned = refused_pod(uid="2", owner=Owner("StatefulSet", "db", "9"))
+    seen.take(changes.PodUpdated(refused_pod(), 10.0))
     seen.take(changes.PodUpdated(owned, 10.0))
     seen.take(changes.PodRemoved("ns", "p", "2", 10.0))
     assert seen.refused == [owned]
@@ -93,11 +90,11 @@ def test_a_refused_pod_of_a_controller_is_reported_even_if_it_is_deleted_at_once
 
 def test_a_changed_node_requeues_the_pods_that_have_waited_longest_first() -> None:
     seen = Seen()
-    waiting = [WatchedPod("ns", name, name, "5", Pod("ns", name), gates=(FIT_GATE,)) for name in ("c", "a", "d", "b")]
+    waiting = [gated_pod(name) for name in ("c", "a", "d", "b")]
     for pod in waiting:
         seen.now += 1.0
         seen.take(changes.PodUpdated(pod, seen.now))
-        seen.wait_for(PodID("ns", pod.name, pod.uid))
+        seen.eventually(PodID("ns", pod.name, pod.uid))
     seen.requeued.clear()
     seen.publication(5, datetime.now(UTC))
-    assert [each.name for each in seen.requeued] == ["p", "c", "a", "d", "b"]
+    assert [pod_id.name for pod_id in seen.requeued] == ["p", "c", "a", "d", "b"]

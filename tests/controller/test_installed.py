@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, pod, shown, wait_for
+from deploy.manifests import objects
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, shown
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
-from tests.deploy.manifests import objects
-from tests.patience import stretched
+from tests.operator_process import Operator
+from tests.waiting import eventually, stretched
 
 pytestmark = pytest.mark.cluster
 
@@ -41,49 +42,49 @@ def test_refused_pods_run_elsewhere_within_five_seconds_under_the_installed_acco
 ) -> None:
     operator = start_operator("--leader-elect", kubeconfig=account)
     operator.wait_until_it_watches()
-    wait_for("the operator to lead", lambda: "this operator leads" in operator.text())
+    eventually("the operator to lead", lambda: "this operator leads" in operator.text())
     fillers = {"filler-0", "filler-1"}
     for name in sorted(fillers):
         two_nodes.create(pod(name, 2, node=NODE_A))
-        wait_for(f"{name} to run", partial(two_nodes.running, name))
-    wait_for("the agent to publish them", lambda: fillers <= shown(two_nodes, NODE_A))
+        eventually(f"{name} to run", partial(two_nodes.running, name))
+    eventually("the agent to publish them", lambda: fillers <= shown(two_nodes, NODE_A))
     time.sleep(1)
     took = [_relaunch(two_nodes, f"train-{number}") for number in range(10)]
     two_nodes.clear()
-    print(f"refused to let go, s: {sorted(round(ungate, 3) for ungate, _ in took)}")
+    print(f"refused to ungated, s: {sorted(round(ungate, 3) for ungate, _ in took)}")
     assert max(running for _, running in took) < stretched(5)
     assert "Forbidden" not in operator.text()
     assert "Traceback" not in operator.text()
 
 
 def _relaunch(cluster: Cluster, name: str) -> tuple[float, float]:
-    """Seconds from the refusal until the replacement was let go, and until it ran."""
+    """Seconds from the refusal until the replacement was ungated, and until it ran."""
     made = cluster.create(pod(name, 3, preferred=NODE_A))
-    wait_for("the refusal", lambda: _is_refused(cluster, made))
+    eventually("the refusal", lambda: _is_refused(cluster, made))
     refused = time.monotonic()
-    wait_for("the replacement to be let go", lambda: _is_let_go(cluster, made))
+    eventually("the replacement to be ungated", lambda: _is_ungated(cluster, made))
     ungate = time.monotonic()
-    moved = wait_for("the replacement to run", lambda: _anew(cluster, made, "Running"))
+    moved = eventually("the replacement to run", lambda: _anew(cluster, made, "Running"))
     running = time.monotonic()
     assert moved["spec"]["nodeName"] == NODE_B
-    wait_for("it to be told", lambda: events_of(cluster, moved, "Relaunched"))
+    eventually("the event", lambda: events_of(cluster, moved, "Relaunched"))
     cluster.remove(moved)
-    wait_for("the agent to publish that it is gone", lambda: name not in shown(cluster, NODE_B))
+    eventually("the agent to publish that it is gone", lambda: name not in shown(cluster, NODE_B))
     return ungate - refused, running - refused
 
 
 def _is_refused(cluster: Cluster, made: dict[str, Any]) -> bool:
     """Whether it was: the failed pod may be gone before anybody looks."""
-    found = cluster.get(made["metadata"]["name"])
-    return bool(found["metadata"]["uid"] != made["metadata"]["uid"] or found["status"].get("phase") == "Failed")
+    current = cluster.get(made["metadata"]["name"])
+    return bool(current["metadata"]["uid"] != made["metadata"]["uid"] or current["status"].get("phase") == "Failed")
 
 
 def _anew(cluster: Cluster, made: dict[str, Any], phase: str = "") -> dict[str, Any] | None:
-    found = cluster.get(made["metadata"]["name"])
-    is_new = found["metadata"]["uid"] != made["metadata"]["uid"]
-    return found if is_new and phase in ("", found["status"].get("phase")) else None
+    current = cluster.get(made["metadata"]["name"])
+    is_new = current["metadata"]["uid"] != made["metadata"]["uid"]
+    return current if is_new and phase in ("", current["status"].get("phase")) else None
 
 
-def _is_let_go(cluster: Cluster, made: dict[str, Any]) -> bool:
-    found = _anew(cluster, made)
-    return bool(found and not found["spec"].get("schedulingGates"))
+def _is_ungated(cluster: Cluster, made: dict[str, Any]) -> bool:
+    replacement = _anew(cluster, made)
+    return bool(replacement and not replacement["spec"].get("schedulingGates"))

@@ -8,22 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import (
-    DEPLOYMENTS,
-    NODE_A,
-    NODE_B,
-    ROOT,
-    SYSTEM,
-    Cluster,
-    Operator,
-    events_of,
-    pod,
-    shown,
-    wait_for,
-)
+from tests.audit_log import audited
+from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, ROOT, SYSTEM, Cluster, events_of, pod, shown
 from tests.deploy.api import administrator
-from tests.faults.judge import audited
-from tests.patience import stretched
+from tests.operator_process import Operator
+from tests.waiting import eventually, stretched
 
 from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
@@ -55,7 +44,7 @@ def steered(two_nodes: Cluster) -> Iterator[None]:
     for resource, document in zip((POLICIES, BINDINGS), documents, strict=True):
         with suppress(AlreadyExists):  # another test has installed everything
             made.append((resource, two_nodes.client.create(resource, document)))
-    wait_for("the policy to be in force", lambda: _is_gated_at_birth(two_nodes))
+    eventually("the policy to be in force", lambda: _is_gated_at_birth(two_nodes))
     yield
     two_nodes.clear()
     for resource, content in made:
@@ -81,19 +70,19 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
 ) -> None:
     for name in ("filler-0", "filler-1"):
         two_nodes.create(pod(name, 2, node=NODE_A))
-        wait_for(f"{name} to run", partial(two_nodes.running, name))
-    wait_for("the agent to publish them", lambda: {"filler-0", "filler-1"} <= shown(two_nodes, NODE_A))
+        eventually(f"{name} to run", partial(two_nodes.running, name))
+    eventually("the agent to publish them", lambda: {"filler-0", "filler-1"} <= shown(two_nodes, NODE_A))
     made = two_nodes.client.create(DEPLOYMENTS, _deployment(2), NAMESPACE)
     try:
-        waiting = wait_for("both replicas to be created", lambda: _both(_steered(two_nodes)))
-        wait_for("the wait to be told", lambda: events_of(two_nodes, waiting[0], "UngateDeferred"))
+        waiting = eventually("both replicas to be created", lambda: _both(_steered(two_nodes)))
+        eventually("the wait to be told", lambda: events_of(two_nodes, waiting[0], "UngateDeferred"))
         time.sleep(5)
-        assert [each["metadata"]["name"] for each in _steered(two_nodes)] == [
-            each["metadata"]["name"] for each in waiting
+        assert [content["metadata"]["name"] for content in _steered(two_nodes)] == [
+            content["metadata"]["name"] for content in waiting
         ]
         two_nodes.remove(two_nodes.get("filler-1"))
         removed = time.monotonic()
-        (running,) = wait_for("a replica to run", lambda: _running(two_nodes))
+        (running,) = eventually("a replica to run", lambda: _running(two_nodes))
         took = time.monotonic() - removed
         print(f"hole to running, s: {took:.2f}")
         assert running["spec"]["nodeName"] == NODE_A
@@ -103,7 +92,7 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
         assert "Traceback" not in operator.text()
     finally:
         two_nodes.client.delete(DEPLOYMENTS, "web-steered", NAMESPACE, uid=made["metadata"]["uid"])
-        wait_for("no replica to be left", lambda: not _steered(two_nodes))
+        eventually("no replica to be left", lambda: not _steered(two_nodes))
 
 
 def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_refused(
@@ -113,17 +102,17 @@ def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_
     for name in names:
         two_nodes.create(pod(name, 3), NAMESPACE)
     for end in range(HOLES, 3 * HOLES):
-        wait_for(f"{end} pods to have run", lambda: len(_running(two_nodes)) == HOLES)
+        eventually(f"{end} pods to have run", lambda: len(_running(two_nodes)) == HOLES)
         running = _running(two_nodes)
         assert _names(running) == names[end - HOLES : end]
         ended = time.monotonic()
         two_nodes.remove(running[0])
         successor = names[end]
-        wait_for(f"{successor} to run", partial(_runs, two_nodes, successor))
+        eventually(f"{successor} to run", partial(_runs, two_nodes, successor))
         took = time.monotonic() - ended
         assert took < stretched(5), f"{successor}: {took:.1f} s\n{operator.text()}"
     assert _refused(two_nodes) == []
-    assert {each["spec"]["nodeName"] for each in _running(two_nodes)} == {NODE_A, NODE_B}
+    assert {content["spec"]["nodeName"] for content in _running(two_nodes)} == {NODE_A, NODE_B}
     assert "Traceback" not in operator.text()
 
 
@@ -131,7 +120,7 @@ def test_a_job_that_may_not_fail_even_once_completes(two_nodes: Cluster, operato
     """Of six pods side by side four find room; without steering the fifth would be refused, and the Job over."""
     made = two_nodes.client.create(JOBS, _job(parallelism=HOLES + 2), NAMESPACE)
     try:
-        ended = wait_for("the Job to end", lambda: _conditions(two_nodes.client.get(JOBS, "strict", NAMESPACE)))
+        ended = eventually("the Job to end", lambda: _conditions(two_nodes.client.get(JOBS, "strict", NAMESPACE)))
         assert ended["Complete"] == "True", (ended, operator.text())
         assert not _refused(two_nodes)
         assert "Traceback" not in operator.text()
@@ -148,8 +137,8 @@ def _job(parallelism: int) -> dict[str, Any]:
 
 
 def _conditions(job: dict[str, Any]) -> dict[str, str]:
-    found = {each["type"]: each["status"] for each in job.get("status", {}).get("conditions", ())}
-    return found if {"Complete", "Failed"} & found.keys() else {}
+    conditions = {condition["type"]: condition["status"] for condition in job.get("status", {}).get("conditions", ())}
+    return conditions if {"Complete", "Failed"} & conditions.keys() else {}
 
 
 def _deployment(replicas: int) -> dict[str, Any]:
@@ -161,16 +150,16 @@ def _deployment(replicas: int) -> dict[str, Any]:
 
 
 def _steered(cluster: Cluster) -> list[dict[str, Any]]:
-    found = [each for each in cluster.pods() if each["metadata"]["namespace"] == NAMESPACE]
-    return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+    steered = [content for content in cluster.pods() if content["metadata"]["namespace"] == NAMESPACE]
+    return sorted(steered, key=lambda content: str(content["metadata"]["name"]))
 
 
-def _both(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return found if len(found) == 2 else []
+def _both(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return pods if len(pods) == 2 else []
 
 
 def _running(cluster: Cluster) -> list[dict[str, Any]]:
-    return [each for each in _steered(cluster) if each["status"].get("phase") == "Running"]
+    return [content for content in _steered(cluster) if content["status"].get("phase") == "Running"]
 
 
 def _runs(cluster: Cluster, name: str) -> bool:
@@ -178,11 +167,11 @@ def _runs(cluster: Cluster, name: str) -> bool:
 
 
 def _refused(cluster: Cluster) -> list[str]:
-    return _names([each for each in _steered(cluster) if each["status"].get("phase") == "Failed"])
+    return _names([content for content in _steered(cluster) if content["status"].get("phase") == "Failed"])
 
 
 def _names(pods: list[dict[str, Any]]) -> list[str]:
-    return [str(each["metadata"]["name"]) for each in pods]
+    return [str(content["metadata"]["name"]) for content in pods]
 
 
 def _created(cluster: Cluster) -> int:

@@ -1,11 +1,10 @@
-"""A diagnosis in short gives what whole admissions on every node give.
+"""A diagnosis gives the same answers as whole admissions on every node.
 
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
 import gc
 import json
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,45 +13,44 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracle.cases import node_state
-from tests.oracle.generate import random_case
-from tests.oracle.kubelet_oracle import Case
-from tests.replay.nodes import TWO, node, pod
+from tests.builders import TWO_NUMA_NODES, node, node_state, pod
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
+from tests.seeds import SEED
+from verify.oracle.cases import node_state as state_of_case
+from verify.oracle.generate import random_case
+from verify.oracle.kept import KEPT
+from verify.oracle.kubelet_oracle import Case
 
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide import feasibility
 from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.decide.feasibility import Diagnosis, diagnose
 from topomend.decide.scoring import Score, score
-from topomend.model.cluster import Node, Placement
+from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.admission import MAX_ANSWERS
 from topomend.wire.pod import read_pod
 
-SEED = int(os.environ.get("TOPOMEND_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
-
 PLENTY = 1 << 80
 
 
 def diagnosed(states: list[NodeState], asked: Pod) -> Diagnosis:
     """The diagnosis of these nodes, none of which the scheduler objects to."""
-    names = {name for each in asked.containers for name in (*each.resources.requests, *each.resources.limits)}
+    names = {
+        name for container in asked.containers for name in (*container.resources.requests, *container.resources.limits)
+    }
     names |= set(asked.resources.requests if asked.resources else ())
     allocatable = dict.fromkeys((*names, "pods"), PLENTY)
-    nodes = {
-        each.name: Node(each.name, labels={"kubernetes.io/hostname": each.name}, allocatable=allocatable)
-        for each in states
-    }
-    publications = {each.name: Publication(each, "1") for each in states}
+    nodes = {state.name: node(state.name, allocatable=allocatable) for state in states}
+    publications = {state.name: Publication(state, "1") for state in states}
     return diagnose(Snapshot(nodes, publications), asked, Placement())
 
 
-def told(answers: Diagnosis) -> tuple[list[tuple[str, Score]], list[tuple[str, str, str, str]]]:
-    yes = [(each.place, each.score) for each in answers.candidates]
-    return yes, [(each.node, each.reason, each.summary, each.explanation) for each in answers.rejected]
+def answers_of(diagnosis: Diagnosis) -> tuple[list[tuple[str, Score]], list[tuple[str, str, str, str]]]:
+    yes = [(candidate.place, candidate.score) for candidate in diagnosis.candidates]
+    return yes, [(status.node, status.reason, status.summary, status.explanation) for status in diagnosis.rejected]
 
 
 def admitted_whole(
@@ -65,21 +63,24 @@ def admitted_whole(
         if verdict.admitted:
             yes.append((f"{state.name} {numa_nodes_text(verdict)}".rstrip(), score(after, verdict)))
         else:
-            text = explain(verdict, state.name, state.kubelet.topology_manager_policy)
+            text = explain(verdict, state, asked)
             no.append((state.name, verdict.reason, blocking_resources(verdict), text))
-    return sorted(yes, key=lambda each: each[1]), sorted(no, key=lambda each: (not each[1].endswith("Error"), each[0]))
+    return (
+        sorted(yes, key=lambda answer: answer[1]),
+        sorted(no, key=lambda answer: (not answer[1].endswith("Error"), answer[0])),
+    )
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(any_states | odd_but_running(), max_size=3), any_pods)
-def test_a_survey_says_what_admissions_say_on_the_oddest_nodes_and_pods(states: list[NodeState], asked: Pod) -> None:
-    states = [replace(each, name=f"node-{number}") for number, each in enumerate(states)]
-    assert told(diagnosed(states, asked)) == admitted_whole(states, asked)
+def test_a_diagnosis_says_what_admissions_say_on_the_oddest_nodes_and_pods(states: list[NodeState], asked: Pod) -> None:
+    states = [replace(state, name=f"node-{number}") for number, state in enumerate(states)]
+    assert answers_of(diagnosed(states, asked)) == admitted_whole(states, asked)
 
 
 def lives(case: Case) -> Iterator[NodeState]:
     """The states that a case's node goes through."""
-    state = node_state(case)
+    state = state_of_case(case)
     yield state
     for step in case["steps"]:
         if "admit" in step:
@@ -96,42 +97,39 @@ def check(case: Case) -> None:
     states = [replace(state, name=f"node-{number}") for number, state in enumerate(lives(case))]
     pods = [read_pod(step["admit"]) for step in case["steps"] if "admit" in step]
     alone = [
-        replace(each, name=f"{each.name}-{container.name}", uid="", containers=(container,), resources=None)
-        for each in pods
-        for container in each.containers
+        replace(whole, name=f"{whole.name}-{container.name}", uid="", containers=(container,), resources=None)
+        for whole in pods
+        for container in whole.containers
     ]
     for asked in (*pods, *alone):
-        assert told(diagnosed(states, asked)) == admitted_whole(states, asked), asked
+        assert answers_of(diagnosed(states, asked)) == admitted_whole(states, asked), asked
 
 
 @pytest.mark.parametrize("seed", [SEED])
-def test_a_survey_says_what_admissions_say_to_random_cases(seed: int) -> None:
+def test_a_diagnosis_says_what_admissions_say_to_random_cases(seed: int) -> None:
     for number in range(60):
         check(random_case(random.Random(seed + number)))
 
 
-KEPT = sorted((Path(__file__).parents[1] / "oracle" / "cases").glob("*.json"))
-
-
 @pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
-def test_a_survey_says_what_admissions_say_to_a_kept_case(kept: Path) -> None:
+def test_a_diagnosis_says_what_admissions_say_to_a_kept_case(kept: Path) -> None:
     check(json.loads(kept.read_text()))
 
 
 @pytest.mark.parametrize("policy", ["none", "restricted", "single-numa-node"])
-def test_common_pods_are_surveyed_without_an_admission(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = replace(node(f"{TWO} device:v.com/gpu@0=2", policy), name="a")
+def test_common_pods_are_diagnosed_without_an_admission(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = replace(node_state(f"{TWO_NUMA_NODES} device:v.com/gpu@0=2", policy), name="a")
     full = replace(admit(empty, pod("q", "cpu=3 memory=1Gi v.com/gpu=2"))[1], name="b")
     asked = pod("p", "cpu=2 v.com/gpu=1 memory=1Gi") if policy != "none" else pod("p", "cpu=2 memory=1Gi")
     states = [empty, full] if policy != "none" else [empty]
     expected = admitted_whole(states, asked)
     monkeypatch.setattr(feasibility, "_replay_whole", lambda *_: pytest.fail("admitted"))
-    assert told(diagnosed(states, asked)) == expected
+    assert answers_of(diagnosed(states, asked)) == expected
     assert len(expected[0]) == 1
 
 
-def test_what_replay_said_is_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
-    state = node(TWO)
+def test_answers_are_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
+    state = node_state()
     gc.collect()
     before = len(feasibility._answers)
     for memory in range(1, 3 * MAX_ANSWERS):

@@ -2,29 +2,22 @@
 
 from dataclasses import replace
 
-from tests.replay.nodes import TWO, node, pod
+from tests.builders import node_state, pod, running, snapshot_of
 
-from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide.feasibility import diagnose
 from topomend.decide.scoring import score, score_of
-from topomend.model.cluster import Node, Placement
+from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastPlacement
 
-EMPTY = replace(node(TWO, "best-effort"), name="b")
+EMPTY = node_state(policy="best-effort", name="b")
 
 
 def order(asked: Pod, *states: NodeState) -> list[str]:
     """The candidates of nodes that the scheduler does not reject, best first."""
-    totals = {"cpu": 1 << 40, "memory": 1 << 60, "pods": 1 << 40}
-    nodes = {
-        state.name: Node(state.name, labels={"kubernetes.io/hostname": state.name}, allocatable=totals)
-        for state in states
-    }
-    publications = {state.name: Publication(state, "1") for state in states}
-    diagnosis = diagnose(Snapshot(nodes, publications), asked, Placement())
+    diagnosis = diagnose(snapshot_of(*states), asked, Placement())
     return [candidate.node for candidate in diagnosis.candidates]
 
 
@@ -36,14 +29,14 @@ def test_a_preferred_placement_is_better_than_any_other() -> None:
 def test_an_aligned_node_is_chosen_before_one_that_would_spread_the_pod() -> None:
     """The spread one would be the fuller one, and the first by name."""
     one, two = pod("one", "cpu=2 memory=1Gi"), pod("two", "cpu=2 memory=1Gi")
-    spread = replace(admit(admit(EMPTY, one)[1], two)[1], name="a")
+    spread = replace(running(EMPTY, one, two), name="a")
     assert order(pod("p", "cpu=3 memory=1Gi"), spread, EMPTY)[0] == "b"
 
 
 def test_fewer_numa_nodes_are_better_then_fewer_cpus_left_on_them_then_on_the_node() -> None:
     one, both = FastPlacement(0b1, preferred=True, cpus=1), FastPlacement(0b11, preferred=True, cpus=1)
     assert score_of(EMPTY, one) < score_of(EMPTY, both)
-    fuller = replace(admit(EMPTY, pod("q", "cpu=2 memory=1Gi"))[1], name="c")
+    fuller = replace(running(EMPTY, pod("q", "cpu=2 memory=1Gi")), name="c")
     assert order(pod("p", "cpu=1 memory=1Gi"), EMPTY, fuller) == ["c", "b"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 _JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH = (
-    f"application/{each}" for each in ("json-patch+json", "merge-patch+json", "apply-patch+yaml")
+    f"application/{kind}" for kind in ("json-patch+json", "merge-patch+json", "apply-patch+yaml")
 )
 
 

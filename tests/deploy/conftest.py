@@ -1,30 +1,22 @@
 """What the manifests install, put into the sandbox; the programs themselves stay out: their accounts are tried here."""
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import DEPLOY, objects
 from tests.deploy.api import API, administrator, path_of
-from tests.deploy.manifests import DEPLOY, objects
 from tests.publish.schema import DEFINITION
+from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
 from topomend.wire import node_resource_topology as zones
 
 NAMESPACE = "deploy-tests"
 _WORKLOADS = {"DaemonSet", "Deployment"}
-
-
-def wait_until(true: Callable[[], bool], what: str) -> None:
-    """Wait for the API server to notice ``what``."""
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within 30 s"
-        time.sleep(0.1)
 
 
 def token_of(admin: API, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
@@ -73,7 +65,7 @@ def admin(cluster: Sandbox) -> Iterator[API]:
     installed = [item for item in objects() if item["kind"] not in _WORKLOADS]
     installed.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for item in installed:
-        wait_until(functools.partial(_applied, api, item), f"a namespace of {path_of(item)} that is not just ending")
+        eventually(f"a namespace of {path_of(item)} that is not just ending", functools.partial(_applied, api, item))
     yield api
     for item in installed:
         if item["kind"] != "CustomResourceDefinition":
@@ -129,8 +121,8 @@ def zones_kind(admin: API) -> Iterator[None]:
 
     for item in items:
         assert admin.apply(path_of(item), item).allowed
-    wait_until(is_served, "the kind")
+    eventually("the kind", is_served)
     yield
     for item in reversed(items):
         admin.delete(path_of(item))
-    wait_until(lambda: not admin.get(path_of(DEFINITION)).allowed, "the kind's end")
+    eventually("the kind's end", lambda: not admin.get(path_of(DEFINITION)).allowed)

@@ -3,6 +3,7 @@
 import random
 
 from topomend.model.bitmask import mask_of, members
+from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, CoreKind, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.node_state import (
@@ -14,7 +15,6 @@ from topomend.model.node_state import (
     NUMANodeMemory,
     PodAllocation,
 )
-from topomend.wire.node_topology import Condition, Summary
 
 _RESOURCES = ("vendor.com/gpu", "vendor.com/nic", f"{'x' * 253}/{'y' * 63}")
 _MEMORY = ("memory", "hugepages-2Mi", "hugepages-1Gi")
@@ -42,8 +42,8 @@ def random_summary(rng: random.Random) -> Summary:
 def random_conditions(rng: random.Random) -> list[Condition]:
     """The four conditions of a node, each in any state."""
     return [
-        Condition(each, rng.choice(("True", "False", "Unknown")), "SomeReason", rng.choice(("", "in words")))
-        for each in ("Ready", "HostDiscovered", "KubeletConfigRead", "AllocationsRead")
+        Condition(condition_type, rng.choice(("True", "False", "Unknown")), "SomeReason", rng.choice(("", "in words")))
+        for condition_type in ("Ready", "HostDiscovered", "KubeletConfigRead", "AllocationsRead")
     ]
 
 
@@ -154,7 +154,7 @@ def _kubelet(rng: random.Random, ids: list[int]) -> KubeletSettings:
         memory_manager_policy=rng.choice(("None", "Static")),
         reserved_cpus=rng.choice((None, 0, mask_of((0, 2)))),
         reserved_cpu_millis=rng.choice((0, 1500)),
-        reserved_memory=tuple(MemoryReservation(node, each, 512 << 20) for node in ids for each in _MEMORY[:2]),
+        reserved_memory=tuple(MemoryReservation(node, resource, 512 << 20) for node in ids for resource in _MEMORY[:2]),
         feature_gates={"CPUManagerPolicyAlphaOptions": rng.random() < 0.5},
     )
 
@@ -170,19 +170,19 @@ def _pod(rng: random.Random, index: int, machine: Machine) -> PodAllocation:
                 init=rng.random() < 0.3,
                 cpus=mask_of(rng.sample(list(members(machine.cpus)), 1)) if rng.random() < 0.7 else 0,
                 memory=tuple(
-                    MemoryBlock(each, mask_of((rng.choice(machine.numa_nodes).id,)), 1 << 30)
-                    for each in rng.sample(_MEMORY, rng.randint(0, 2))
+                    MemoryBlock(resource, mask_of((rng.choice(machine.numa_nodes).id,)), 1 << 30)
+                    for resource in rng.sample(_MEMORY, rng.randint(0, 2))
                 ),
                 devices=tuple(
-                    DeviceAllocation(each, ("device-0", "device-1")) for each in _RESOURCES[: rng.randint(0, 2)]
+                    DeviceAllocation(resource, ("device-0", "device-1")) for resource in _RESOURCES[: rng.randint(0, 2)]
                 ),
             )
             for name in ("main", "sidecar")[: rng.randint(0, 2)]
         ),
         cpus=rng.choice((0, machine.cpus)),
         memory=tuple(
-            MemoryBlock(each, mask_of((rng.choice(machine.numa_nodes).id,)), 1 << 30)
-            for each in rng.sample(_MEMORY, rng.randint(0, 2))
+            MemoryBlock(resource, mask_of((rng.choice(machine.numa_nodes).id,)), 1 << 30)
+            for resource in rng.sample(_MEMORY, rng.randint(0, 2))
         ),
     )
 

@@ -17,8 +17,8 @@ def complaints(content: Any, schema: dict[str, Any], path: str = "") -> Iterator
     match content:
         case list():
             yield from _length(len(content), schema, "Items", path)
-            for each in content:
-                yield from complaints(each, schema["items"], f"{path}[]")
+            for item in content:
+                yield from complaints(item, schema["items"], f"{path}[]")
         case dict():
             yield from _object(content, schema, path)
         case str():
@@ -35,12 +35,12 @@ def _object(content: dict[str, Any], schema: dict[str, Any], path: str) -> Itera
     yield from (f"{path}.{name}: missing" for name in schema.get("required", ()) if name not in content)
     if "additionalProperties" in schema:
         yield from _length(len(content), schema, "Properties", path)
-        for each in content.values():
-            yield from complaints(each, schema["additionalProperties"], f"{path}{{}}")
+        for value in content.values():
+            yield from complaints(value, schema["additionalProperties"], f"{path}{{}}")
         return
-    for name, each in content.items():
+    for name, value in content.items():
         if name in schema.get("properties", {}):
-            yield from complaints(each, schema["properties"][name], f"{path}.{name}")
+            yield from complaints(value, schema["properties"][name], f"{path}.{name}")
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield f"{path}.{name}: not in the schema"
 
@@ -53,8 +53,8 @@ def _length(length: int, schema: dict[str, Any], what: str, path: str) -> Iterat
 def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every place in ``schema``, as path and sub-schema; ``[]`` is a list's element, ``{}`` a map's value."""
     yield path, schema
-    for name, each in schema.get("properties", {}).items():
-        yield from fields(each, f"{path}.{name}")
+    for name, field_schema in schema.get("properties", {}).items():
+        yield from fields(field_schema, f"{path}.{name}")
     for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if key in schema:
             yield from fields(schema[key], f"{path}{mark}")
@@ -64,11 +64,11 @@ def paths(content: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]
     """The places of ``schema`` that ``content`` fills."""
     yield path
     if isinstance(content, list):
-        for each in content:
-            yield from paths(each, schema["items"], f"{path}[]")
+        for item in content:
+            yield from paths(item, schema["items"], f"{path}[]")
     elif isinstance(content, dict) and "additionalProperties" in schema:
-        for each in content.values():
-            yield from paths(each, schema["additionalProperties"], f"{path}{{}}")
+        for value in content.values():
+            yield from paths(value, schema["additionalProperties"], f"{path}{{}}")
     elif isinstance(content, dict):
         for name in content.keys() & schema.get("properties", {}).keys():
             yield from paths(content[name], schema["properties"][name], f"{path}.{name}")

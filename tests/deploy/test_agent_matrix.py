@@ -1,4 +1,4 @@
-"""Each verb on each resource with each kind of token: an agent writes its own node's object, and nobody another's.
+"""Each verb on each resource with each kind of token: an agent writes its own node's object, and no other.
 
 Tried twice on a real API server: with the rights that are installed, and with every right on both kinds given to the
 agent's account besides, so that what the admission policy alone holds is seen.
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.deploy.api import API, Answer, path_of
-from tests.deploy.conftest import NAMESPACE, token_of, wait_until
+from tests.deploy.conftest import NAMESPACE, token_of
+from tests.waiting import eventually
 
 from topomend.wire import group
 from topomend.wire import node_resource_topology as zones
@@ -137,8 +138,8 @@ def scene(admin: API, tokens: Tokens) -> Tokens:
     for kind in (TOPOLOGY, ZONES):
         for name in (MINE, FOREIGN):
             kind.reset(admin, name)
-        wait_until(lambda kind=kind: tokens.own.apply(kind.mine, kind.object(), dry_run=True).allowed, "the role")  # type: ignore[misc]
-        wait_until(lambda kind=kind: tokens.other.apply(kind.mine, kind.object()).code == 403, "the policy")  # type: ignore[misc]
+        eventually("the role", lambda kind=kind: tokens.own.apply(kind.mine, kind.object(), dry_run=True).allowed)  # type: ignore[misc]
+        eventually("the policy", lambda kind=kind: tokens.other.apply(kind.mine, kind.object()).code == 403)  # type: ignore[misc]
     return tokens
 
 
@@ -152,12 +153,12 @@ def attempt(kind: Kind, admin: API, who: API, write: str) -> Answer:
 
 
 def was_written(kind: Kind, admin: API, write: str) -> bool:
-    found = admin.get(kind.mine)
+    answer = admin.get(kind.mine)
     if write == "delete":
-        return found.code == 404
+        return answer.code == 404
     if write in STATUS_WRITES:
-        return bool(found.content.get("status"))
-    return found.allowed and found.content["metadata"].get("labels") == LABELS
+        return bool(answer.content.get("status"))
+    return answer.allowed and answer.content["metadata"].get("labels") == LABELS
 
 
 @pytest.mark.parametrize(("kind", "write"), CELLS, ids=[f"{kind.name}: {write}" for kind, write in CELLS])
@@ -189,11 +190,11 @@ def widened(admin: API, scene: Tokens) -> Iterator[Tokens]:
     for item in (role, binding):
         assert admin.apply(path_of(item), item).allowed
     both = (scene.stranger, scene.own)
-    wait_until(lambda: all(who.get(TOPOLOGY.path).allowed for who in both), "the role")
+    eventually("the role", lambda: all(who.get(TOPOLOGY.path).allowed for who in both))
     yield scene
     for item in (binding, role):
         admin.delete(path_of(item))
-    wait_until(lambda: all(who.get(TOPOLOGY.path).code == 403 for who in both), "the end of the role")
+    eventually("the end of the role", lambda: all(who.get(TOPOLOGY.path).code == 403 for who in both))
 
 
 WORDS = {"other": f"the agent of node {FOREIGN} may not write the object of {MINE}", "unbound": "names no node"}
@@ -232,5 +233,9 @@ def test_an_agent_reads_one_object_at_a_time_and_nothing_else(scene: Tokens, nam
             assert scene.stranger.get(f"{kind.path}/{name}").code == 403
         assert scene.own.get(kind.path).code == 403
     core = f"/api/v1/namespaces/{namespace}"
-    for path in ("/api/v1/nodes", "/api/v1/pods", *(f"{core}/{each}" for each in ("pods", "secrets", "configmaps"))):
+    for path in (
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        *(f"{core}/{resource}" for resource in ("pods", "secrets", "configmaps")),
+    ):
         assert (path, scene.own.get(path).code) == (path, 403)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from tests.deploy.api import API, Answer
-from tests.deploy.conftest import token_of, wait_until
+from tests.deploy.conftest import token_of
 from tests.deploy.test_programs import environment
-from tests.patience import stretched
+from tests.waiting import eventually, stretched
 
 from topomend.sandbox import Sandbox
 from topomend.wire.node_topology import HEARTBEAT
@@ -85,10 +85,10 @@ def account(admin: API, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ac
 def agent_of(cluster: Sandbox, account: Account, log: Path) -> Iterator[None]:
     """The agent of the node with the state files, while the block lasts."""
     node = cluster.node(NODE)
-    command = [*cluster.exec_prefix(NODE), sys.executable, "-m", "tests.agent.short_recheck", "agent"]
+    command = [*cluster.exec_prefix(NODE), sys.executable, "-m", "tests.agent.agent_with_short_recheck", "agent"]
     flags = {"node-name": NODE, "kubelet-config": node.kubelet_config, "pod-resources": node.pod_resources}
     command += [f"--{name}={value}" for name, value in flags.items()]
-    paths = os.pathsep.join(str(Path(__file__).parents[2] / each) for each in (".", "operator"))
+    paths = os.pathsep.join(str(Path(__file__).parents[2] / folder) for folder in (".", "operator"))
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command,
@@ -110,7 +110,7 @@ def published(
     admin.delete(OBJECT)
     log = tmp_path_factory.mktemp("agent") / "log"
     with agent_of(cluster, account, log):
-        wait_until(lambda: is_ready(admin), "the first publication")
+        eventually("the first publication", lambda: is_ready(admin))
         yield admin.get(OBJECT).content
     assert "Traceback" not in log.read_text()
     assert token_text(account) not in log.read_text()
@@ -123,15 +123,18 @@ def token_text(account: Account) -> str:
 def is_ready(admin: API) -> bool:
     answer = admin.get(OBJECT)
     conditions = answer.content.get("status", {}).get("conditions", []) if answer.allowed else []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def essence(content: dict[str, Any]) -> dict[str, Any]:
     """What the agent says: owners, and the status without its times."""
     status = {key: value for key, value in content.get("status", {}).items() if key != HEARTBEAT}
     status["conditions"] = sorted(
-        ({k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.get("conditions", [])),
-        key=lambda each: str(each["type"]),
+        (
+            {k: v for k, v in condition.items() if k != "lastTransitionTime"}
+            for condition in status.get("conditions", [])
+        ),
+        key=lambda condition: str(condition["type"]),
     )
     return {"owners": content["metadata"].get("ownerReferences"), "status": status, "spec": content.get("spec")}
 
@@ -243,7 +246,7 @@ def test_a_token_that_is_replaced_is_used_at_once_and_one_that_ran_out_is_waited
     account.revoke()
     # The server may believe a token that it has seen for 10 s more.
     probe = admin.as_token(token_text(account))
-    wait_until(lambda: probe.get(OBJECT).code == 401, "the end of the token")
+    eventually("the end of the token", lambda: probe.get(OBJECT).code == 401)
     assert merged({"summary": {"cpusFree": "99"}})(admin).allowed
     time.sleep(2 * RECHECK_SECONDS)
     assert not is_right(admin, published)

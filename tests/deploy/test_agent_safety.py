@@ -1,4 +1,4 @@
-"""What the agent's DaemonSet may do on a node: as it is installed, and with each component, those to come included.
+"""The privileges of the agent's DaemonSet on a node, as installed and with each component, including future ones.
 
 And the agent itself as such a container is: uid 0 without any capability, and nothing that it could write to.
 """
@@ -70,7 +70,9 @@ def test_the_agent_is_root_without_roots_powers(variant: str, tmp_path: Path) ->
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"ports", "envFrom", "lifecycle", "volumeDevices"} & container.keys()
-    assert all("valueFrom" not in each or set(each["valueFrom"]) == {"fieldRef"} for each in container["env"])
+    assert all(
+        "valueFrom" not in variable or set(variable["valueFrom"]) == {"fieldRef"} for variable in container["env"]
+    )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -136,7 +138,7 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
     ]
     meant = {"$(NODE_NAME)": "split", "$(NODE_IP)": "127.0.0.1"}
     arguments = [
-        functools.reduce(lambda text, name: text.replace(name, meant[name]), meant, each) for each in arguments
+        functools.reduce(lambda text, name: text.replace(name, meant[name]), meant, argument) for argument in arguments
     ]
     agent = [sys.executable, "-m", "topomend.cli", *arguments, f"--kubelet-state={node.kubelet_state}", "--once"]
     run = subprocess.run(
@@ -150,7 +152,7 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
     assert run.returncode == 0, run.stderr
     written = admin.get(path).content
     admin.delete(path)
-    assert {each.type: each.status for each in read_conditions(written)} == dict.fromkeys(
+    assert {condition.type: condition.status for condition in read_conditions(written)} == dict.fromkeys(
         ("Ready", "HostDiscovered", "KubeletConfigRead", "AllocationsRead"), "True"
     )
     assert read_node_topology(written).devices

@@ -1,29 +1,12 @@
-"""What deploy/image/build.py says of images: read out of archives as docker save writes them."""
+"""The sizes and labels that deploy/image/build.py reads from archives of docker save."""
 
-import importlib.util
 import io
 import json
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from tests.deploy.manifests import ROOT
-
-
-def load() -> ModuleType:
-    """The program, which lies in no package: the build needs no topomend."""
-    spec = importlib.util.spec_from_file_location("image_build", ROOT / "deploy" / "image" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["image_build"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load()
+from deploy.image import build
 
 BASE = {"usr/bin/python": b"base"}
 OWN = {"opt/topomend/bin/topomend": b"own", "opt/topomend/sbom.cdx.json": b"{}"}
@@ -63,7 +46,7 @@ def test_the_same_image_has_no_differences(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "config", "told"),
+    ("layer", "config", "lines"),
     [
         (tar(OWN | {"opt/topomend/bin/topomend": b"another"}), b"{}", ["layer 2: /opt/topomend/bin/topomend"]),
         (tar(OWN | {"etc/more": b""}), b"{}", ["layer 2: /etc/more"]),
@@ -72,17 +55,27 @@ def test_the_same_image_has_no_differences(tmp_path: Path) -> None:
         (tar(OWN), b'{"created": 1}', ["the configuration"]),
     ],
 )
-def test_whatever_differs_is_told(layer: bytes, config: bytes, told: list[str], tmp_path: Path) -> None:
+def test_whatever_differs_is_reported(layer: bytes, config: bytes, lines: list[str], tmp_path: Path) -> None:
     one = build.read_archive(saved(tmp_path / "a", tar(BASE), tar(OWN)))
     other = build.read_archive(saved(tmp_path / "b", tar(BASE), layer, config=config))
-    assert build.differences(one, other) == told
+    assert build.differences(one, other) == lines
 
 
 @pytest.mark.parametrize("engine", build.ENGINES)
 def test_every_engine_is_given_the_commits_time_and_the_labels(engine: str) -> None:
-    command = build.build_command(engine, "topomend:t", {"label": "value"}, {"SOURCE_DATE_EPOCH": "5", "REVISION": "r"})
+    arguments = {"SOURCE_DATE_EPOCH": "5", "REVISION": "r"}
+    command = build.Engine(engine).build_command("topomend:t", {"label": "value"}, arguments)
     assert command[0] == engine
     assert "--tag=topomend:t" in command
     assert "--label=label=value" in command
     assert {"--build-arg=SOURCE_DATE_EPOCH=5", "--build-arg=REVISION=r"} <= {*command}
     assert "--timestamp=5" in command or any("rewrite-timestamp=true" in word for word in command)
+
+
+def test_options_precede_a_command_and_flags_follow_it() -> None:
+    engine = build.Engine("buildah", ("--root=/r",), ("--signature-policy=/p",))
+    building = engine.build_command("topomend:t", {}, {"SOURCE_DATE_EPOCH": "5"})
+    saving = engine.save_command("topomend:t", Path("/a.tar"))
+    assert building[:4] == ["buildah", "--root=/r", "build", "--signature-policy=/p"]
+    assert saving[:4] == ["buildah", "--root=/r", "push", "--signature-policy=/p"]
+    assert saving[-1] == "docker-archive:/a.tar:topomend:t"

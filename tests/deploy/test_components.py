@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import DEPLOY, ROOT, objects
 from tests.deploy.api import API, path_of
-from tests.deploy.manifests import DEPLOY, ROOT, objects
 from tests.deploy.test_install import kubectl
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl

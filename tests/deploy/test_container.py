@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deploy.manifests import ROOT
 from tests.deploy.api import API
-from tests.deploy.conftest import wait_until
-from tests.deploy.manifests import ROOT
 from tests.deploy.test_programs import environment
+from tests.waiting import eventually
 
 from topomend.kube.kubeconfig import SERVICE_ACCOUNT
 from topomend.sandbox import Sandbox
@@ -88,7 +88,7 @@ def test_the_operator_watches_as_a_user_without_a_name_on_a_read_only_root(
         assert started[0].poll() is None, log.read_text()
         return "every kind is watched" in log.read_text()
 
-    wait_until(watches, "the operator watches")
+    eventually("the operator watches", watches)
     assert "ended (" not in log.read_text(), log.read_text()
     assert "OSError" not in log.read_text(), log.read_text()
 

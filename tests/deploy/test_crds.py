@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import CRDS, crd_schema
 from tests.deploy.api import API, path_of
-from tests.deploy.manifests import CRDS, crd_schema
 from tests.deploy.random_state import monster, random_conditions, random_state, random_summary
 from tests.deploy.schema import complaints, fields, paths
 
+from topomend.model.condition import Condition
 from topomend.model.node_state import NodeState
-from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.wire.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
 from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
 
@@ -57,7 +58,7 @@ def relaunch(step: Step) -> dict[str, Any]:
         counts={f"Reason{index}": index for index in range(100)},
         start_time=NOW,
         launched_time=NOW,
-        conditions=(RelaunchCondition("Succeeded", "Unknown", "UnschedulablePods", "", NOW),),
+        conditions=(Condition("Succeeded", "Unknown", "UnschedulablePods", "", NOW),),
         manifest_hash="0f" * 32,
     )
     return relaunch_object(record) | {"status": relaunch_status(record)}

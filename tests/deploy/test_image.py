@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from tests.deploy.manifests import ROOT, objects
+from deploy.manifests import ROOT, objects
 
 import topomend
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import DEPLOY, INSTALL, ROOT, install_yaml, objects
 from tests.deploy.api import API, path_of
-from tests.deploy.conftest import wait_until
-from tests.deploy.manifests import DEPLOY, INSTALL, ROOT, install_yaml, objects
+from tests.waiting import eventually
 
 import topomend
 from topomend.sandbox import Sandbox
@@ -36,7 +36,7 @@ def kubectl(*arguments: str, kubeconfig: Path | None = None) -> str:
 
 
 def test_the_one_file_is_in_step_with_the_manifests() -> None:
-    assert INSTALL.read_text() == install_yaml(), "run: python -m tests.deploy.manifests > deploy/install.yaml"
+    assert INSTALL.read_text() == install_yaml(), "run: python -m deploy.manifests > deploy/install.yaml"
 
 
 @pytest.mark.cluster  # needs the sandbox's kubectl
@@ -57,9 +57,11 @@ def test_a_workload_runs_this_version_and_selects_its_own_pods(kind: str) -> Non
     item = WORKLOADS[kind]
     assert item["metadata"]["labels"]["app.kubernetes.io/version"] == f"v{topomend.__version__}"
     pod = item["spec"]["template"]
-    assert [each["image"] for each in pod["spec"]["containers"]] == [f"topomend:v{topomend.__version__}"]
+    assert [container["image"] for container in pod["spec"]["containers"]] == [f"topomend:v{topomend.__version__}"]
     assert item["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    account = next(each for each in objects() if key(each)[0] == "ServiceAccount" and key(each)[1:] == key(item)[1:])
+    account = next(
+        content for content in objects() if key(content)[0] == "ServiceAccount" and key(content)[1:] == key(item)[1:]
+    )
     assert pod["spec"]["serviceAccountName"] == account["metadata"]["name"]
 
 
@@ -68,13 +70,13 @@ def test_the_policies_name_the_accounts_that_pods_are_installed_with() -> None:
         f"system:serviceaccount:{key(item)[1]}:{item['spec']['template']['spec']['serviceAccountName']}"
         for item in WORKLOADS.values()
     }
-    policies = [each for each in objects() if each["kind"] == "ValidatingAdmissionPolicy"]
-    named = {each["expression"] for policy in policies for each in policy["spec"]["matchConditions"]}
+    policies = [content for content in objects() if content["kind"] == "ValidatingAdmissionPolicy"]
+    named = {condition["expression"] for policy in policies for condition in policy["spec"]["matchConditions"]}
     for account in accounts:
         assert f"request.userInfo.username == '{account}'" in named
-    bindings = [each for each in objects() if each["kind"] == "ValidatingAdmissionPolicyBinding"]
-    assert {each["spec"]["policyName"]: each["spec"]["validationActions"] for each in bindings} == {
-        each["metadata"]["name"]: ["Deny"] for each in policies
+    bindings = [binding for binding in objects() if binding["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert {binding["spec"]["policyName"]: binding["spec"]["validationActions"] for binding in bindings} == {
+        policy["metadata"]["name"]: ["Deny"] for policy in policies
     }
 
 
@@ -132,11 +134,11 @@ def test_pod_security_keeps_the_host_out_of_the_operators_namespace(admin: API) 
 def test_the_policies_expressions_are_well_typed(admin: API) -> None:
     def checked() -> list[Any]:
         items = admin.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies").content["items"]
-        ours = [each for each in items if each["metadata"]["name"].startswith("topomend-")]
-        return [each["status"]["typeChecking"] for each in ours if "typeChecking" in each.get("status", {})]
+        ours = [policy for policy in items if policy["metadata"]["name"].startswith("topomend-")]
+        return [policy["status"]["typeChecking"] for policy in ours if "typeChecking" in policy.get("status", {})]
 
     policies = [item for item in objects() if item["kind"] == "ValidatingAdmissionPolicy"]
-    wait_until(lambda: len(checked()) == len(policies), "the types of every policy")
+    eventually("the types of every policy", lambda: len(checked()) == len(policies))
     assert checked() == [{}] * len(policies)
 
 
@@ -144,9 +146,9 @@ def test_the_policies_expressions_are_well_typed(admin: API) -> None:
 @pytest.mark.parametrize("field", ["nodetopology", "nodetopology.status", "relaunch.spec", "relaunch.status"])
 @pytest.mark.usefixtures("admin")
 def test_kubectl_explains_every_field(cluster: Sandbox, field: str) -> None:
-    told = kubectl("explain", field, kubeconfig=cluster.kubeconfig)
-    assert "DESCRIPTION:" in told
-    assert "<no description>" not in told
+    text = kubectl("explain", field, kubeconfig=cluster.kubeconfig)
+    assert "DESCRIPTION:" in text
+    assert "<no description>" not in text
 
 
 @pytest.mark.cluster

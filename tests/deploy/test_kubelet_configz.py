@@ -15,16 +15,18 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import objects
 from tests.deploy.api import API, Answer, path_of
-from tests.deploy.conftest import token_of, wait_until
-from tests.deploy.manifests import objects
+from tests.deploy.conftest import token_of
 from tests.deploy.test_programs import TOPOMEND, environment
 from tests.deploy.test_roles import may
+from tests.waiting import eventually
 
 from topomend.kube.errors import Forbidden, Refused
 from topomend.kube.kubelet_client import KubeletClient
+from topomend.model.condition import Condition
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import Condition, read_conditions, read_node_topology
+from topomend.wire.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster  # a real kubelet authenticates and authorizes through a real API server
 
@@ -54,7 +56,7 @@ class Kubelet:
         config = [f"--kubelet-config={file}"] if file else []
         self.inside(*TOPOMEND, "agent", "--node-name", self._node, "--once", socket, *config, *flags)
         content = self._admin.get(f"/apis/topomend.io/v1alpha1/nodetopologies/{self._node}").content
-        condition = next(each for each in read_conditions(content) if each.type == "KubeletConfigRead")
+        condition = next(condition for condition in read_conditions(content) if condition.type == "KubeletConfigRead")
         return condition, read_node_topology(content).kubelet.topology_manager_policy
 
     def other_file(self) -> Path:
@@ -86,7 +88,7 @@ def kubelet_of(
 ) -> Iterator[KubeletOf]:
     """Kubelets remember for a while what an account may do: where another answer is wanted, another is asked."""
     nodes = set()
-    wait_until(lambda: may(admin, NAMESPACE, READER, RIGHT, "default"), "the reader's right")
+    eventually("the reader's right", lambda: may(admin, NAMESPACE, READER, RIGHT, "default"))
 
     @cache
     def kubelet(node: str) -> Kubelet:
@@ -110,10 +112,10 @@ def without_the_right(admin: API) -> Iterator[None]:
         item for item in objects() if item["kind"] == "ClusterRoleBinding" and item["metadata"]["name"] == READER
     )
     admin.delete(path_of(binding))
-    wait_until(lambda: not may(admin, NAMESPACE, READER, RIGHT, "default"), "the right's end")
+    eventually("the right's end", lambda: not may(admin, NAMESPACE, READER, RIGHT, "default"))
     yield
     assert admin.apply(path_of(binding), binding).allowed
-    wait_until(lambda: may(admin, NAMESPACE, READER, RIGHT, "default"), "the right")
+    eventually("the right", lambda: may(admin, NAMESPACE, READER, RIGHT, "default"))
 
 
 # What is read
@@ -259,7 +261,7 @@ def test_a_token_ends_after_ten_minutes_and_with_its_node(admin: API, agent_on: 
     assert holder.get("/api/v1/nodes").code == 403
     admin.delete("/api/v1/nodes/ending")
     # The API server keeps what it knows of a token for ten seconds.
-    wait_until(lambda: holder.get("/api/v1/nodes").code == 401, "the token's end")
+    eventually("the token's end", lambda: holder.get("/api/v1/nodes").code == 401)
 
 
 # What an agent may ask for
@@ -268,8 +270,8 @@ def test_a_token_ends_after_ten_minutes_and_with_its_node(admin: API, agent_on: 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"seconds": 601}, "lives ten minutes"),
-        ({"seconds": 1 << 31}, "lives ten minutes"),
+        ({"seconds": 601}, "must live ten minutes"),
+        ({"seconds": 1 << 31}, "must live ten minutes"),
         ({"uid": "5f5a4f3c-0000-4000-8000-000000000000"}, "own Node|does not match"),
         ({"uid": ""}, "own Node"),
         ({"name": "split", "uid": ""}, "own Node"),
@@ -283,13 +285,13 @@ def test_a_token_lives_no_longer_than_ten_minutes_and_than_the_agents_own_node(
 ) -> None:
     answer = requested(agent, spec(admin, **content))
     assert not answer.allowed
-    assert any(each in answer.message for each in words.split("|")), answer.message
+    assert any(word in answer.message for word in words.split("|")), answer.message
 
 
 def test_a_token_that_is_bound_to_nothing_or_lives_as_long_as_by_default_is_refused(admin: API, agent: API) -> None:
     assert "own Node" in requested(agent, {"expirationSeconds": 600}).message
     bound = {"boundObjectRef": spec(admin)["boundObjectRef"]}
-    assert "lives ten minutes" in requested(agent, bound).message
+    assert "must live ten minutes" in requested(agent, bound).message
 
 
 def test_an_agent_gets_no_token_for_another_node(admin: API, agent: API) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import DEPLOY
 from tests.deploy.api import API
-from tests.deploy.conftest import token_of, wait_until
-from tests.deploy.manifests import DEPLOY
+from tests.deploy.conftest import token_of
 from tests.deploy.test_install import kubectl
+from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
 
@@ -29,8 +30,8 @@ def installed(admin: API, agents: tuple[API, API], zones_kind: None) -> API:
     """The kind, the overlay's role and the policy, all noticed by the API server."""
     del zones_kind
     agent, _ = agents
-    wait_until(lambda: agent.apply(f"{KIND}/nrt-1", body("nrt-1"), dry_run=True).allowed, "the role")
-    wait_until(lambda: agent.apply(f"{KIND}/nrt-2", body("nrt-2"), dry_run=True).code == 403, "the policy")
+    eventually("the role", lambda: agent.apply(f"{KIND}/nrt-1", body("nrt-1"), dry_run=True).allowed)
+    eventually("the policy", lambda: agent.apply(f"{KIND}/nrt-2", body("nrt-2"), dry_run=True).code == 403)
     return admin
 
 
@@ -63,7 +64,7 @@ def test_an_agent_writes_its_own_nodes_object_and_no_other(installed: API, agent
         assert answer.code == 403
         assert f"the agent of node nrt-1 may not write the object of {name}" in answer.message
     answer = first.apply(f"{KIND}/nrt-1", body("nrt-1", ownerReferences=owned_by("nrt-2")))
-    assert (answer.code, "only owner is its own Node" in answer.message) == (403, True)
+    assert (answer.code, "its own Node as its only owner" in answer.message) == (403, True)
     assert first.delete(f"{KIND}/nrt-1").code == 403
     assert first.delete(f"{KIND}/nrt-2").code == 403
     assert first.get(KIND).code == 403
@@ -81,9 +82,9 @@ def test_a_token_that_names_no_node_writes_nothing(installed: API) -> None:
 def test_the_overlay_is_accepted_and_adds_one_flag(installed: API, cluster: Sandbox) -> None:
     del installed
     made = kubectl("kustomize", str(OVERLAY), kubeconfig=cluster.kubeconfig)
-    agent = next(each for each in yaml.safe_load_all(made) if each["kind"] == "DaemonSet")
+    agent = next(content for content in yaml.safe_load_all(made) if content["kind"] == "DaemonSet")
     base = yaml.safe_load((DEPLOY / "base" / "agent.yaml").read_text())
-    args = [each["spec"]["template"]["spec"]["containers"][0]["args"] for each in (base, agent)]
+    args = [content["spec"]["template"]["spec"]["containers"][0]["args"] for content in (base, agent)]
     assert args[1] == [*args[0], "--node-resource-topology"]
     applied = kubectl(
         "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", str(OVERLAY),

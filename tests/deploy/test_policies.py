@@ -1,4 +1,4 @@
-"""What the admission policies leave of the two accounts' rights, tried with real tokens on a real API server."""
+"""The rights that the admission policies leave to both accounts, tried with real tokens on a real API server."""
 
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import DEPLOY
 from tests.deploy.api import API
-from tests.deploy.conftest import NAMESPACE, tenant_of, token_of, wait_until
-from tests.deploy.manifests import DEPLOY
+from tests.deploy.conftest import NAMESPACE, tenant_of, token_of
+from tests.waiting import eventually
 
 from topomend.decide.eligibility import REASONS
 from topomend.relaunch import manifest
@@ -37,8 +38,8 @@ def topology(name: str, **metadata: Any) -> dict[str, Any]:
 def agent(admin: API, agent_on: Callable[[str], API]) -> Iterator[API]:
     one = agent_on(MINE)
     assert admin.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN)).allowed
-    wait_until(
-        lambda: one.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN), dry_run=True).code == 403, "the agent's policy"
+    eventually(
+        "the agent's policy", lambda: one.apply(f"{TOPOLOGIES}/{FOREIGN}", topology(FOREIGN), dry_run=True).code == 403
     )
     yield one
     for name in (MINE, FOREIGN):
@@ -86,7 +87,7 @@ def test_an_agent_ties_its_object_to_its_own_node_only(agent: API) -> None:
         {"apiVersion": "v1", "kind": "ConfigMap", "name": MINE, "uid": "1"},
     ):
         answer = agent.apply(f"{TOPOLOGIES}/{MINE}", topology(MINE, ownerReferences=[owner]))
-        assert (answer.code, "only owner is its own Node" in answer.message) == (403, True)
+        assert (answer.code, "its own Node as its only owner" in answer.message) == (403, True)
 
 
 def test_an_agent_deletes_nothing_not_even_its_own_object(agent: API) -> None:
@@ -131,7 +132,9 @@ CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid":
 PRIVILEGED = {"name": "c", "image": "none", "securityContext": {"privileged": True}}
 
 
-def held(*, annotations: dict[str, str] | None = None, owners: list[Any] | None = None, **spec: Any) -> dict[str, Any]:
+def gated_pod(
+    *, annotations: dict[str, str] | None = None, owners: list[Any] | None = None, **spec: Any
+) -> dict[str, Any]:
     """A replacement as the operator may create it, but for what is given."""
     pod = new_pod(gates=(group.RELAUNCH_GATE,), annotations=OURS | (annotations or {}), **spec)
     pod["metadata"]["ownerReferences"] = owners or []
@@ -154,9 +157,9 @@ def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) ->
 def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
     """The administrator who sets the scene and the operator who acts in it."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
-    wait_until(lambda: admin.get(path).allowed or admin.create(path.rpartition("/")[0], DEFAULT_ACCOUNT).allowed, path)
+    eventually(path, lambda: admin.get(path).allowed or admin.create(path.rpartition("/")[0], DEFAULT_ACCOUNT).allowed)
     probe = existing(admin, gates=("other.io/gate",))
-    wait_until(lambda: operator.patch(probe, {"metadata": {"labels": {"a": "b"}}}).code == 403, "the operator's policy")
+    eventually("the operator's policy", lambda: operator.patch(probe, {"metadata": {"labels": {"a": "b"}}}).code == 403)
     yield admin, operator
     for item in admin.get(PODS).content["items"]:
         pod = f"{PODS}/{item['metadata']['name']}"
@@ -187,7 +190,7 @@ def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API]) -> None:
 def test_the_operator_deletes_no_pod_that_was_not_refused(pods_of: tuple[API, API], status: dict[str, str]) -> None:
     admin, operator = pods_of
     answer = operator.delete(existing(admin, status))
-    assert (answer.code, "deletes only pods that a kubelet refused" in answer.message) == (403, True)
+    assert (answer.code, "may delete only pods refused" in answer.message) == (403, True)
 
 
 def test_the_operator_deletes_its_own_replacement_while_it_is_held_and_no_other_held_pod(
@@ -197,6 +200,24 @@ def test_the_operator_deletes_its_own_replacement_while_it_is_held_and_no_other_
     assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,), annotations=OURS)).allowed
     assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,))).code == 403
     assert operator.delete(existing(admin, gates=("topomend.io/fit",))).code == 403
+
+
+def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controller_creates_another(
+    pods_of: tuple[API, API],
+) -> None:
+    admin, operator = pods_of
+    content = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "owner-"}}
+    made = admin.create(f"/api/v1/namespaces/{NAMESPACE}/configmaps", content).content["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": made["name"], "uid": made["uid"], "controller": True}
+    for owners, code in (([owner], 200), ([], 403)):
+        pod = new_pod(gates=("topomend.io/fit",))
+        pod["metadata"]["ownerReferences"] = owners
+        path = f"{PODS}/{admin.create(PODS, pod).content['metadata']['name']}"
+        assert operator.delete(path).code == 403, "it is still gated"
+        patch = manifest.launch(read_watched_pod(operator.get(path).content), ["no-such-node"])
+        assert operator.patch(path, patch).allowed
+        assert operator.delete(path).code == code
+    admin.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{made['name']}")
 
 
 def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, API]) -> None:
@@ -217,20 +238,20 @@ def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, 
 )
 def test_the_operator_creates_no_other_pod(pods_of: tuple[API, API], pod: dict[str, Any]) -> None:
     answer = pods_of[1].create(PODS, pod)
-    assert (answer.code, "creates only pods that carry the scheduling gate" in answer.message) == (403, True)
+    assert (answer.code, "may create only pods that name their record" in answer.message) == (403, True)
 
 
 @pytest.mark.parametrize(
     ("pod", "words"),
     [
-        (held(hostNetwork=True), "only in a namespace labelled"),
-        (held(hostPID=True), "only in a namespace labelled"),
-        (held(hostIPC=True), "only in a namespace labelled"),
-        (held(volumes=[{"name": "v", "hostPath": {"path": "/"}}]), "only in a namespace labelled"),
-        (held(containers=[PRIVILEGED]), "only in a namespace labelled"),
-        (held(initContainers=[PRIVILEGED | {"name": "i"}]), "only in a namespace labelled"),
-        (held(annotations={group.RELEASED_ANNOTATION: "true"}), "not let go before"),
-        (held(owners=[CONTROLLER]), "no controller owns"),
+        (gated_pod(hostNetwork=True), "only in a namespace labelled"),
+        (gated_pod(hostPID=True), "only in a namespace labelled"),
+        (gated_pod(hostIPC=True), "only in a namespace labelled"),
+        (gated_pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]), "only in a namespace labelled"),
+        (gated_pod(containers=[PRIVILEGED]), "only in a namespace labelled"),
+        (gated_pod(initContainers=[PRIVILEGED | {"name": "i"}]), "only in a namespace labelled"),
+        (gated_pod(annotations={group.RELEASED_ANNOTATION: "true"}), "not ungated before"),
+        (gated_pod(owners=[CONTROLLER]), "no controller owns"),
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[-70:],
 )
@@ -250,16 +271,16 @@ def test_the_operator_creates_a_privileged_pod_where_the_namespace_says_that_it_
     metadata = {"name": "deploy-tests-privileged", "labels": labels}
     assert admin.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).allowed
     account = f"{path}/serviceaccounts"
-    wait_until(lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed, path)
-    created = operator.create(f"{path}/pods", held(containers=[PRIVILEGED], hostNetwork=True))
+    eventually(path, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed)
+    created = operator.create(f"{path}/pods", gated_pod(containers=[PRIVILEGED], hostNetwork=True))
     assert created.allowed, created.message
     admin.delete(path)
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "topomend-agent"])
 def test_the_operator_creates_no_pod_where_accounts_may_do_much(pods_of: tuple[API, API], namespace: str) -> None:
-    answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", held())
-    assert (answer.code, "creates no pods in kube-system" in answer.message) == (403, True), answer.content
+    answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", gated_pod())
+    assert (answer.code, "may not create pods in kube-system" in answer.message) == (403, True), answer.content
 
 
 def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
@@ -306,8 +327,8 @@ def test_the_operator_narrows_and_releases_a_pod_that_was_held_at_birth(pods_of:
     assert released.allowed, released.message
 
 
-SPEC = "of a pod's spec the operator changes only"
-METADATA = "of a pod's metadata the operator changes only"
+SPEC = "in a pod's spec the operator may change only"
+METADATA = "in a pod's metadata the operator may change only"
 
 
 @pytest.mark.parametrize(
@@ -348,12 +369,12 @@ def test_the_operator_changes_nothing_at_all_of_a_pod_that_is_no_business_of_its
 ) -> None:
     admin, operator = pods_of
     answer = operator.patch(existing(admin, status), {"metadata": {"annotations": {group.RECORD_ANNOTATION: "x"}}})
-    assert (answer.code, "changes only refused pods" in answer.message) == (403, True)
+    assert (answer.code, "may change only refused pods" in answer.message) == (403, True)
 
 
 def test_the_policy_knows_every_reason_by_which_a_kubelet_refuses_for_topology() -> None:
     policy = next(yaml.safe_load_all((DEPLOY / "base" / "operator-policy.yaml").read_text()))
-    refused = next(each for each in policy["spec"]["variables"] if each["name"] == "refused")["expression"]
+    refused = next(variable for variable in policy["spec"]["variables"] if variable["name"] == "refused")["expression"]
     for reason in (
         *REASONS,
         errors.TOPOLOGY_AFFINITY_ERROR,
@@ -438,14 +459,14 @@ def record(name: str, pod: str = "train-9", manifest: dict[str, Any] | None = No
 def tenant(admin: API) -> API:
     """Somebody who may do everything in the namespace, and nothing outside it."""
     one = tenant_of(admin)
-    wait_until(lambda: one.get(RELAUNCHES).allowed, "the tenant's role")
+    eventually("the tenant's role", lambda: one.get(RELAUNCHES).allowed)
     return one
 
 
 def test_only_the_operator_and_administrators_write_relaunch_records(admin: API, operator: API, tenant: API) -> None:
-    wait_until(lambda: tenant.create(RELAUNCHES, record("forged")).code == 403, "the records' policy")
+    eventually("the records' policy", lambda: tenant.create(RELAUNCHES, record("forged")).code == 403)
     answer = tenant.create(RELAUNCHES, record("forged"))
-    assert "written by topomend's operator alone" in answer.message
+    assert "only topomend's operator may write" in answer.message
     for name, writer in (("ours", operator), ("theirs", admin)):
         assert writer.create(RELAUNCHES, record(name)).allowed
         assert writer.patch(f"{RELAUNCHES}/{name}/status", {"status": {"step": "Committed"}}).allowed
@@ -462,8 +483,8 @@ def test_only_the_operator_and_administrators_write_what_the_gating_policies_rea
 ) -> None:
     path = f"/apis/{group.API_VERSION}/namespaces/{NAMESPACE}/{plural}"
     content = {"apiVersion": group.API_VERSION, "kind": kind, "metadata": {"name": "forged"}}
-    wait_until(lambda: tenant.create(path, content).code == 403, "the parameters' policy")
-    assert "written by its operator alone" in tenant.create(path, content).message
+    eventually("the parameters' policy", lambda: tenant.create(path, content).code == 403)
+    assert "only topomend's operator may write" in tenant.create(path, content).message
     home = f"/apis/{group.API_VERSION}/namespaces/topomend-system/{plural}"
     name = {"brakes": group.BRAKE_NAME, "steerings": group.STEERING_NAME}[plural]
     admin.delete(f"{home}/{name}")
@@ -487,6 +508,6 @@ def test_a_record_never_changes_what_is_to_be_created(admin: API) -> None:
     path = f"{RELAUNCHES}/fixed"
     for patch in ({"attempt": 2}, {"manifest": {"spec": {"hostNetwork": True}}}, {"pod": {"uid": "2"}}):
         answer = admin.patch(path, {"spec": patch})
-        assert (answer.code, "a relaunch record never changes" in answer.message) == (422, True)
+        assert (answer.code, "a relaunch record cannot change" in answer.message) == (422, True)
     assert admin.patch(path, {"metadata": {"labels": {"a": "b"}}}).allowed
     assert admin.delete(path).allowed

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.api import API
-from tests.deploy.conftest import wait_until
+from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
 from topomend.wire.node_topology import read_node_topology
@@ -73,7 +73,7 @@ def test_the_operator_gets_by_with_its_rights(operator: API, tmp_path: Path) -> 
             stderr=stderr,
         )
         try:
-            wait_until(lambda: healthy(address), "the operator's health")
+            eventually("the operator's health", lambda: healthy(address))
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0, log.read_text()

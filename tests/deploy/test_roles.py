@@ -1,4 +1,4 @@
-"""What the two accounts may do at all: every verb on every resource that matters, against a table of what is meant."""
+"""The RBAC rights of both accounts: every verb on every relevant resource, compared with the intended table."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,15 @@ VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 NODES = "configz pods healthz metrics stats log checkpoint statusz"
 """What a kubelet asks for itself (pkg/kubelet/server/auth.go), beside nodes/proxy."""
 PODS = "status log exec attach portforward eviction binding resize ephemeralcontainers"
-CORE = "pods nodes nodes/status nodes/proxy namespaces events secrets configmaps serviceaccounts serviceaccounts/token"
+CORE = (
+    "pods replicationcontrollers nodes nodes/status nodes/proxy namespaces events secrets configmaps serviceaccounts "
+    "serviceaccounts/token"
+)
 RESOURCES = {
     "": [
         *CORE.split(),
-        *(f"pods/{each}" for each in PODS.split()),
-        *(f"nodes/{each}" for each in NODES.split()),
+        *(f"pods/{resource}" for resource in PODS.split()),
+        *(f"nodes/{resource}" for resource in NODES.split()),
     ],
     "topomend.io": [
         "nodetopologies",
@@ -66,6 +69,9 @@ OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "nodes": "get list watch",
     "namespaces": "get list watch",
+    "replicasets.apps": "get",
+    "statefulsets.apps": "get",
+    "replicationcontrollers": "get",
     "nodetopologies.topomend.io": "get list watch",
     "relaunches.topomend.io": "get list watch create patch delete",
     "relaunches/status.topomend.io": "patch",

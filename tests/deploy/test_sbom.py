@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from deploy.manifests import ROOT
 from packaging.utils import canonicalize_name
-from tests.deploy.manifests import ROOT
 
 STATUS = """\
 Package: libudev1
@@ -131,7 +131,7 @@ def test_the_image_depends_on_topomend_and_on_the_system(text: str) -> None:
         "topomend",
         "0.1.0",
     )
-    (of_image,) = [each["dependsOn"] for each in document["dependencies"] if each["ref"] == "image"]
+    (of_image,) = [dependency["dependsOn"] for dependency in document["dependencies"] if dependency["ref"] == "image"]
     types = {component["bom-ref"]: component["type"] for component in document["components"]}
     assert sorted(types[reference] for reference in of_image) == ["application", "data", "operating-system", "platform"]
 

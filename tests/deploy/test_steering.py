@@ -1,4 +1,4 @@
-"""Which new pods of a steered namespace are gated at birth, tried on a real API server."""
+"""Which new pods of a steered namespace are gated at their creation, tried on a real API server."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.deploy.api import API
-from tests.deploy.conftest import NAMESPACE, wait_until
+from tests.deploy.conftest import NAMESPACE
+from tests.waiting import eventually
 
 from topomend.wire import group
 
@@ -46,7 +47,7 @@ def steered(admin: API) -> Iterator[API]:
     assert admin.apply(f"/api/v1/namespaces/{STEERED}", namespace).allowed
     steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "metadata": {"name": group.STEERING_NAME}}
     assert admin.apply(STEERING, steering).allowed
-    wait_until(lambda: FIT in gates(admin, pod(GUARANTEED)), "the steering policy")
+    eventually("the steering policy", lambda: FIT in gates(admin, pod(GUARANTEED)))
     yield admin
     admin.delete(STEERING)
     admin.delete(f"/api/v1/namespaces/{STEERED}")
@@ -56,8 +57,8 @@ def gates(api: API, content: dict[str, Any], namespace: str = STEERED) -> list[d
     path = f"/api/v1/namespaces/{namespace}/pods/{content['metadata']['name']}"
     answer = api.apply(path, content, dry_run=True)
     assert answer.allowed, answer.message
-    found: list[dict[str, str]] = answer.content["spec"].get("schedulingGates", [])
-    return found
+    gates: list[dict[str, str]] = answer.content["spec"].get("schedulingGates", [])
+    return gates
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,8 @@ def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[s
         pod(container(limits={"memory": "1Gi"})),
         pod(GUARANTEED, nodeName="deploy-tests-none"),
         pod(GUARANTEED, metadata={"ownerReferences": [owner("DaemonSet")]}),
+        pod(GUARANTEED, priorityClassName="system-node-critical"),
+        pod(GUARANTEED, priorityClassName="system-cluster-critical"),
     ],
     ids=[
         "BestEffort",
@@ -110,6 +113,8 @@ def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[s
         "no CPU limit",
         "bound to a node",
         "of a DaemonSet",
+        "critical for its node",
+        "critical for the cluster",
     ],
 )
 def test_a_pod_that_no_kubelet_aligns_is_not_touched(steered: API, content: dict[str, Any]) -> None:
@@ -119,10 +124,10 @@ def test_a_pod_that_no_kubelet_aligns_is_not_touched(steered: API, content: dict
 def test_no_pod_is_gated_where_no_operator_keeps_the_parameter(steered: API) -> None:
     steering = steered.get(STEERING).content
     steered.delete(STEERING)
-    wait_until(lambda: gates(steered, pod(GUARANTEED)) == [], "the parameter's end")
+    eventually("the parameter's end", lambda: gates(steered, pod(GUARANTEED)) == [])
     metadata = {"name": steering["metadata"]["name"]}
     assert steered.apply(STEERING, {**steering, "metadata": metadata}).allowed
-    wait_until(lambda: FIT in gates(steered, pod(GUARANTEED)), "the parameter")
+    eventually("the parameter", lambda: FIT in gates(steered, pod(GUARANTEED)))
 
 
 @pytest.mark.parametrize("namespace", group.UNGATED_NAMESPACES)
@@ -133,7 +138,7 @@ def test_namespaces_that_topomend_needs_are_not_gated_even_if_labelled(steered: 
         secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
         secure["seccompProfile"] = {"type": "RuntimeDefault"}
         content = pod({**GUARANTEED, "securityContext": secure})
-        wait_until(lambda: FIT in gates(steered, pod(GUARANTEED)), "the policy")
+        eventually("the policy", lambda: FIT in gates(steered, pod(GUARANTEED)))
         assert gates(steered, content, namespace) == []
     finally:
         assert steered.patch(path, {"metadata": {"labels": {"topomend.io/steer": None}}}).allowed

@@ -62,27 +62,33 @@ def read_with_lstopo(root: Path) -> Reading:
     topology = ElementTree.fromstring(printed)  # noqa: S314 - our own child's output
     machine = topology.find("object")
     assert machine is not None
-    found = list(_walk(machine, machine, ()))
-    places = [(each, parent) for each, parent, _ in found]
-    numa_nodes = [each for each, _ in places if each.get("type") == "NUMANode"]
+    objects = list(_walk(machine, machine, ()))
+    places = [(element, parent) for element, parent, _ in objects]
+    numa_nodes = [element for element, _ in places if element.get("type") == "NUMANode"]
     return Reading(
         cpus=_cpus(machine),
-        cpus_of_numa_node={int(each.attrib["os_index"]): _cpus(each) for each in numa_nodes if _cpus(each)},
-        memory={int(each.attrib["os_index"]): int(each.get("local_memory", "0")) for each in numa_nodes},
-        hugepages={int(each.attrib["os_index"]): _hugepages(each) for each in numa_nodes},
-        gpu_memory=frozenset(int(each.attrib["os_index"]) for each in numa_nodes if each.get("subtype") == "GPUMemory"),
+        cpus_of_numa_node={int(element.attrib["os_index"]): _cpus(element) for element in numa_nodes if _cpus(element)},
+        memory={int(element.attrib["os_index"]): int(element.get("local_memory", "0")) for element in numa_nodes},
+        hugepages={int(element.attrib["os_index"]): _hugepages(element) for element in numa_nodes},
+        gpu_memory=frozenset(
+            int(element.attrib["os_index"]) for element in numa_nodes if element.get("subtype") == "GPUMemory"
+        ),
         sockets=_sets(places, "Package"),
         dies=_sets(places, "Die"),
-        clusters=frozenset(_cpus(each) for each, _ in places if each.get("subtype") == "Cluster"),
+        clusters=frozenset(_cpus(element) for element, _ in places if element.get("subtype") == "Cluster"),
         l2_caches=_sets(places, "L2Cache"),
         l3_caches=_sets(places, "L3Cache"),
         cores=_sets(places, "Core"),
         distances=_distances(topology),
         pci_ids={
-            each.attrib["pci_busid"]: _ids(each.attrib["pci_type"]) for each, _ in places if "pci_busid" in each.attrib
+            element.attrib["pci_busid"]: _ids(element.attrib["pci_type"])
+            for element, _ in places
+            if "pci_busid" in element.attrib
         },
-        pci_path={each.attrib["pci_busid"]: path for each, _, path in found if "pci_busid" in each.attrib},
-        pci_cpus={each.attrib["pci_busid"]: _cpus(parent) for each, parent in places if "pci_busid" in each.attrib},
+        pci_path={element.attrib["pci_busid"]: path for element, _, path in objects if "pci_busid" in element.attrib},
+        pci_cpus={
+            element.attrib["pci_busid"]: _cpus(parent) for element, parent in places if "pci_busid" in element.attrib
+        },
     )
 
 
@@ -106,12 +112,14 @@ def _cpus(element: ElementTree.Element) -> CPUSet:
 
 
 def _sets(places: list[tuple[ElementTree.Element, ElementTree.Element]], kind: str) -> frozenset[CPUSet]:
-    return frozenset(_cpus(each) for each, _ in places if each.get("type") == kind and _cpus(each))
+    return frozenset(_cpus(element) for element, _ in places if element.get("type") == kind and _cpus(element))
 
 
 def _hugepages(numa_node: ElementTree.Element) -> dict[int, int]:
     """The page types after the first, which is the ordinary page."""
-    pools = {int(each.attrib["size"]): int(each.get("count", "0")) for each in numa_node.findall("page_type")[1:]}
+    pools = {
+        int(element.attrib["size"]): int(element.get("count", "0")) for element in numa_node.findall("page_type")[1:]
+    }
     return {size: count for size, count in pools.items() if count}
 
 
@@ -125,8 +133,8 @@ def _ids(text: str) -> tuple[int, int, int]:
 def _distances(topology: ElementTree.Element) -> dict[tuple[int, int], int]:
     for matrix in topology.findall("distances2"):
         if matrix.get("type") == "NUMANode" and matrix.get("name") == "NUMALatency":
-            ids = [int(word) for each in matrix.findall("indexes") for word in (each.text or "").split()]
-            values = [int(word) for each in matrix.findall("u64values") for word in (each.text or "").split()]
+            ids = [int(word) for element in matrix.findall("indexes") for word in (element.text or "").split()]
+            values = [int(word) for element in matrix.findall("u64values") for word in (element.text or "").split()]
             pairs = [(one, other) for one in ids for other in ids]
             return dict(zip(pairs, values, strict=True))
     return {}

@@ -59,8 +59,8 @@ def reader(kubelet: Kubelet) -> AllocationReader:
 def test_a_listed_pod_gets_its_uid_and_its_init_containers(kubelet: Kubelet, reader: AllocationReader) -> None:
     kubelet.shows(pod("p", container("main", [1, 2])))
     kubelet.keep(u1={"main": "1-2", "setup": "1-4"})
-    held = reader.read()
-    assert held.pods == (
+    allocations = reader.read()
+    assert allocations.pods == (
         PodAllocation(
             "default",
             "p",
@@ -71,15 +71,17 @@ def test_a_listed_pod_gets_its_uid_and_its_init_containers(kubelet: Kubelet, rea
             ),
         ),
     )
-    assert (held.reason, held.stale) == ("", ())
+    assert (allocations.reason, allocations.stale) == ("", ())
 
 
 def test_an_entry_that_no_listed_pod_has_is_stale(kubelet: Kubelet, reader: AllocationReader) -> None:
     kubelet.shows(pod("p", container("main", [1])))
     kubelet.keep(u1={"main": "1"}, gone={"main": "2-3"})
-    held = reader.read()
-    assert [each.uid for each in held.pods] == ["u1"]
-    assert [(each.uid, each.containers[0].cpus) for each in held.stale] == [("gone", mask_of([2, 3]))]
+    allocations = reader.read()
+    assert [allocation.uid for allocation in allocations.pods] == ["u1"]
+    assert [(allocation.uid, allocation.containers[0].cpus) for allocation in allocations.stale] == [
+        ("gone", mask_of([2, 3]))
+    ]
 
 
 def test_an_init_container_that_alone_holds_cpus_goes_to_the_pod_that_was_admitted_with_such_containers(
@@ -88,7 +90,7 @@ def test_an_init_container_that_alone_holds_cpus_goes_to_the_pod_that_was_admitt
     kubelet.shows(pod("other", container("web")), pod("p", container("main")))
     kubelet.keep(u1={"setup": "1-2"})
     kubelet.admit(u1=["setup", "main"], u2=["web"])
-    assert [(each.name, each.uid) for each in reader.read().pods] == [("p", "u1")]
+    assert [(allocation.name, allocation.uid) for allocation in reader.read().pods] == [("p", "u1")]
 
 
 def test_what_a_refused_pod_left_behind_is_stale_even_if_another_pod_looks_like_its_owner(
@@ -97,9 +99,9 @@ def test_what_a_refused_pod_left_behind_is_stale_even_if_another_pod_looks_like_
     kubelet.shows(pod("p", container("main")))
     kubelet.keep(refused={"setup": "1-2"})
     kubelet.admit(u1=["main"])
-    held = reader.read()
-    assert held.pods == ()
-    assert [each.uid for each in held.stale] == ["refused"]
+    allocations = reader.read()
+    assert allocations.pods == ()
+    assert [allocation.uid for allocation in allocations.stale] == ["refused"]
 
 
 def test_what_an_ended_pods_init_container_held_is_not_given_to_a_pod_that_looks_like_it(
@@ -108,11 +110,11 @@ def test_what_an_ended_pods_init_container_held_is_not_given_to_a_pod_that_looks
     kubelet.shows(pod("first", container("main")))
     kubelet.keep(u1={"setup": "1-2"})
     kubelet.admit(u1=["setup", "main"])
-    assert [each.name for each in reader.read().pods] == ["first"]
+    assert [allocation.name for allocation in reader.read().pods] == ["first"]
     kubelet.shows(pod("second", container("main")))
     kubelet.admit(u1=["setup", "main"], u2=["setup", "main"])
-    held = reader.read()
-    assert (held.pods, [each.uid for each in held.stale]) == ((), ["u1"])
+    allocations = reader.read()
+    assert (allocations.pods, [allocation.uid for allocation in allocations.stale]) == ((), ["u1"])
 
 
 def test_a_pod_that_holds_nothing_is_known_and_not_taken_for_one_that_comes_later(
@@ -124,7 +126,7 @@ def test_a_pod_that_holds_nothing_is_known_and_not_taken_for_one_that_comes_late
     kubelet.shows(pod("first", container("main")), pod("second", container("main")))
     kubelet.keep(u2={"setup": "1-2"})
     kubelet.admit(u1=["setup", "main"], u2=["setup", "main"])
-    assert [(each.name, each.uid) for each in reader.read().pods] == [("second", "u2")]
+    assert [(allocation.name, allocation.uid) for allocation in reader.read().pods] == [("second", "u2")]
 
 
 def test_pods_that_hold_the_same_may_be_taken_for_each_other_and_either_may_end(
@@ -134,7 +136,7 @@ def test_pods_that_hold_the_same_may_be_taken_for_each_other_and_either_may_end(
     kubelet.shows(pod("second", container("main", [1])))
     kubelet.keep(u2={"main": "1"})
     kubelet.admit(u2=["main"])
-    assert [(each.name, each.uid) for each in reader.read().pods] == [("second", "u2")]
+    assert [(allocation.name, allocation.uid) for allocation in reader.read().pods] == [("second", "u2")]
 
 
 def test_a_pod_whose_folder_is_gone_holds_nothing_any_more(kubelet: Kubelet, reader: AllocationReader) -> None:
@@ -166,9 +168,9 @@ def test_list_and_files_of_two_moments_are_read_again_until_they_agree(
     kubelet.keep()
     later = threading.Timer(0.12, lambda: kubelet.keep(u1={"main": "1"}))
     later.start()
-    held = reader.read()
+    allocations = reader.read()
     later.join()
-    assert (held.reason, [each.uid for each in held.pods]) == ("", ["u1"])
+    assert (allocations.reason, [allocation.uid for allocation in allocations.pods]) == ("", ["u1"])
 
 
 def test_what_never_agrees_is_said_and_the_last_known_shown(kubelet: Kubelet, reader: AllocationReader) -> None:
@@ -176,10 +178,10 @@ def test_what_never_agrees_is_said_and_the_last_known_shown(kubelet: Kubelet, re
     kubelet.keep(u1={"main": "1"})
     good = reader.read()
     kubelet.shows(pod("p", container("main", [1])), pod("q", container("main", [5])))
-    held = reader.read()
-    assert held.pods == good.pods
-    assert held.reason == "Inconsistent"
-    assert "do not agree" in held.problem
+    allocations = reader.read()
+    assert allocations.pods == good.pods
+    assert allocations.reason == "Inconsistent"
+    assert "do not agree" in allocations.problem
     kubelet.keep(u1={"main": "1"}, u2={"main": "5"})
     assert reader.read().reason == ""
 
@@ -189,24 +191,24 @@ def test_a_socket_that_goes_away_is_said_and_the_last_known_shown(kubelet: Kubel
     kubelet.keep(u1={"main": "1"})
     good = reader.read()
     kubelet.stop()
-    held = reader.read()
-    assert (held.pods, held.reason) == (good.pods, "PodResourcesUnavailable")
-    assert "what was last known is shown" in held.problem
+    allocations = reader.read()
+    assert (allocations.pods, allocations.reason) == (good.pods, "PodResourcesUnavailable")
+    assert "the last known state is shown" in allocations.problem
 
 
 def test_a_state_file_that_cannot_be_read_is_said(kubelet: Kubelet, reader: AllocationReader) -> None:
     (kubelet.folder / CPU_STATE).write_text("{")
-    held = reader.read()
-    assert held.reason == "KubeletStateUnreadable"
-    assert CPU_STATE in held.problem
+    allocations = reader.read()
+    assert allocations.reason == "KubeletStateUnreadable"
+    assert CPU_STATE in allocations.problem
 
 
 def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet: Kubelet) -> None:
     kubelet.shows(pod("p", container("main", [1])))
-    held = AllocationReader(kubelet.socket, None).read()
-    assert [(each.name, each.uid) for each in held.pods] == [("p", "")]
-    assert not held.reason
-    assert held.remark.endswith("what init containers hold is not known")
+    allocations = AllocationReader(kubelet.socket, None).read()
+    assert [(allocation.name, allocation.uid) for allocation in allocations.pods] == [("p", "")]
+    assert not allocations.reason
+    assert allocations.remark.endswith("allocations of init containers are unknown")
 
 
 def test_without_a_socket_nothing_is_known() -> None:

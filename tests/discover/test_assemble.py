@@ -2,13 +2,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.builders import kubelet_settings, pod_allocation
 
 from topomend.discover.allocations import Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import mask_of
-from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages
 from topomend.model.node_state import (
     ContainerAllocation,
@@ -21,35 +22,28 @@ from topomend.model.shape import parse_shape
 
 GIB = 1 << 30
 MACHINE = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi").machine()
-STATIC = KubeletSettings(
-    cpu_manager_policy="static",
-    memory_manager_policy="Static",
-    reserved_cpus=mask_of([0]),
-    reserved_memory=(MemoryReservation(0, "memory", GIB),),
-)
+STATIC = kubelet_settings("none", memory_manager="Static", reserved_memory="1Gi")
 ALLOCATABLE = MACHINE.cpus & ~1
 
 
-def pod(name: str, cpus: list[int], memory: int = 0, uid: str = "") -> PodAllocation:
-    blocks = (MemoryBlock("memory", mask_of([0]), memory),) if memory else ()
-    return PodAllocation("default", name, uid, (ContainerAllocation("main", cpus=mask_of(cpus), memory=blocks),))
-
-
-def found(
-    held: Allocations | None = None, settings: KubeletSettings = STATIC, host: Host | None = None, **config: Any
+def discovered(
+    allocations: Allocations | None = None, settings: KubeletSettings = STATIC, host: Host | None = None, **config: Any
 ) -> Discovery:
-    held = held or Allocations(allocatable_cpus=ALLOCATABLE)
-    return assemble("n1", host or Host(MACHINE), KubeletConfig(settings, **config), held)
+    allocations = allocations or Allocations(allocatable_cpus=ALLOCATABLE)
+    return assemble("n1", host or Host(MACHINE), KubeletConfig(settings, **config), allocations)
 
 
 def condition(discovery: Discovery, kind: str) -> tuple[str, str, str]:
-    each = next(each for each in discovery.conditions if each.type == kind)
-    return each.status, each.reason, each.message
+    return next(
+        (condition.status, condition.reason, condition.message)
+        for condition in discovery.conditions
+        if condition.type == kind
+    )
 
 
 def test_a_node_is_ready_when_every_part_is_known() -> None:
-    discovery = found()
-    assert {each.type: (each.status, each.reason) for each in discovery.conditions} == {
+    discovery = discovered()
+    assert {part.type: (part.status, part.reason) for part in discovery.conditions} == {
         "Ready": ("True", "Ready"),
         "HostDiscovered": ("True", "Discovered"),
         "KubeletConfigRead": ("True", "Read"),
@@ -59,7 +53,7 @@ def test_a_node_is_ready_when_every_part_is_known() -> None:
 
 
 def test_a_node_is_not_ready_for_the_first_part_that_is_missing_and_says_all_of_them() -> None:
-    discovery = found(
+    discovery = discovered(
         Allocations(reason="PodResourcesUnavailable", problem="no answer"),
         KubeletSettings(),
         reason="Invalid",
@@ -69,8 +63,8 @@ def test_a_node_is_not_ready_for_the_first_part_that_is_missing_and_says_all_of_
 
 
 def test_free_cpus_and_memory_are_counted_by_node() -> None:
-    held = Allocations(
-        pods=(pod("p", [1, 2], 3 * GIB),),
+    allocations = Allocations(
+        pods=(pod_allocation("p", "1-2", memory=[MemoryBlock("memory", 0b1, 3 * GIB)]),),
         devices=(Device("v.com/gpu", "0", (0,)), Device("v.com/gpu", "1", (1,), healthy=False)),
         allocatable_cpus=ALLOCATABLE,
         memory=(
@@ -78,80 +72,86 @@ def test_free_cpus_and_memory_are_counted_by_node() -> None:
             NUMANodeMemory(1, 0, mask_of([1])),
         ),
     )
-    summary = found(held).summary
+    summary = discovered(allocations).summary
     assert (summary.cpus_free, summary.memory_free, summary.devices) == ("1,4", "4,8", 1)
 
 
 def test_without_static_managers_there_is_nothing_to_count() -> None:
-    summary = found(Allocations(), KubeletSettings()).summary
+    summary = discovered(Allocations(), KubeletSettings()).summary
     assert (summary.cpus_free, summary.memory_free) == ("", "")
 
 
 def test_reserved_cpus_are_those_that_the_kubelet_does_not_offer() -> None:
     settings = replace(STATIC, reserved_cpus=None, reserved_cpu_millis=1500)
-    discovery = found(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 4])), settings)
+    discovery = discovered(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 4])), settings)
     assert discovery.state.kubelet.reserved_cpus == mask_of([0, 4])
     assert condition(discovery, "Ready")[0] == "True"
 
 
 def test_reserved_cpus_are_left_to_the_rule_where_nobody_tells_them() -> None:
     settings = replace(STATIC, reserved_cpus=None, reserved_cpu_millis=1500)
-    discovery = found(Allocations(reason="PodResourcesUnavailable", problem="no answer"), settings)
+    discovery = discovered(Allocations(reason="PodResourcesUnavailable", problem="no answer"), settings)
     assert discovery.state.kubelet.reserved_cpus is None
     assert discovery.summary.cpus_free == "2,4"
 
 
 def test_reserved_cpus_other_than_the_configured_ones_are_a_contradiction() -> None:
-    discovery = found(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 1])))
+    discovery = discovered(Allocations(allocatable_cpus=MACHINE.cpus & ~mask_of([0, 1])))
     status, reason, message = condition(discovery, "KubeletConfigRead")
     assert (status, reason) == ("False", "Contradicted")
-    assert "reservedSystemCPUs is 0, the kubelet keeps 0-1" in message
+    assert "reservedSystemCPUs is 0, but the kubelet reserves 0-1" in message
 
 
 def test_a_policy_other_than_the_configured_one_is_a_contradiction() -> None:
-    held = Allocations(allocatable_cpus=ALLOCATABLE, policies={CPU_STATE: "none", MEMORY_STATE: "Static"})
-    assert "cpu_manager_state is of policy none, the configuration says static" in condition(found(held), "Ready")[2]
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, policies={CPU_STATE: "none", MEMORY_STATE: "Static"})
+    assert (
+        "cpu_manager_state is of policy none, but the configuration says static"
+        in condition(discovered(allocations), "Ready")[2]
+    )
 
 
 def test_cpus_given_out_exclusively_contradict_a_configuration_without_a_policy() -> None:
     """Without the state files this alone shows that a configuration is not the running kubelet's own."""
-    status, reason, message = condition(found(settings=KubeletSettings()), "KubeletConfigRead")
+    status, reason, message = condition(discovered(settings=KubeletSettings()), "KubeletConfigRead")
     assert (status, reason) == ("False", "Contradicted")
-    assert "the kubelet gives out CPUs exclusively, cpuManagerPolicy is none" in message
-    assert condition(found(Allocations(), KubeletSettings()), "KubeletConfigRead")[0] == "True"
+    assert "the kubelet allocates exclusive CPUs, but cpuManagerPolicy is none" in message
+    assert condition(discovered(Allocations(), KubeletSettings()), "KubeletConfigRead")[0] == "True"
 
 
 def test_cpus_that_the_machine_does_not_have_are_a_contradiction() -> None:
-    held = Allocations(allocatable_cpus=mask_of(range(1, 10)))
-    assert "can give CPUs 8-9, which this machine does not have" in condition(found(held), "Ready")[2]
+    allocations = Allocations(allocatable_cpus=mask_of(range(1, 10)))
+    assert "can allocate CPUs 8-9, which this machine does not have" in condition(discovered(allocations), "Ready")[2]
 
 
 def test_reserved_cpus_that_do_not_exist_are_a_contradiction_under_any_policy() -> None:
     for settings in (KubeletSettings(reserved_cpus=mask_of([0, 99])), replace(STATIC, reserved_cpus=mask_of([0, 99]))):
-        status, reason, message = condition(found(Allocations(), settings), "KubeletConfigRead")
+        status, reason, message = condition(discovered(Allocations(), settings), "KubeletConfigRead")
         assert (status, reason) == ("False", "Contradicted")
         assert "would not start on this machine" in message
         assert "99" in message
 
 
 @pytest.mark.parametrize(
-    ("held", "words"),
+    ("allocations", "words"),
     [
-        ({"pods": (pod("p", [1, 99]),)}, "pod default/p holds CPUs 99, which this machine does not have"),
-        ({"pods": (pod("p", [0, 1]),)}, "pod default/p holds CPUs 0, which are reserved"),
-        ({"pods": (pod("p", [1, 2]), pod("q", [2]))}, "pod default/q holds CPUs 2, which another pod holds"),
+        ({"pods": (pod_allocation("p", "1,99"),)}, "pod ns/p holds CPUs 99, which this machine does not have"),
+        ({"pods": (pod_allocation("p", "0-1"),)}, "pod ns/p holds CPUs 0, which are reserved"),
+        (
+            {"pods": (pod_allocation("p", "1-2"), pod_allocation("q", "2"))},
+            "pod ns/q holds CPUs 2, which another pod holds",
+        ),
         (
             {"pods": (PodAllocation("d", "p", memory=(MemoryBlock("memory", mask_of([0, 7]), GIB),)),)},
             "pod d/p holds memory of NUMA nodes 7, which this machine does not have",
         ),
         (
             {"memory": (NUMANodeMemory(0, 0, 1), NUMANodeMemory(1, 0, 2), NUMANodeMemory(2, 0, 4))},
-            "memory_manager_state is of NUMA nodes 0-2, this machine has 0-1",
+            "memory_manager_state is of NUMA nodes 0-2, but this machine has 0-1",
         ),
     ],
 )
-def test_what_cannot_be_held_on_this_machine_is_a_contradiction(held: dict[str, Any], words: str) -> None:
-    discovery = found(Allocations(allocatable_cpus=ALLOCATABLE, **held))
+def test_what_cannot_be_held_on_this_machine_is_a_contradiction(allocations: dict[str, Any], words: str) -> None:
+    discovery = discovered(Allocations(allocatable_cpus=ALLOCATABLE, **allocations))
     assert condition(discovery, "AllocationsRead") == ("False", "Contradicted", words)
     assert condition(discovery, "Ready")[0] == "False"
 
@@ -163,22 +163,24 @@ def test_containers_of_one_pod_may_hold_the_same_cpus() -> None:
         ContainerAllocation("c", cpus=mask_of([2])),
     )
     both = PodAllocation("default", "p", "u", containers, cpus=mask_of([1, 2]))
-    assert condition(found(Allocations(pods=(both,), allocatable_cpus=ALLOCATABLE)), "Ready")[0] == "True"
+    assert condition(discovered(Allocations(pods=(both,), allocatable_cpus=ALLOCATABLE)), "Ready")[0] == "True"
 
 
 def test_a_configuration_with_which_no_kubelet_starts_is_a_contradiction() -> None:
     settings = replace(STATIC, topology_manager_policy="restricted", topology_manager_policy_options={"new": "1"})
-    message = condition(found(settings=settings), "KubeletConfigRead")[2]
+    message = condition(discovered(settings=settings), "KubeletConfigRead")[2]
     assert 'would not start on this machine: unknown Topology Manager Policy option: "new"' in message
 
 
 def test_memory_is_what_the_kubelet_counted_when_it_started() -> None:
-    held = Allocations(allocatable_cpus=ALLOCATABLE, memory_totals={(0, "memory"): 7 * GIB, (1, "memory"): 8 * GIB})
-    discovery = found(held)
+    allocations = Allocations(
+        allocatable_cpus=ALLOCATABLE, memory_totals={(0, "memory"): 7 * GIB, (1, "memory"): 8 * GIB}
+    )
+    discovery = discovered(allocations)
     assert [node.memory for node in discovery.state.machine.numa_nodes] == [7 * GIB, 8 * GIB]
     status, _, message = condition(discovery, "HostDiscovered")
     assert status == "True"
-    assert "NUMA node 0 has 8Gi of memory, the kubelet counted 7Gi when it started" in message
+    assert "NUMA node 0 has 8Gi of memory, the kubelet counted 7Gi at its start" in message
 
 
 def test_without_state_files_memory_is_what_the_kubelet_can_give_and_what_it_reserves_or_gives_as_huge_pages() -> None:
@@ -186,21 +188,21 @@ def test_without_state_files_memory_is_what_the_kubelet_can_give_and_what_it_res
     pages = 16 * (2 << 20)
     given = {(0, "memory"): 7 * GIB - pages, (1, "memory"): 8 * GIB - pages}
     given |= {(node, "hugepages-2Mi"): pages for node in (0, 1)}
-    held = Allocations(allocatable_cpus=ALLOCATABLE, allocatable_memory=given)
-    assert found(held, host=Host(machine)).state.machine == machine
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, allocatable_memory=given)
+    assert discovered(allocations, host=Host(machine)).state.machine == machine
     first, second = machine.numa_nodes
     more = replace(first, memory=first.memory + GIB), replace(second, hugepages=(HugePages(2 << 20, 20),))
-    discovery = found(held, host=Host(replace(machine, numa_nodes=more)))
+    discovery = discovered(allocations, host=Host(replace(machine, numa_nodes=more)))
     assert discovery.state.machine == machine
     message = condition(discovery, "HostDiscovered")[2]
-    assert "NUMA node 0 has 9Gi of memory, the kubelet counted 8Gi when it started" in message
-    assert "NUMA node 1 has 40Mi of hugepages-2Mi, the kubelet counted 32Mi when it started" in message
+    assert "NUMA node 0 has 9Gi of memory, the kubelet counted 8Gi at its start" in message
+    assert "NUMA node 1 has 40Mi of hugepages-2Mi, the kubelet counted 32Mi at its start" in message
 
 
 def test_what_ended_pods_still_hold_is_given_back_before_it_is_shown() -> None:
-    stale = replace(pod("", [5], 2 * GIB, uid="gone"), namespace="", name="gone")
-    held = Allocations(
-        pods=(pod("p", [1], GIB, uid="u1"),),
+    stale = pod_allocation("gone", "5", memory=[MemoryBlock("memory", 0b1, 2 * GIB)], uid="gone", namespace="")
+    allocations = Allocations(
+        pods=(pod_allocation("p", "1", memory=[MemoryBlock("memory", 0b1, GIB)], uid="u1"),),
         stale=(stale,),
         allocatable_cpus=ALLOCATABLE,
         memory=(
@@ -209,8 +211,8 @@ def test_what_ended_pods_still_hold_is_given_back_before_it_is_shown() -> None:
         ),
         cpu_pool=mask_of([0, 2, 3, 4, 6, 7]),
     )
-    discovery = found(held)
-    assert [each.name for each in discovery.state.pods] == ["p"]
+    discovery = discovered(allocations)
+    assert [allocation.name for allocation in discovery.state.pods] == ["p"]
     assert discovery.state.memory is not None
     assert discovery.state.memory[0] == NUMANodeMemory(0, 1, mask_of([0]), {"memory": GIB})
     assert discovery.state.cpu_pool is None
@@ -218,20 +220,20 @@ def test_what_ended_pods_still_hold_is_given_back_before_it_is_shown() -> None:
 
 
 def test_a_shared_pool_other_than_what_nobody_holds_is_carried() -> None:
-    held = Allocations(allocatable_cpus=ALLOCATABLE, cpu_pool=mask_of([0, 1]))
-    assert found(held).state.cpu_pool == mask_of([0, 1])
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, cpu_pool=mask_of([0, 1]))
+    assert discovered(allocations).state.cpu_pool == mask_of([0, 1])
 
 
 def test_what_the_sources_in_use_cannot_tell_is_said_and_the_node_is_ready() -> None:
-    held = Allocations(allocatable_cpus=ALLOCATABLE, remark="what init containers hold is not known")
-    assert condition(found(held), "AllocationsRead") == ("True", "PodResourcesOnly", held.remark)
-    assert condition(found(held), "Ready")[0] == "True"
-    assert held.remark in condition(found(held), "Ready")[2]
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, remark="allocations of init containers are unknown")
+    assert condition(discovered(allocations), "AllocationsRead") == ("True", "PodResourcesOnly", allocations.remark)
+    assert condition(discovered(allocations), "Ready")[0] == "True"
+    assert allocations.remark in condition(discovered(allocations), "Ready")[2]
 
 
 @pytest.mark.parametrize("count", [1, 6, 7, 500])
 def test_however_much_is_wrong_the_message_stays_within_its_column(count: int) -> None:
     problems = tuple(f"/sys/file-{number} is missing: something follows from that" for number in range(count))
-    message = condition(found(host=Host(MACHINE, problems)), "Ready")[2]
+    message = condition(discovered(host=Host(MACHINE, problems)), "Ready")[2]
     assert len(message) <= 1000
     assert (f"and {count - 6} more" in message) == (count > 6)

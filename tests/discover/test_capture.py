@@ -1,4 +1,4 @@
-"""A capture is read as the machine is, and holds nothing that discovery does not read."""
+"""Discovery reads a capture exactly as it reads the machine, and a capture contains no other files."""
 
 import gzip
 import io
@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover import discover
@@ -71,7 +72,7 @@ def unpack(captured: Capture, folder: Path) -> Path:
 
 
 def printed(root: Path) -> str:
-    return json.dumps(discover(root, None, None, None, "node").node_topology())
+    return json.dumps(object_of(discover(root, None, None, None, "node")))
 
 
 def recaptured(root: Path, folder: Path) -> str:
@@ -125,7 +126,9 @@ def test_a_capture_of_this_machine_is_read_as_this_machine_is(tmp_path: Path) ->
 
 
 def without_free(text: str) -> object:
-    return json.loads(text, object_hook=lambda fields: {name: each for name, each in fields.items() if name != "free"})
+    return json.loads(
+        text, object_hook=lambda fields: {name: value for name, value in fields.items() if name != "free"}
+    )
 
 
 @pytest.mark.skipif(not NAMES, reason="no recorded machines beside the project (../shared/data/hwloc)")

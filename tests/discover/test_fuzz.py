@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from deploy.manifests import crd_schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.deploy.manifests import crd_schema
 from tests.deploy.schema import complaints
+from tests.discover.documents import object_of
 
 from topomend.discover import Discovery, discover
+from topomend.model.condition import Condition
 from topomend.model.machine import Machine, PCIDevice, PCILink
 from topomend.model.shape import parse_shape
 from topomend.sandbox.machine_files import write_machine
@@ -181,18 +183,22 @@ def look(root: Path) -> Discovery:
     return discover(root, None, None, None, "node")
 
 
-def check(found: Discovery) -> None:
+def host_condition(discovery: Discovery) -> Condition:
+    return next(condition for condition in discovery.conditions if condition.type == "HostDiscovered")
+
+
+def check(discovery: Discovery) -> None:
     """The object is whole: the API accepts it, and it is read back as what was found, or says that there is nothing."""
-    document = found.node_topology()
+    document = object_of(discovery)
     json.dumps(document, ensure_ascii=False).encode()
     assert yaml.safe_load(yaml.safe_dump(document)) == document
-    conditions = {each.type: each for each in found.conditions}
+    conditions = {condition.type: condition for condition in discovery.conditions}
     status = json.loads(json.dumps(document["status"]))
     for condition in status["conditions"]:
         condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
     assert list(complaints(status, SCHEMA)) == []
-    if found.state.machine.cores:
-        assert read_node_topology(document).machine == found.state.machine
+    if discovery.state.machine.cores:
+        assert read_node_topology(document).machine == discovery.state.machine
     else:
         assert conditions["HostDiscovered"].status == "False"
     if conditions["HostDiscovered"].status == "False":
@@ -204,7 +210,7 @@ def check(found: Discovery) -> None:
 @given(data=st.data())
 def test_whatever_the_files_hold_the_answer_is_whole(machine: Path, data: st.DataObject) -> None:
     folders = st.sampled_from(places(machine)), st.sampled_from(BREAKS)
-    chosen = data.draw(st.lists(st.tuples(*folders), min_size=1, max_size=4, unique_by=lambda each: each[0].parent))
+    chosen = data.draw(st.lists(st.tuples(*folders), min_size=1, max_size=4, unique_by=lambda choice: choice[0].parent))
     with ExitStack() as stack:
         for path, how in chosen:
             stack.enter_context(broken(path, how))
@@ -217,10 +223,10 @@ def test_what_no_kernel_writes_is_never_passed_over_where_it_changes_what_the_ku
     files = [path for path in places(machine) if path.is_file() and not path.is_symlink()]
     for path, how in zip(files, cycle(BROKEN), strict=False):
         with broken(path, how):
-            found = look(machine)
-        check(found)
-        condition = next(each for each in found.conditions if each.type == "HostDiscovered")
-        same = decisive(found.state.machine) == decisive(whole)
+            discovery = look(machine)
+        check(discovery)
+        condition = host_condition(discovery)
+        same = decisive(discovery.state.machine) == decisive(whole)
         assert same or condition.status == "False", f"{path}: {how.__name__}"
 
 
@@ -234,4 +240,4 @@ def decisive(machine: Machine) -> object:
 
 
 def test_what_is_broken_is_put_back(machine: Path) -> None:
-    assert next(each for each in look(machine).conditions if each.type == "HostDiscovered").status == "True"
+    assert host_condition(look(machine)).status == "True"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from deploy.manifests import crd_schema
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.deploy.manifests import crd_schema
 from tests.deploy.schema import complaints
 from tests.discover.test_kubelet_config import HEAD
 from tests.discover.test_state_files import DEVICES, MEMORY
@@ -28,8 +28,8 @@ from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.kube.kubelet_client import Configz
 from topomend.model.shape import parse_shape
-from topomend.wire.bounded import MAX_BYTES, size_of
-from topomend.wire.node_topology import node_topology, read_node_topology
+from topomend.publish.bounded import MAX_BYTES, bounded, size_of
+from topomend.wire.node_topology import node_topology, read_node_topology, status_of
 
 from .machines import Lister, container, on, pod, serving
 
@@ -90,11 +90,11 @@ def _mangle(draw: st.DrawFn, content: Any) -> Any:
         key = draw(st.sampled_from(sorted(content)))
         how = draw(st.integers(0, 6))
         if how == 0:
-            return {name: each for name, each in content.items() if name != key}
+            return {name: value for name, value in content.items() if name != key}
         if how == 1:
             return content | {f"{key}{number}": content[key] for number in range(draw(MANY))}
         if how == 2:
-            return {(draw(TEXTS) if name == key else name): each for name, each in content.items()}
+            return {(draw(TEXTS) if name == key else name): value for name, value in content.items()}
         return content | {key: _mangle(draw, content[key])}
     if isinstance(content, list) and content and draw(st.integers(0, 4)):
         return [*content[:-1], _mangle(draw, content[-1])] * draw(st.sampled_from([1, 1, 1, 300]))
@@ -145,9 +145,9 @@ class Node:
 
     def look(self) -> Discovery:
         """What would be published now, checked."""
-        found = assemble("node", HOST, self.settings.read(), self.allocations.read())
-        check(found)
-        return found
+        discovery = assemble("node", HOST, self.settings.read(), self.allocations.read())
+        check(discovery)
+        return discovery
 
 
 LISTED = messages.ListPodResourcesResponse(
@@ -186,13 +186,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield made
 
 
-def ready(found: Discovery) -> str:
-    return found.conditions[0].status
+def ready(discovery: Discovery) -> str:
+    return discovery.conditions[0].status
 
 
-def check(found: Discovery) -> None:
+def check(discovery: Discovery) -> None:
     """The API accepts it as it would be sent, it is read back as what was found, and what is missing is said."""
-    status = json.loads(json.dumps(found.published).encode())
+    whole = status_of(discovery.state, discovery.summary, discovery.conditions)
+    status = json.loads(json.dumps(bounded(whole)).encode())
     json.dumps(status, ensure_ascii=False).encode()
     for condition in status["conditions"]:
         assert "\n" not in condition["message"]
@@ -200,9 +201,9 @@ def check(found: Discovery) -> None:
         condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
     assert list(complaints(status, SCHEMA)) == []
     assert size_of(status) <= MAX_BYTES
-    if found.published is found.status:
-        assert read_node_topology(node_topology("node", status)).pods == found.state.pods
-    parts = {each.type: each.status for each in found.conditions}
+    if bounded(whole) is whole:
+        assert read_node_topology(node_topology("node", status)).pods == discovery.state.pods
+    parts = {condition.type: condition.status for condition in discovery.conditions}
     assert (parts.pop("Ready") == "True") == (set(parts.values()) == {"True"})
 
 
@@ -278,7 +279,7 @@ PODS = st.builds(
     messages.PodResources,
     namespace=WORDS,
     name=WORDS,
-    containers=st.builds(lambda each, many: each * many, st.lists(CONTAINERS, max_size=2), MANY),
+    containers=st.builds(lambda containers, many: containers * many, st.lists(CONTAINERS, max_size=2), MANY),
 )
 
 
@@ -293,7 +294,7 @@ def test_whatever_the_messages_say_the_answer_is_whole(
     if files:
         node.look()
     else:
-        held = AllocationReader(node.folder / "kubelet.sock", None).read()
-        check(assemble("node", HOST, node.settings.read(), held))
+        from_socket = AllocationReader(node.folder / "kubelet.sock", None).read()
+        check(assemble("node", HOST, node.settings.read(), from_socket))
     node.put_right()
     assert ready(node.look()) == "True"

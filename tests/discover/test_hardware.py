@@ -42,7 +42,7 @@ def test_a_plain_machine_has_nothing_to_add_but_its_caches(tmp_path: Path) -> No
     assert read(tree(tmp_path))[0] == Hardware(l3_caches=(0b1111,))
 
 
-def test_dies_of_a_socket_and_clusters_of_a_die_are_told(tmp_path: Path) -> None:
+def test_dies_of_a_socket_and_clusters_of_a_die_are_reported(tmp_path: Path) -> None:
     folder = tree(tmp_path, "sockets:1 numa:1 cores:8 memory:4Gi")
     group(folder, "die_cpus", 0x0F, 0xF0)
     group(folder, "cluster_cpus", 0x03, 0x0C, 0x30, 0xC0)
@@ -51,14 +51,14 @@ def test_dies_of_a_socket_and_clusters_of_a_die_are_told(tmp_path: Path) -> None
     assert hardware.clusters == (0x03, 0x0C, 0x30, 0xC0)
 
 
-def test_dies_that_are_sockets_or_single_cores_are_not_told(tmp_path: Path) -> None:
+def test_dies_that_are_sockets_or_single_cores_are_not_reported(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     for dies in ((0b1111,), (0b1, 0b10, 0b100, 0b1000)):
         group(folder, "die_cpus", *dies)
         assert read(folder)[0].dies == ()
 
 
-def test_cores_that_the_kubelet_takes_for_one_are_told_and_remarked_on(tmp_path: Path) -> None:
+def test_cores_that_the_kubelet_takes_for_one_are_reported_and_remarked_on(tmp_path: Path) -> None:
     """Firmware that counts core ids anew on each die: cadvisor takes equal ids of a socket for one core."""
     folder = tree(tmp_path)
     write(folder, f"{CPU}/cpu2/topology/core_id", "0")
@@ -67,7 +67,7 @@ def test_cores_that_the_kubelet_takes_for_one_are_told_and_remarked_on(tmp_path:
     assert any("cores that the kubelet groups otherwise, CPUs 0 among them" in remark for remark in root.remarks)
 
 
-def test_a_cpu_that_contradicts_the_others_is_remarked_on_and_the_others_are_believed(tmp_path: Path) -> None:
+def test_a_cpu_that_contradicts_the_others_is_remarked_on_and_the_others_are_trusted(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     write(folder, f"{CPU}/cpu0/cache/index3/shared_cpu_map", "1")
     write(folder, f"{CPU}/cpu3/cache/index3/shared_cpu_map", "ff00")
@@ -83,7 +83,7 @@ def test_offline_cpus_are_in_no_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("2-3", 0b1100), ("(null)", 0), ("", 0), ("2-9", 0b1100)])
-def test_cpus_without_a_tick_are_told(tmp_path: Path, text: str, cpus: int) -> None:
+def test_cpus_without_a_tick_are_reported(tmp_path: Path, text: str, cpus: int) -> None:
     folder = tree(tmp_path)
     write(folder, f"{CPU}/nohz_full", text)
     assert read(folder)[0].nohz_full == cpus
@@ -97,7 +97,7 @@ def test_kinds_of_cores_have_the_kernels_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["cpu_capacity", "acpi_cppc/nominal_perf"])
-def test_kinds_of_cores_are_told_by_what_they_get_done_the_strongest_first(tmp_path: Path, file: str) -> None:
+def test_kinds_of_cores_are_reported_by_their_capacity_the_strongest_first(tmp_path: Path, file: str) -> None:
     folder = tree(tmp_path)
     for cpu, number in enumerate((250, 250, 500, 500)):
         write(folder, f"{CPU}/cpu{cpu}/{file}", str(number))
@@ -115,7 +115,7 @@ def test_equal_cores_are_of_no_kind_and_neither_are_those_of_which_one_does_not_
     assert read(folder)[0].core_kinds == ()
 
 
-def test_gpu_memory_is_told_from_the_machines(tmp_path: Path) -> None:
+def test_gpu_memory_is_distinguished_from_the_machines(tmp_path: Path) -> None:
     folder = tree(tmp_path, "sockets:1 numa:2 cores:2 memory:4Gi")
     write(folder, "proc/driver/nvidia/gpus/0009:01:00.0/numa_status", "Node:      1\nStatus:    online")
     assert [node.gpu for node in read_machine(Root(folder)).numa_nodes] == ["", "0009:01:00.0"]

@@ -33,7 +33,7 @@ def test_an_empty_configuration_has_the_kubelets_defaults(tmp_path: Path) -> Non
 
 
 def test_everything_that_admission_depends_on_is_read(tmp_path: Path) -> None:
-    found = read(
+    kubelet_config = read(
         tmp_path,
         topologyManagerPolicy="single-numa-node",
         topologyManagerScope="pod",
@@ -50,7 +50,7 @@ def test_everything_that_admission_depends_on_is_read(tmp_path: Path) -> None:
         ],
         featureGates={"CPUManagerPolicyAlphaOptions": True, "SomethingElse": True},
     )
-    assert found == KubeletConfig(
+    assert kubelet_config == KubeletConfig(
         KubeletSettings(
             topology_manager_policy="single-numa-node",
             topology_manager_scope="pod",
@@ -66,9 +66,9 @@ def test_everything_that_admission_depends_on_is_read(tmp_path: Path) -> None:
 
 
 def test_a_list_of_reserved_cpus_overrides_the_amounts(tmp_path: Path) -> None:
-    found = read(tmp_path, reservedSystemCPUs="0-1,8", kubeReserved={"cpu": "7"})
-    assert found.settings.reserved_cpus == mask_of([0, 1, 8])
-    assert found.settings.reserved_cpu_millis == 3000
+    kubelet_config = read(tmp_path, reservedSystemCPUs="0-1,8", kubeReserved={"cpu": "7"})
+    assert kubelet_config.settings.reserved_cpus == mask_of([0, 1, 8])
+    assert kubelet_config.settings.reserved_cpu_millis == 3000
 
 
 def test_all_alpha_sets_the_gates_that_are_not_named(tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_every_gate_that_replay_asks_for_is_published(tmp_path: Path) -> None:
 def test_a_field_that_the_kubelet_would_refuse_is_named(
     tmp_path: Path, fields: dict[str, Any], words: str | None
 ) -> None:
-    found = read(tmp_path, **fields)
+    kubelet_config = read(tmp_path, **fields)
     if words is None:
-        assert found.reason == ""
+        assert kubelet_config.reason == ""
         return
-    assert found.reason == "Invalid"
-    assert any(words in problem for problem in found.problems), found.problems
+    assert kubelet_config.reason == "Invalid"
+    assert any(words in problem for problem in kubelet_config.problems), kubelet_config.problems
 
 
 def test_a_policy_that_is_not_known_is_shown_as_it_is_written(tmp_path: Path) -> None:
@@ -141,15 +141,15 @@ def test_a_policy_that_is_not_known_is_shown_as_it_is_written(tmp_path: Path) ->
 
 
 def test_memory_reservations_must_add_up_to_what_is_kept_from_pods(tmp_path: Path) -> None:
-    found = read(
+    kubelet_config = read(
         tmp_path,
         memoryManagerPolicy="Static",
         kubeReserved={"memory": "1Gi"},
         reservedMemory=[{"numaNode": 0, "limits": {"memory": "1Gi"}}],
     )
-    assert found.reason == "Invalid"
-    assert "reservedMemory adds up to 1Gi" in found.problems[0]
-    assert "to 1.1Gi" in found.problems[0]
+    assert kubelet_config.reason == "Invalid"
+    assert "reservedMemory adds up to 1Gi" in kubelet_config.problems[0]
+    assert "to 1.1Gi" in kubelet_config.problems[0]
 
 
 def test_drop_ins_are_merged_in_their_order_and_only_conf_files_count(tmp_path: Path) -> None:
@@ -190,16 +190,16 @@ def test_the_files_default_threshold_is_filled_in_before_drop_ins_are_merged(
 
 def test_a_drop_in_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "10.conf").write_text("kind: Pod\napiVersion: v1\n")
-    found = read_kubelet_config(config(tmp_path), tmp_path)
-    assert found.reason == "Unreadable"
-    assert "10.conf is no KubeletConfiguration" in found.problems[0]
+    kubelet_config = read_kubelet_config(config(tmp_path), tmp_path)
+    assert kubelet_config.reason == "Unreadable"
+    assert "10.conf is not a KubeletConfiguration" in kubelet_config.problems[0]
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no KubeletConfiguration"),
-        (b"[1, 2]", "is no KubeletConfiguration"),
+        (b"", "is not a KubeletConfiguration"),
+        (b"[1, 2]", "is not a KubeletConfiguration"),
         (b"a: b: c", "is not YAML"),
         (b"\x00\xff\xfe", "is not YAML"),
         (b"[" * 50_000, "is not YAML"),
@@ -210,35 +210,35 @@ def test_a_drop_in_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    found = read_kubelet_config(path)
-    assert found.reason == "Unreadable"
-    assert words in found.problems[0]
-    assert str(path) in found.problems[0]
-    assert len(found.problems[0]) < 500
+    kubelet_config = read_kubelet_config(path)
+    assert kubelet_config.reason == "Unreadable"
+    assert words in kubelet_config.problems[0]
+    assert str(path) in kubelet_config.problems[0]
+    assert len(kubelet_config.problems[0]) < 500
 
 
 def test_a_missing_file_and_a_missing_argument_are_two_things(tmp_path: Path) -> None:
     assert read_kubelet_config(None).reason == "NotGiven"
     assert read_kubelet_config(tmp_path / "no.yaml").reason == "Unreadable"
     assert "no.yaml is not there" in read_kubelet_config(tmp_path / "no.yaml").problems[0]
-    assert "kubelet.d holds none" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+    assert "kubelet.d has no file" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
     (tmp_path / "kubelet.d").mkdir()
-    assert "kubelet.d holds none" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+    assert "kubelet.d has no file" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
 
 
 def test_a_drop_in_folder_that_is_not_there_is_remarked_and_the_file_followed(tmp_path: Path) -> None:
     path, drop_ins = config(tmp_path, cpuManagerPolicy="static"), tmp_path / "kubelet.d"
-    found = read_kubelet_config(path, drop_ins)
-    assert (found.reason, found.settings.cpu_manager_policy) == ("", "static")
-    assert found.remarks == (f"folder {drop_ins} is not there: nothing is dropped in",)
+    kubelet_config = read_kubelet_config(path, drop_ins)
+    assert (kubelet_config.reason, kubelet_config.settings.cpu_manager_policy) == ("", "static")
+    assert kubelet_config.remarks == (f"folder {drop_ins} is not there: nothing is dropped in",)
     before = config_fingerprint(path, drop_ins=drop_ins)
     config(tmp_path, cpuManagerPolicy="none", maxPods=7)
     assert config_fingerprint(path, drop_ins=drop_ins) != before
 
 
 def test_an_unknown_version_is_assumed_and_said_so() -> None:
-    known = with_version(KubeletConfig(KubeletSettings()), "v1.34.1")
-    assert (known.settings.version, known.remarks) == ("v1.34.1", ())
+    versioned = with_version(KubeletConfig(KubeletSettings()), "v1.34.1")
+    assert (versioned.settings.version, versioned.remarks) == ("v1.34.1", ())
     assumed = with_version(KubeletConfig(KubeletSettings()), None)
     assert assumed.settings.version == DEFAULT_VERSION
     assert "is not known" in assumed.remarks[0]

@@ -11,7 +11,7 @@ from topomend.discover.kubelet_process import kubelet_of, kubelets, read_flags
 def process(proc: Path, pid: int, *arguments: str) -> None:
     folder = proc / str(pid)
     folder.mkdir(parents=True)
-    (folder / "cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in arguments))
+    (folder / "cmdline").write_bytes(b"".join(argument.encode() + b"\0" for argument in arguments))
     (folder / "root").symlink_to(proc.parent / "host")
     (folder / "cwd").symlink_to(proc.parent / "host" / "work")
 
@@ -43,19 +43,19 @@ def test_the_kubelet_that_was_started_with_the_file_is_found_by_the_file(tmp_pat
     process(proc, 20, "/usr/bin/kubelet", "--config=/etc/other.yaml", "--cpu-manager-policy=none")
     process(proc, 30, "/opt/hyperkube", "kubelet", "--config=/etc/config.yaml", "--cpu-manager-policy=static")
     process(proc, 40, "vim", "kubelet.go", "--config=/etc/config.yaml")
-    found = kubelet_of(config, proc)
-    assert found is not None
-    assert found.flags["cpu-manager-policy"] == ["static"]
+    kubelet = kubelet_of(config, proc)
+    assert kubelet is not None
+    assert kubelet.flags["cpu-manager-policy"] == ["static"]
     assert len(list(kubelets(proc))) == 2
 
 
 def test_a_relative_path_is_one_from_the_kubelets_working_folder(tmp_path: Path, config: Path) -> None:
     (tmp_path / "host" / "work").mkdir()
     process(tmp_path / "proc", 7, "kubelet", "--config", "../etc/config.yaml", "--config-dir=/etc/conf.d")
-    found = kubelet_of(config, tmp_path / "proc")
-    assert found is not None
-    assert found.config_dir is not None
-    assert os.path.realpath(found.config_dir) == str(config.parent / "conf.d")
+    kubelet = kubelet_of(config, tmp_path / "proc")
+    assert kubelet is not None
+    assert kubelet.config_dir is not None
+    assert os.path.realpath(kubelet.config_dir) == str(config.parent / "conf.d")
 
 
 def test_of_two_kubelets_with_one_file_neither_is_taken(tmp_path: Path, config: Path) -> None:

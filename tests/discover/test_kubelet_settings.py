@@ -44,9 +44,11 @@ def with_flags(folder: Path, file: Path, *flags: str) -> KubeletConfig:
 
 
 def test_where_no_process_is_seen_the_condition_says_that_flags_are_not_known(tmp_path: Path) -> None:
-    found = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), proc=tmp_path / "proc").read()
-    assert (found.reason, found.source, found.remarks) == ("", "Read", (FLAGS_UNSEEN,))
-    assert found.settings.cpu_manager_policy == "static"
+    kubelet_config = SettingsReader(
+        WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), proc=tmp_path / "proc"
+    ).read()
+    assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "Read", (FLAGS_UNSEEN,))
+    assert kubelet_config.settings.cpu_manager_policy == "static"
 
 
 def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
         evictionHard={"memory.available": "1Gi"},
         featureGates={"PodLevelResources": True, "DRAExtendedResource": True},
     )
-    found = with_flags(
+    kubelet_config = with_flags(
         tmp_path,
         file,
         "--topology-manager-policy=single-numa-node",
@@ -77,8 +79,8 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
         "--eviction-hard=memory.available<100Mi,nodefs.available<10%",
         "--feature-gates=PodLevelResources=F,CPUManagerPolicyAlphaOptions=1",
     )
-    assert found.problems == ()
-    settings = found.settings
+    assert kubelet_config.problems == ()
+    settings = kubelet_config.settings
     assert (settings.topology_manager_policy, settings.topology_manager_scope) == ("single-numa-node", "pod")
     assert settings.topology_manager_policy_options == {"prefer-closest-numa-nodes": "true"}
     assert settings.cpu_manager_policy_options == {"full-pcpus-only": "true", "distribute-cpus-across-numa": "false"}
@@ -95,15 +97,15 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
         "DRAExtendedResource": True,
         "CPUManagerPolicyAlphaOptions": True,
     }
-    (remark,) = found.remarks
+    (remark,) = kubelet_config.remarks
     assert remark.startswith("flags on the kubelet's command line override topologyManagerPolicy, topologyManagerScope")
     assert "featureGates" in remark
 
 
 def test_reserved_cpus_on_the_command_line_replace_those_of_the_file(tmp_path: Path) -> None:
-    found = with_flags(tmp_path, config(tmp_path, reservedSystemCPUs="0"), "--reserved-cpus=0-1")
-    assert found.settings.reserved_cpus == 0b11
-    assert found.remarks[0].endswith("override reservedSystemCPUs, kubeReserved and systemReserved")
+    kubelet_config = with_flags(tmp_path, config(tmp_path, reservedSystemCPUs="0"), "--reserved-cpus=0-1")
+    assert kubelet_config.settings.reserved_cpus == 0b11
+    assert kubelet_config.remarks[0].endswith("override reservedSystemCPUs, kubeReserved and systemReserved")
 
 
 def test_flags_that_change_nothing_are_not_worth_a_word(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ def test_the_drop_ins_that_the_kubelet_names_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()
     (folder / "1.conf").write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
-    found = with_flags(tmp_path, config(tmp_path), f"--config-dir={folder}")
-    assert found.settings.cpu_manager_policy == "static"
+    kubelet_config = with_flags(tmp_path, config(tmp_path), f"--config-dir={folder}")
+    assert kubelet_config.settings.cpu_manager_policy == "static"
 
 
 @pytest.mark.parametrize(
@@ -132,9 +134,9 @@ def test_the_drop_ins_that_the_kubelet_names_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_flag_with_which_no_kubelet_starts_is_named(tmp_path: Path, flag: str, words: str) -> None:
-    found = with_flags(tmp_path, config(tmp_path), flag)
-    assert found.reason in ("Unreadable", "Invalid")
-    assert words in found.problems[0]
+    kubelet_config = with_flags(tmp_path, config(tmp_path), flag)
+    assert kubelet_config.reason in ("Unreadable", "Invalid")
+    assert words in kubelet_config.problems[0]
 
 
 # Drop-ins and flags without a file
@@ -144,10 +146,10 @@ def test_drop_ins_alone_are_merged_over_the_defaults(tmp_path: Path) -> None:
     """K3s and RKE2 start their kubelets so."""
     (tmp_path / "00-defaults.conf").write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
     (tmp_path / "50-mine.conf").write_text(yaml.safe_dump({**HEAD, "topologyManagerPolicy": "restricted"}))
-    found = SettingsReader(WrittenConfig(drop_ins=tmp_path)).read()
-    assert (found.reason, found.source, found.remarks) == ("", "Read", (FLAGS_UNSEEN,))
-    assert found.settings.cpu_manager_policy == "static"
-    assert found.settings.topology_manager_policy == "restricted"
+    kubelet_config = SettingsReader(WrittenConfig(drop_ins=tmp_path)).read()
+    assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "Read", (FLAGS_UNSEEN,))
+    assert kubelet_config.settings.cpu_manager_policy == "static"
+    assert kubelet_config.settings.topology_manager_policy == "restricted"
 
 
 def flags_file(folder: Path, text: str) -> Path:
@@ -172,23 +174,23 @@ def test_a_file_of_flags_alone_is_read_as_a_shell_does(tmp_path: Path) -> None:
 --reserved-memory=0:memory=512Mi
 """,
     )
-    found = SettingsReader(WrittenConfig(flags=path)).read()
-    assert (found.reason, found.problems, found.remarks) == ("", (), ())
-    assert found.settings.cpu_manager_policy == "static"
-    assert found.settings.topology_manager_policy == "single-numa-node"
-    assert found.settings.reserved_cpu_millis == 1000
+    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read()
+    assert (kubelet_config.reason, kubelet_config.problems, kubelet_config.remarks) == ("", (), ())
+    assert kubelet_config.settings.cpu_manager_policy == "static"
+    assert kubelet_config.settings.topology_manager_policy == "single-numa-node"
+    assert kubelet_config.settings.reserved_cpu_millis == 1000
 
 
 def test_a_file_without_flags_says_that_all_is_as_by_default(tmp_path: Path) -> None:
-    found = SettingsReader(WrittenConfig(flags=flags_file(tmp_path, "# none\n"))).read()
-    assert (found.reason, found.settings.cpu_manager_policy) == ("", "none")
+    kubelet_config = SettingsReader(WrittenConfig(flags=flags_file(tmp_path, "# none\n"))).read()
+    assert (kubelet_config.reason, kubelet_config.settings.cpu_manager_policy) == ("", "none")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (None, "kubelet is not there"),
-        ("--a='b", "kubelet holds no flags: No closing quotation"),
+        ("--a='b", "kubelet does not contain flags: No closing quotation"),
         ("--config=/etc/kubelet.yaml", "name /etc/kubelet.yaml: give it with --kubelet-config"),
         ("--config-dir /etc/d", "name /etc/d: give it with --kubelet-config-dir"),
     ],
@@ -197,9 +199,9 @@ def test_flags_that_cannot_be_read_or_name_what_is_not_given_are_a_problem(
     tmp_path: Path, text: str | None, words: str
 ) -> None:
     path = tmp_path / "kubelet" if text is None else flags_file(tmp_path, text)
-    found = SettingsReader(WrittenConfig(flags=path)).read()
-    assert found.reason == "Unreadable"
-    assert words in found.problems[0]
+    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read()
+    assert kubelet_config.reason == "Unreadable"
+    assert words in kubelet_config.problems[0]
 
 
 def test_flags_in_a_file_override_the_configuration_that_is_given_beside(tmp_path: Path) -> None:
@@ -212,11 +214,11 @@ def test_flags_in_a_file_override_the_configuration_that_is_given_beside(tmp_pat
 # What the kubelet itself tells
 
 
-def test_what_the_kubelet_runs_with_is_believed() -> None:
+def test_what_the_kubelet_runs_with_is_trusted() -> None:
     kubelet = Kubelet(cpuManagerPolicy="static", reservedSystemCPUs="0", evictionHard={"memory.available": "5%"})
-    found = SettingsReader(WrittenConfig(), configz=kubelet).read()
-    assert (found.reason, found.source, found.remarks) == ("", "ReadFromConfigz", ())
-    assert found.settings.cpu_manager_policy == "static"
+    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "ReadFromConfigz", ())
+    assert kubelet_config.settings.cpu_manager_policy == "static"
 
 
 def test_a_file_that_says_the_same_in_another_order_contradicts_nothing(tmp_path: Path) -> None:
@@ -230,52 +232,55 @@ def test_a_file_that_says_the_same_in_another_order_contradicts_nothing(tmp_path
     ("content", "words"),
     [
         (yaml.safe_dump({**HEAD, "cpuManagerPolicy": "none"}), "runs with another cpuManagerPolicy than its file says"),
-        (yaml.safe_dump({**HEAD, "cpuManagerPolicy": "other"}), "not in force, yet: the kubelet's configuration: cpu"),
-        ("{", "not in force, yet: the kubelet's configuration"),
+        (
+            yaml.safe_dump({**HEAD, "cpuManagerPolicy": "other"}),
+            "the changed file is not in force: the kubelet's configuration: cpu",
+        ),
+        ("{", "the changed file is not in force: the kubelet's configuration"),
     ],
 )
-def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_told_and_not_believed(
+def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_reported_and_not_trusted(
     tmp_path: Path, content: str, words: str
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
-    found = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read()
-    assert (found.reason, found.source) == ("", "FileContradicted")
-    assert words in found.remarks[0]
-    assert found.settings.cpu_manager_policy == "static"
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read()
+    assert (kubelet_config.reason, kubelet_config.source) == ("", "FileContradicted")
+    assert words in kubelet_config.remarks[0]
+    assert kubelet_config.settings.cpu_manager_policy == "static"
 
 
 def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
     kubelet = Kubelet()
     kubelet.error = Unanswered("nobody is there")
-    found = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), configz=kubelet).read()
-    assert (found.reason, found.source) == ("", "ConfigzUnavailable")
-    assert found.remarks == (
+    kubelet_config = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), configz=kubelet).read()
+    assert (kubelet_config.reason, kubelet_config.source) == ("", "ConfigzUnavailable")
+    assert kubelet_config.remarks == (
         "the kubelet's configz cannot be read: nobody is there; its file is read instead",
         FLAGS_UNSEEN,
     )
-    assert found.settings.cpu_manager_policy == "static"
+    assert kubelet_config.settings.cpu_manager_policy == "static"
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (Forbidden(403, "", "no"), "403: no: a kubelet before 1.33 wants nodes/proxy for it, which no agent gets"),
-        (Forbidden(401, "", "who"), "401: who: it takes no tokens (authentication.webhook.enabled)"),
-        (Refused(405, "", "off"), "405: off: its configuration turns it off (enableDebuggingHandlers)"),
+        (Forbidden(403, "", "no"), "403: no: a kubelet before 1.33 wants nodes/proxy, a right that no agent has"),
+        (Forbidden(401, "", "who"), "401: who: it accepts no tokens (authentication.webhook.enabled)"),
+        (Refused(405, "", "off"), "405: off: its configuration disables configz (enableDebuggingHandlers)"),
         (Refused(500, "", "oh"), "the kubelet's configz cannot be read: 500: oh"),
     ],
 )
-def test_a_kubelet_that_refuses_is_told_with_what_it_takes(error: APIError, words: str) -> None:
+def test_a_kubelet_that_refuses_is_reported_with_what_it_takes(error: APIError, words: str) -> None:
     kubelet = Kubelet()
     kubelet.error = error
-    found = SettingsReader(WrittenConfig(), configz=kubelet).read()
-    assert found.reason == "NotGiven"
-    assert words in found.problems[0]
-    assert "docs/layouts.md" in found.problems[1]
+    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    assert kubelet_config.reason == "NotGiven"
+    assert words in kubelet_config.problems[0]
+    assert "docs/layouts.md" in kubelet_config.problems[1]
 
 
-def test_a_kubelet_whose_certificate_proves_nothing_is_believed_and_that_is_said(tmp_path: Path) -> None:
+def test_a_kubelet_whose_certificate_proves_nothing_is_trusted_and_that_is_reported(tmp_path: Path) -> None:
     kubelet = Kubelet(cpuManagerPolicy="static")
     kubelet.unverified = "self-signed certificate"
     alone = SettingsReader(WrittenConfig(), configz=kubelet).read()
@@ -290,9 +295,9 @@ def test_a_kubelet_whose_certificate_proves_nothing_is_believed_and_that_is_said
 
 @pytest.mark.parametrize("answer", [None, [], "x", {"kubeletconfig": []}, {"kubeletconfig": {"kind": "Pod"}}])
 def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None:
-    found = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
-    assert found.reason == "Unreadable"
-    assert found.problems[0].startswith("the kubelet's configz is no KubeletConfiguration")
+    kubelet_config = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
+    assert kubelet_config.reason == "Unreadable"
+    assert kubelet_config.problems[0].startswith("the kubelet's configz is not a KubeletConfiguration")
 
 
 # When the sources are asked again
@@ -371,7 +376,7 @@ def test_a_changed_file_is_read_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["renamed", "dropped in", "flagged"])
-def test_a_configuration_that_another_takes_the_place_of_is_seen(tmp_path: Path, how: str) -> None:
+def test_a_configuration_that_is_replaced_is_noticed(tmp_path: Path, how: str) -> None:
     drop_ins = tmp_path / "d"
     drop_ins.mkdir()
     flags = flags_file(tmp_path, "")

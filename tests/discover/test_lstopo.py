@@ -85,16 +85,17 @@ def ours(machine: Machine, theirs: Reading) -> dict[str, Any]:
         "L3 caches": texts(hardware.l3_caches),
         "cores": texts(hardware.cores or (core.threads for core in machine.cores)),
         "PCI ids": {
-            each.address: (each.pci_class >> 8, each.vendor_id, each.device_id) for each in machine.pci_devices
+            device.address: (device.pci_class >> 8, device.vendor_id, device.device_id)
+            for device in machine.pci_devices
         },
-        "PCI paths": {each.address: each.path for each in machine.pci_devices},
-        "PCI locality": {each.address: nodes_of(machine, each) for each in machine.pci_devices},
+        "PCI paths": {device.address: device.path for device in machine.pci_devices},
+        "PCI locality": {device.address: nodes_of(machine, device) for device in machine.pci_devices},
     }
 
 
 def of_lstopo(theirs: Reading, machine: Machine) -> dict[str, Any]:
     """What lstopo found, in the same words."""
-    here = {each.address for each in machine.pci_devices}
+    here = {device.address for device in machine.pci_devices}
     with_cpus = machine.cpus_of_numa_node
     return {
         "CPUs": format_id_list(theirs.cpus),
@@ -103,7 +104,7 @@ def of_lstopo(theirs: Reading, machine: Machine) -> dict[str, Any]:
         "CPUs by NUMA node": {
             node: format_id_list(cpus)
             for node, cpus in theirs.cpus_of_numa_node.items()
-            if node in with_cpus or node not in {each.id for each in machine.numa_nodes}
+            if node in with_cpus or node not in {numa_node.id for numa_node in machine.numa_nodes}
         },
         "memory": dict(theirs.memory),
         "hugepages": dict(theirs.hugepages),
@@ -127,11 +128,11 @@ def of_lstopo(theirs: Reading, machine: Machine) -> dict[str, Any]:
 
 
 def texts(sets: Iterable[CPUSet]) -> set[str]:
-    return {format_id_list(each) for each in sets}
+    return {format_id_list(cpus) for cpus in sets}
 
 
 def find(machine: Machine, address: str) -> PCIDevice:
-    return next(each for each in machine.pci_devices if each.address == address)
+    return next(device for device in machine.pci_devices if device.address == address)
 
 
 def path_of(machine: Machine, address: str) -> tuple[str, ...]:
@@ -150,9 +151,11 @@ def around(cpus_of_numa_node: Mapping[int, CPUSet], cpus: CPUSet) -> set[int]:
 def differences(root: Path) -> dict[str, str]:
     machine = read_host(root, whole=True).machine
     theirs = read_with_lstopo(root)
-    found, expected = ours(machine, theirs), of_lstopo(theirs, machine)
+    actual, expected = ours(machine, theirs), of_lstopo(theirs, machine)
     return {
-        what: f"{what}: here {found[what]}, lstopo {expected[what]}" for what in found if found[what] != expected[what]
+        what: f"{what}: here {actual[what]}, lstopo {expected[what]}"
+        for what in actual
+        if actual[what] != expected[what]
     }
 
 
@@ -162,8 +165,8 @@ def test_a_recorded_machine_is_what_lstopo_reads_but_for_the_differences_that_ar
     name: str, recorded: Callable[[str], Path]
 ) -> None:
     intended = {what for machine, what in INTENDED if machine == name}
-    found = differences(recorded(name))
-    assert set(found) == intended, "; ".join(found.values())
+    actual = differences(recorded(name))
+    assert set(actual) == intended, "; ".join(actual.values())
 
 
 def test_every_difference_that_is_meant_is_of_a_recorded_machine() -> None:

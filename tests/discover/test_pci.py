@@ -112,7 +112,7 @@ def test_a_virtual_function_names_its_physical_function(tmp_path: Path) -> None:
     folder = tree(tmp_path, nic, function)
     (folder / "sys/devices/pci0000:5e/0000:5e:01.0/physfn").symlink_to("../0000:5e:00.0")
     devices, _ = read(folder)
-    assert [each.physical_function for each in devices] == ["", "0000:5e:00.0"]
+    assert [device.physical_function for device in devices] == ["", "0000:5e:00.0"]
 
 
 def test_interfaces_and_disks_are_named_partitions_and_connectors_are_not(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_interfaces_and_disks_are_named_partitions_and_connectors_are_not(tmp_pa
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(f"../../devices/{place}")
     devices, _ = read(folder)
-    assert {each.address: each.names for each in devices} == {
+    assert {device.address: device.names for device in devices} == {
         disk.address: ("nvme0n1",),
         GPU.address: ("card0",),
     }
@@ -160,7 +160,7 @@ def test_the_chipsets_own_functions_are_left_out_and_what_is_passed_through_is_k
     counter = PCIDevice("0000:7f:08.0", 0x088000, 0x8086, 0x3C80, numa_node=0)
     serial = PCIDevice("0000:00:16.0", 0x070002, 0x8086, 0xA13D, driver="vfio-pci", numa_node=0)
     devices, _ = read(tree(tmp_path, counter, serial))
-    assert [each.address for each in devices] == [serial.address]
+    assert [device.address for device in devices] == [serial.address]
 
 
 def test_more_devices_than_can_be_published_are_cut_and_said_so(tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ def test_a_device_without_a_class_is_left_out_and_named(tmp_path: Path) -> None:
 
 def test_libudev_agrees_on_which_devices_this_machine_has() -> None:
     devices, root = read(Path("/"))
-    assert {each.address for each in devices} <= set(root.names(DEVICES))
+    assert {device.address for device in devices} <= set(root.names(DEVICES))
     assert not any("disagree" in remark for remark in root.remarks)

@@ -68,7 +68,7 @@ def test_a_device_on_two_nodes_is_one_device_and_one_without_topology_has_none(t
         )
 
 
-def test_a_device_that_is_held_and_no_longer_offered_is_unhealthy(tmp_path: Path) -> None:
+def test_a_device_in_use_that_is_no_longer_offered_is_unhealthy(tmp_path: Path) -> None:
     lister = Lister()
     lister.listed.pod_resources.append(pod("p", container("c", devices=[devices("gpu-0", node=1)])))
     with serving(tmp_path / "sock", lister):
@@ -147,5 +147,5 @@ def test_a_socket_that_nobody_serves_does_not_hold_up(tmp_path: Path) -> None:
 def test_an_answer_with_impossible_ids_is_refused(tmp_path: Path, cpu: int) -> None:
     lister = Lister()
     lister.listed.pod_resources.append(pod("p", container("c", [cpu])))
-    with serving(tmp_path / "sock", lister), pytest.raises(PodResourcesUnavailable, match="answers what cannot be"):
+    with serving(tmp_path / "sock", lister), pytest.raises(PodResourcesUnavailable, match="gives an impossible answer"):
         read(tmp_path / "sock")

@@ -1,6 +1,6 @@
-"""Recorded machines, some deliberately broken: each is read, and what is wrong with it is named.
+"""Recorded machines, some deliberately broken: each is read, and its problems are named.
 
-They are not part of the project; the test runs where they lie beside it.
+They are not part of the project; the test runs if they are stored beside it.
 """
 
 import json
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover import discover
@@ -24,18 +25,18 @@ pytestmark = pytest.mark.skipif(not NAMES, reason="no recorded machines beside t
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recorded: Callable[[str], Path]) -> None:
-    found = discover(recorded(name), None, None, None, "recorded")
-    document = json.loads(json.dumps(found.node_topology()))
-    assert read_node_topology(document).machine == found.state.machine
-    assert found.state.machine.cores
-    condition = next(each for each in found.conditions if each.type == "HostDiscovered")
+    discovery = discover(recorded(name), None, None, None, "recorded")
+    document = json.loads(json.dumps(object_of(discovery)))
+    assert read_node_topology(document).machine == discovery.state.machine
+    assert discovery.state.machine.cores
+    condition = next(condition for condition in discovery.conditions if condition.type == "HostDiscovered")
     expected = BROKEN.get(name)
     assert condition.status == ("False" if expected else "True"), condition.message
     assert (expected or "") in condition.message
-    hardware = found.state.machine.hardware
+    hardware = discovery.state.machine.hardware
     for what, groups in (("cores", hardware.cores), ("sockets", hardware.sockets)):
         assert expected or (f"has {what} that the kubelet groups otherwise" in condition.message) == bool(groups)
-    assert found.conditions[0].status == "False"
+    assert discovery.conditions[0].status == "False"
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ DEVICES: dict[str, Any] = {
 }
 
 
-def test_a_folder_without_state_files_is_a_kubelet_that_has_kept_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_state_files_is_a_kubelet_that_stored_nothing(tmp_path: Path) -> None:
     assert read_state(tmp_path) == KubeletState()
 
 
@@ -122,7 +122,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         read_state(tmp_path)
 
 
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / MEMORY_STATE).mkdir()
     with pytest.raises(StateUnreadable, match=MEMORY_STATE):
         read_state(tmp_path)

@@ -73,7 +73,7 @@ def test_without_hotplug_every_cpu_is_online(tmp_path: Path) -> None:
     assert read(folder)[0].cpus == mask_of([0, 1])
 
 
-def test_isolated_cpus_are_told(tmp_path: Path) -> None:
+def test_isolated_cpus_are_reported(tmp_path: Path) -> None:
     folder = tree(tmp_path, "sockets:1 numa:1 cores:4 memory:4Gi")
     (folder / CPU / "isolated").write_text("2-3\n")
     assert read(folder)[0].isolated == mask_of([2, 3])
@@ -138,7 +138,7 @@ def test_a_file_that_is_missing_or_wrong_is_named_and_the_rest_is_read(
     assert [node.id for node in machine.numa_nodes] == [0, 1]
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_file_blocks_nobody(tmp_path: Path) -> None:
     folder = tree(tmp_path, "sockets:1 numa:1 cores:1 memory:4Gi")
     (folder / NODE / "node0/meminfo").unlink()
     os.mkfifo(folder / NODE / "node0/meminfo")

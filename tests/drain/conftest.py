@@ -16,21 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.conftest import (
-    CRDS,
-    DEPLOYMENTS,
-    NODE_A,
-    NODE_B,
-    ROOT,
-    SYSTEM,
-    Cluster,
-    Operator,
-    pod,
-    two_node_cluster,
-    wait_for,
-)
+from deploy.manifests import objects
+from tests.clusters import CRDS, DEPLOYMENTS, NODE_A, NODE_B, ROOT, SYSTEM, Cluster, pod, two_node_cluster
 from tests.deploy.api import API, administrator, path_of
-from tests.deploy.manifests import objects
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.kube.errors import APIError, NotFound
@@ -128,17 +118,17 @@ class Installed:
         for item in objects():
             if item["kind"] != "DaemonSet":
                 runnable = _runnable(item) if item["kind"] == "Deployment" else item
-                wait_for(f"{path_of(item)} to be taken", partial(_is_applied, api, runnable))
+                eventually(f"{path_of(item)} to be taken", partial(_is_applied, api, runnable))
         for name, labels in ((STEERED, {"topomend.io/steer": "enabled"}), (DENIED, {})):
             self._create_namespace(name, labels)
-        found = wait_for("the operator's pods", self._operator_pods)
+        operator_pods = eventually("the operator's pods", self._operator_pods)
         self.replicas = [
             Replica(self.cluster, content, self.folder / f"operator-{number}-{time.monotonic_ns()}.log")
-            for number, content in enumerate(found)
+            for number, content in enumerate(operator_pods)
         ]
         for replica in self.replicas:
             replica.operator.wait_until_it_watches()
-        wait_for("the parameters to have both owners", lambda: min(map(len, map(self.owners, PARAMETERS))) == 2)
+        eventually("the parameters to have both owners", lambda: min(map(len, map(self.owners, PARAMETERS))) == 2)
 
     def load(self) -> None:
         """A gated pod of a steered namespace, a refused one that waits, a braked Deployment, a relaunch whose pod is
@@ -148,19 +138,19 @@ class Installed:
         for node in (NODE_A, NODE_B):
             for number in range(2):
                 self.cluster.occupy(node, f"filler-{node}-{number}", 2)
-        wait_for("steering to be in force", self.is_steered)
+        eventually("steering to be in force", self.is_steered)
         self.cluster.create(pod("steered", 3), STEERED)
         waiting = self.cluster.create(pod("waiting", 3, node=NODE_A))
         own_name = {NAME_POLICY_ANNOTATION: "Suffix"}
         beside = self.cluster.create(pod("beside", 3, node=NODE_A, annotations=own_name), DENIED)
-        wait_for("both to be refused", lambda: self._is_refused("waiting") and self._is_refused("beside", DENIED))
+        eventually("both to be refused", lambda: self._is_refused("waiting") and self._is_refused("beside", DENIED))
         self.refused = {"waiting": waiting["metadata"]["uid"], "beside": beside["metadata"]["uid"]}
         deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": _web()}
         self.cluster.client.create(DEPLOYMENTS, deployment, "default")
-        wait_for(
-            "the Deployment to be braked", lambda: [each for each in self.pods() if each.gates and "web-" in each.name]
+        eventually(
+            "the Deployment to be braked", lambda: [pod for pod in self.pods() if pod.gates and "web-" in pod.name]
         )
-        wait_for("both to be recorded", lambda: len(self.cluster.records()) == 2)
+        eventually("both to be recorded", lambda: len(self.cluster.records()) == 2)
         quota = {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -168,13 +158,13 @@ class Installed:
             "spec": {"hard": {"pods": "0"}},
         }
         self.cluster.client.create(QUOTAS, quota, DENIED)
-        wait_for(
+        eventually(
             "the quota to count", lambda: self.cluster.client.get(QUOTAS, "none", DENIED).get("status", {}).get("used")
         )
         self._commit_lost("lost")
         self._claim(self.cluster.get("beside", DENIED))
-        wait_for("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
-        self._cordon(unschedulable=True)  # what is let go waits for its scheduler: none is refused by a full node
+        eventually("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
+        self._cordon(unschedulable=True)  # what is ungated waits for its scheduler: none is refused by a full node
         assert RELAUNCH_FINALIZER in self.cluster.get("beside", DENIED)["metadata"]["finalizers"]
 
     def allow(self) -> None:
@@ -275,31 +265,31 @@ class Installed:
                 self.cluster.remove(content)
         time.sleep(KUBELET_SECONDS)
         self._cordon(unschedulable=False)
-        wait_for("every pod to run", self._all_run)
+        eventually("every pod to run", self._all_run)
         alive = {(pod.namespace, pod.name.split("-")[0]) for pod in self._alive()}
         assert alive - {(DENIED, "beside")} == {(STEERED, "steered"), ("default", "web"), (DENIED, "lost")}
         assert len(self._alive()) == len(alive)
         assert self.cluster.get("waiting")["metadata"]["uid"] == self.refused["waiting"]
         uids = {pod.uid for pod in self.pods()}
         assert (self.refused[beside] in uids) == ((DENIED, "beside") not in alive)
-        assert [each for each in self.pods() if each.any] == []
+        assert [pod for pod in self.pods() if pod.any] == []
 
     def _alive(self) -> list[Any]:
-        mine = [each for each in self.pods() if each.namespace not in (SYSTEM, "topomend-agent")]
-        return [each for each in mine if each.phase != "Failed"]
+        mine = [pod for pod in self.pods() if pod.namespace not in (SYSTEM, "topomend-agent")]
+        return [pod for pod in mine if pod.phase != "Failed"]
 
     def _all_run(self) -> bool:
-        return all(each.phase == "Running" for each in self._alive())
+        return all(pod.phase == "Running" for pod in self._alive())
 
     def _operator_pods(self) -> list[dict[str, Any]]:
-        found = self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items
-        running = [each for each in found if each["status"].get("phase") == "Running"]
+        operator_pods = self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items
+        running = [content for content in operator_pods if content["status"].get("phase") == "Running"]
         return running if len(running) == 2 else []
 
     def _create_namespace(self, name: str, labels: dict[str, str]) -> None:
         content = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         self.cluster.client.create(NAMESPACES, content)
-        wait_for("its account", lambda: self.cluster.client.get(Resource("v1", "serviceaccounts"), "default", name))
+        eventually("its account", lambda: self.cluster.client.get(Resource("v1", "serviceaccounts"), "default", name))
 
     def is_steered(self) -> bool:
         api = administrator(self.cluster.sandbox.kubeconfig)
@@ -358,23 +348,23 @@ class Installed:
             api.delete(path_of(item))
         for name in (STEERED, DENIED):
             api.delete(f"/api/v1/namespaces/{name}")
-        for each in self.cluster.pods():
+        for content in self.cluster.pods():
             with suppress(NotFound):
-                self.cluster._unfinalize(each["metadata"])
-            self.cluster.remove(each)
+                self.cluster._unfinalize(content["metadata"])
+            self.cluster.remove(content)
         ours = {STEERED, DENIED, SYSTEM, "topomend-agent"}
-        wait_for("everything to be gone", lambda: not ours & self._names(NAMESPACES), 120)
-        wait_for("the kinds to be gone", lambda: not [each for each in self._names(CRDS) if "topomend" in each], 120)
-        wait_for("the pods to be gone", lambda: not self.cluster.pods())
+        eventually("everything to be gone", lambda: not ours & self._names(NAMESPACES), 120)
+        eventually("the kinds to be gone", lambda: not [name for name in self._names(CRDS) if "topomend" in name], 120)
+        eventually("the pods to be gone", lambda: not self.cluster.pods())
 
     def _records(self) -> list[dict[str, Any]]:
         try:
-            return [each["metadata"] for each in self.cluster.records()]
+            return [record["metadata"] for record in self.cluster.records()]
         except NotFound:
             return []
 
     def _names(self, resource: Resource) -> set[str]:
-        return {each["metadata"]["name"] for each in self.cluster.client.list(resource).items}
+        return {content["metadata"]["name"] for content in self.cluster.client.list(resource).items}
 
 
 def _is_applied(api: API, item: dict[str, Any]) -> bool:

@@ -1,10 +1,11 @@
-"""An operator that is gone without a drain: new pods are created as ever, since what the policies read goes with it."""
+"""After an operator disappears without a drain, new pods are not gated: the policies' parameters disappear with it."""
 
 import time
 
 import pytest
-from tests.controller.conftest import DEPLOYMENTS, SYSTEM, wait_for
+from tests.clusters import DEPLOYMENTS, SYSTEM
 from tests.drain.conftest import PARAMETERS, Installed
+from tests.waiting import eventually
 
 from topomend.kube.client import PODS
 
@@ -15,13 +16,13 @@ COLLECTED_SECONDS = 90.0
 
 
 def test_new_pods_are_not_gated_once_the_operators_pods_are_gone(installed: Installed) -> None:
-    wait_for("steering to be in force", installed.is_steered)
+    eventually("steering to be in force", installed.is_steered)
     scale = {"spec": {"replicas": 0}}
     installed.cluster.client.merge(DEPLOYMENTS, "topomend-operator", scale, SYSTEM, subresource="scale")
     begun = time.monotonic()
-    wait_for("the parameters to be collected", lambda: not any(map(installed.exists, PARAMETERS)), COLLECTED_SECONDS)
+    eventually("the parameters to be collected", lambda: not any(map(installed.exists, PARAMETERS)), COLLECTED_SECONDS)
     print(f"collected after {time.monotonic() - begun:.1f} s")
-    wait_for("no new pod to be gated", lambda: not installed.is_steered(), 5)
+    eventually("no new pod to be gated", lambda: not installed.is_steered(), 5)
 
 
 def test_a_rolling_upgrade_leaves_no_moment_without_them(installed: Installed) -> None:
@@ -36,8 +37,8 @@ def test_a_rolling_upgrade_leaves_no_moment_without_them(installed: Installed) -
             assert time.monotonic() < deadline, "the upgrade has no end"
             for parameter in PARAMETERS:
                 assert installed.uid(parameter) == uids[parameter], "it was collected and made anew"
-        wait_for("the new pods to own them", lambda: _running(installed) <= set(installed.owners(PARAMETERS[0])))
-        wait_for("the old owners to be taken off", lambda: not before & set(installed.owners(PARAMETERS[0])), 90)
+        eventually("the new pods to own them", lambda: _running(installed) <= set(installed.owners(PARAMETERS[0])))
+        eventually("the old owners to be taken off", lambda: not before & set(installed.owners(PARAMETERS[0])), 90)
         assert {parameter: installed.uid(parameter) for parameter in PARAMETERS} == uids
     finally:
         stop()
@@ -47,9 +48,9 @@ def test_a_parameter_that_somebody_deletes_is_made_again_by_any_replica(installe
     resource, name = PARAMETERS[1]
     installed.replicas[0].end()
     installed.cluster.client.delete(resource, name, SYSTEM, uid=installed.uid(PARAMETERS[1]))
-    wait_for("it to be made again", lambda: installed.exists(PARAMETERS[1]), 15)
+    eventually("it to be made again", lambda: installed.exists(PARAMETERS[1]), 15)
 
 
 def _running(installed: Installed) -> set[str]:
-    found = installed.cluster.client.list(PODS, namespace=SYSTEM).items
-    return {each["metadata"]["uid"] for each in found if "deletionTimestamp" not in each["metadata"]}
+    pods = installed.cluster.client.list(PODS, namespace=SYSTEM).items
+    return {content["metadata"]["uid"] for content in pods if "deletionTimestamp" not in content["metadata"]}

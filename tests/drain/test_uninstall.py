@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.controller.conftest import CRDS, SYSTEM, pod, wait_for
+from tests.clusters import CRDS, SYSTEM, pod
 from tests.drain.conftest import DENIED, STEERED, Installed
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
+from tests.waiting import eventually
 
 from topomend.kube.client import LEASES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
 from topomend.wire.group import FIT_GATE, RECORD_ANNOTATION, RELAUNCH_FINALIZER, RELAUNCH_GATE, REPLACES_ANNOTATION
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def test_drain_says_what_it_would_do_and_does_nothing(loaded: Installed) -> None:
-    before = {(each.uid, each.gates, each.finalizers) for each in loaded.pods()}
+    before = {(leftover.uid, leftover.gates, leftover.finalizers) for leftover in loaded.pods()}
     drained = loaded.drain("--dry-run")
     assert drained.code == 0
     assert "would be drained" in drained.lines[-1]
@@ -28,7 +29,7 @@ def test_drain_says_what_it_would_do_and_does_nothing(loaded: Installed) -> None
         "Deployment topomend-system",
     ):
         assert any(line.startswith(word) for line in drained.lines), word
-    assert before == {(each.uid, each.gates, each.finalizers) for each in loaded.pods()}
+    assert before == {(leftover.uid, leftover.gates, leftover.finalizers) for leftover in loaded.pods()}
     assert all(replica.operator.process.poll() is None for replica in loaded.replicas)
 
 
@@ -39,19 +40,21 @@ def test_drain_then_delete(loaded: Installed) -> None:
     assert drained.lines[-1].startswith("drained: ")
     loaded.assert_nothing_is_left_or_lost()
     assert all(replica.operator.process.poll() is not None for replica in loaded.replicas)
-    assert loaded.drain().lines == ("drained: nothing was left to do",)
+    assert loaded.drain().lines == ("drained: nothing to do",)
     deleting = loaded.start_delete()
     out, _ = deleting.communicate(timeout=120)
     assert deleting.returncode == 0, out
-    assert loaded.drain().lines == ("drained: nothing was left to do",)
+    assert loaded.drain().lines == ("drained: nothing to do",)
     loaded.cluster.create(pod("after", 1))
-    assert [each for each in loaded.pods() if each.any] == []
+    assert [leftover for leftover in loaded.pods() if leftover.any] == []
 
 
 def test_delete_then_drain(loaded: Installed) -> None:
     deleting = loaded.start_delete()
-    wait_for("the kind to be going", lambda: "deletionTimestamp" in _crd(loaded)["metadata"])
-    wait_for("the operators to end", lambda: all(each.operator.process.poll() is not None for each in loaded.replicas))
+    eventually("the kind to be going", lambda: "deletionTimestamp" in _crd(loaded)["metadata"])
+    eventually(
+        "the operators to end", lambda: all(replica.operator.process.poll() is not None for replica in loaded.replicas)
+    )
     time.sleep(3)
     assert loaded.steps(DENIED) == ["Blocked", "Blocked"], "the only copy of a pod is kept"
     assert deleting.poll() is None
@@ -75,8 +78,8 @@ def test_drain_after_the_operator_was_killed(loaded: Installed) -> None:
 def test_what_cannot_be_done_is_left_with_its_reason_and_done_by_the_next_drain(loaded: Installed) -> None:
     drained = loaded.drain("--timeout", "10")
     assert drained.code == 1
-    (left,) = [line for line in drained.lines if line.startswith("left: ")]
-    assert left.startswith(f"left: relaunch {DENIED}/lost-")
+    (left,) = [line for line in drained.lines if line.startswith("not drained: ")]
+    assert left.startswith(f"not drained: relaunch {DENIED}/lost-")
     assert "exceeded quota" in left
     loaded.allow()
     assert loaded.drain().code == 0
@@ -127,15 +130,15 @@ def test_drain_without_kinds_operator_and_policies(installed: Installed) -> None
     made = [cluster.create(content) for content in (gated, waiting, claimed)]
     drained = installed.drain()
     assert drained.code == 0
-    assert [each for each in installed.pods() if each.any] == []
+    assert [leftover for leftover in installed.pods() if leftover.any] == []
     assert cluster.get("gated")["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
     metadata = cluster.get("waiting")["metadata"]
     assert (metadata["annotations"], metadata["labels"]) == ({"example.com/mine": "stays"}, {"app": "stays"})
-    wait_for("the others to run", lambda: cluster.running("waiting") and cluster.running("claimed"))
-    assert [cluster.get(each["metadata"]["name"])["metadata"]["uid"] for each in made] == [
-        each["metadata"]["uid"] for each in made
+    eventually("the others to run", lambda: cluster.running("waiting") and cluster.running("claimed"))
+    assert [cluster.get(content["metadata"]["name"])["metadata"]["uid"] for content in made] == [
+        content["metadata"]["uid"] for content in made
     ]
-    assert installed.drain().lines == ("drained: nothing was left to do",)
+    assert installed.drain().lines == ("drained: nothing to do",)
 
 
 def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(installed: Installed) -> None:
@@ -143,10 +146,10 @@ def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(instal
         replica.end()
     stranger = installed.start_stranger()
     try:
-        wait_for("it to lead", lambda: "this operator leads" in stranger.text(), 60)
+        eventually("it to lead", lambda: "this operator leads" in stranger.text(), 60)
         drained = installed.drain()
         assert drained.code == 1
-        assert any(line.startswith("left: operator elsewhere: ") for line in drained.lines)
+        assert any(line.startswith("not drained: operator elsewhere: ") for line in drained.lines)
         assert "no longer leads" in stranger.text()
         lease = installed.cluster.client.get(LEASES, "topomend-operator", SYSTEM)["spec"]
         assert lease["holderIdentity"].startswith("kubectl-numa-drain_")
@@ -162,7 +165,8 @@ def _crd(installed: Installed) -> dict[str, dict[str, str]]:
 def test_the_bindings_and_not_the_policies_are_what_a_drain_deletes(installed: Installed) -> None:
     assert installed.drain().code == 0
     left = [
-        each["metadata"]["name"] for each in installed.cluster.client.list(MUTATING_ADMISSION_POLICY_BINDINGS).items
+        binding["metadata"]["name"]
+        for binding in installed.cluster.client.list(MUTATING_ADMISSION_POLICY_BINDINGS).items
     ]
     assert [name for name in left if name.startswith("topomend")] == []
     assert not installed.cluster.client.list(PODS, namespace=SYSTEM).items

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
-from tests.controller.conftest import NODE_B, Cluster, Operator, events_of, wait_for
-from tests.faults import judge
+from tests import audit_log
+from tests.clusters import NODE_B, Cluster, events_of
 from tests.faults.proxy import Proxy
-from tests.faults.stage import lopsided_cluster, refused_pod
-from tests.patience import stretched
+from tests.operator_process import Operator
+from tests.refusing_node import refused_pod, refusing_cluster
+from tests.waiting import eventually
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
@@ -37,7 +38,7 @@ class Scene:
         served = (f"--health-address={self._address}", f"--metrics-address={self._metrics}")
         operator = Operator(kubeconfig or self.proxy.kubeconfig, log, *served, *flags, module=module)
         self.operators.append(operator)
-        wait_for("the operator to watch", lambda: len(self.proxy.streams()) >= 4 or kubeconfig)
+        eventually("the operator to watch", lambda: len(self.proxy.streams()) >= 4 or kubeconfig)
         return operator
 
     @property
@@ -47,8 +48,10 @@ class Scene:
     def refuse(self, name: str, **metadata: Any) -> dict[str, Any]:
         """A pod that numa-a's kubelet has refused; returned as it was made."""
         content = refused_pod(name, **metadata)
-        made: dict[str, Any] = wait_for("the pod to be accepted", lambda: self.cluster.create(content, self.namespace))
-        wait_for(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made))
+        made: dict[str, Any] = eventually(
+            "the pod to be accepted", lambda: self.cluster.create(content, self.namespace)
+        )
+        eventually(f"{name} to be refused", lambda: self.phase(name) == "Failed" or self.uid(name) != uid_of(made))
         return made
 
     def get(self, name: str) -> dict[str, Any]:
@@ -70,15 +73,19 @@ class Scene:
     def records(self) -> dict[str, dict[str, Any]]:
         """The records by the name of their pod."""
         listing = self.cluster.client.list(RELAUNCHES, namespace=self.namespace)
-        return {each["spec"]["pod"]["name"]: each for each in listing.items}
+        return {record["spec"]["pod"]["name"]: record for record in listing.items}
+
+    def record_at(self, name: str, step: str) -> dict[str, Any] | None:
+        """The record of a pod, once it is at this step."""
+        return self.records()[name] if self.step(name) == step else None
 
     def step(self, name: str) -> str:
         record = self.records().get(name, {})
         return str(record.get("status", {}).get("step", ""))
 
-    def told(self, content: dict[str, Any], reason: str) -> list[str]:
+    def notes(self, content: dict[str, Any], reason: str) -> list[str]:
         """The notes of the events of this reason on an object."""
-        return [each["note"] for each in events_of(self.cluster, content, reason)]
+        return [event["note"] for event in events_of(self.cluster, content, reason)]
 
     def runs_anew(self, old: dict[str, Any], seconds: float) -> float:
         """Wait until a refused pod runs on numa-b, on a busy machine longer than ``seconds``; how long that took."""
@@ -86,13 +93,17 @@ class Scene:
         name = old["metadata"]["name"]
 
         def is_new() -> dict[str, Any] | None:
-            found = self.get(name)
-            return found if uid_of(found) != uid_of(old) and found["status"].get("phase") == "Running" else None
+            replacement = self.get(name)
+            return (
+                replacement
+                if uid_of(replacement) != uid_of(old) and replacement["status"].get("phase") == "Running"
+                else None
+            )
 
-        found = wait_for(f"{name} to run anew", is_new, stretched(seconds))
+        replacement = eventually(f"{name} to run again", is_new, seconds)
         took = time.monotonic() - begun
-        assert found["spec"]["nodeName"] == NODE_B
-        wait_for("the record to end", lambda: self.step(name) == "Launched")
+        assert replacement["spec"]["nodeName"] == NODE_B
+        eventually("the record to end", lambda: self.step(name) == "Launched")
         assert "finalizers" not in self.get(name)["metadata"]
         self.nothing_doubled(name)
         return took
@@ -100,7 +111,7 @@ class Scene:
     def nothing_doubled(self, name: str) -> None:
         """By the audit log: one pod of this name ever came to a node by a scheduler."""
         assert self.cluster.sandbox.audit_log
-        history = judge.histories(self.cluster.sandbox.audit_log)[(self.namespace, name)]
+        history = audit_log.histories(self.cluster.sandbox.audit_log)[(self.namespace, name)]
         assert len(set(history.bound)) == 1, history
 
     def healthz(self) -> tuple[int, str]:
@@ -115,7 +126,7 @@ class Scene:
         """A gauge of the operator's."""
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
-        return next(float(each.split()[1]) for each in lines if each.startswith(f"{name} "))
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
     def remove(self, name: str) -> None:
         """Delete a pod for good."""
@@ -123,7 +134,7 @@ class Scene:
 
     def is_well(self) -> None:
         """The operator lives, its liveness endpoint says so before long, and it has logged no traceback."""
-        wait_for("it to be well", lambda: self.healthz() == (200, "ok"))
+        eventually("it to be well", lambda: self.healthz() == (200, "ok"))
         assert self.operator.process.poll() is None
         assert "Traceback" not in self.operator.text()
 
@@ -133,11 +144,11 @@ class Scene:
                 operator.kill()
             print(f"{self.namespace}, {operator.log.name}:\n{operator.text()}")  # shown where the test fails
         self.proxy.close()
-        for each in self.cluster.client.list(PODS, namespace=self.namespace).items:
-            if each["metadata"].get("finalizers"):
+        for content in self.cluster.client.list(PODS, namespace=self.namespace).items:
+            if content["metadata"].get("finalizers"):
                 patch = {"metadata": {"finalizers": None}}
-                self.cluster.client.merge(PODS, each["metadata"]["name"], patch, self.namespace)
-            self.cluster.remove(each)
+                self.cluster.client.merge(PODS, content["metadata"]["name"], patch, self.namespace)
+            self.cluster.remove(content)
 
 
 def uid_of(content: dict[str, Any]) -> str:
@@ -152,7 +163,7 @@ def _free_port() -> int:
 @pytest.fixture(scope="package")
 def lopsided() -> Iterator[Cluster]:
     """numa-b has room for twenty of our pods: operators that do not see one another's never want the same hole."""
-    with lopsided_cluster("numa:4 cores:16 memory:8Gi") as cluster:
+    with refusing_cluster("numa:4 cores:16 memory:8Gi") as cluster:
         yield cluster
 
 

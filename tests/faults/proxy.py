@@ -130,10 +130,10 @@ class Stream:
     def hang_up(self) -> None:
         """End both connections."""
         self.ended = True
-        for each in (self.handler.connection, self.connection.sock):
+        for connected in (self.handler.connection, self.connection.sock):
             with suppress(OSError):
-                if each is not None:  # nobody is connected any more, or yet
-                    each.shutdown(SHUT_RDWR)
+                if connected is not None:  # nobody is connected any more, or yet
+                    connected.shutdown(SHUT_RDWR)
 
 
 class _Server(ThreadingHTTPServer):
@@ -187,7 +187,7 @@ class Proxy:
     def streams(self, plural: str = "") -> list[Stream]:
         """The open watches of a kind, or of all."""
         with self._lock:
-            return [each for each in self._streams if plural in ("", each.request.plural)]
+            return [stream for stream in self._streams if plural in ("", stream.request.plural)]
 
     def cut(self, plural: str = "") -> int:
         """Break the watches off, and say how many."""

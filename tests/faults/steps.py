@@ -1,4 +1,4 @@
-"""Which step of the relaunch protocol a write is, by what it asks for; and killing a client at one of them."""
+"""Recognizes the step of the relaunch protocol that a write belongs to, and kills a client at a given step."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from topomend.wire.group import RELAUNCH_FINALIZER
 
 CLAIM, RECORD, COMMIT = "claim the pod", "create the record", "mark it Committed"
 DELETE, UNCLAIM, CREATE = "delete the pod", "take the finalizer off", "create the replacement"
-CREATED, LAUNCH, LAUNCHED = "mark it Created", "narrow and let go", "mark it Launched"
+CREATED, LAUNCH, LAUNCHED = "mark it Created", "narrow and ungate", "mark it Launched"
 UNPROTECT = "give the record back"
 
 MAIN_LINE = (CLAIM, RECORD, COMMIT, DELETE, UNCLAIM, CREATE, CREATED, LAUNCH, LAUNCHED, UNPROTECT)

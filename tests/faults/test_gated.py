@@ -1,18 +1,19 @@
-"""Faults while pods that were gated at birth are let go by the view alone: what the view lacks must cost nothing."""
+"""Faults while the operator ungates pods by its snapshot alone: a gap in the snapshot loses no pod."""
 
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.controller.conftest import NODE_B, pod, wait_for
+from tests.clusters import NODE_B, pod
 from tests.faults.conftest import Scene
 from tests.faults.proxy import HangUp, Moment, Write
+from tests.waiting import eventually
 
 from topomend.kube.client import PODS
 from topomend.wire.group import FIT_GATE
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster]
 
 
 def gated(name: str, cpus: int = 3) -> dict[str, Any]:
@@ -39,12 +40,12 @@ def at_its_release(scene: Scene, name: str, moment: Moment, act: Callable[[], ob
 
 
 def runs_on_b(scene: Scene, name: str) -> None:
-    wait_for(f"{name} to run", lambda: scene.phase(name) == "Running", 30)
+    eventually(f"{name} to run", lambda: scene.phase(name) == "Running", 30)
     assert scene.get(name)["spec"]["nodeName"] == NODE_B
     scene.nothing_doubled(name)
 
 
-def test_a_pod_that_changed_since_it_was_seen_is_read_anew_and_let_go(scene_of: Callable[[str], Scene]) -> None:
+def test_a_pod_that_changed_since_it_was_seen_is_read_anew_and_ungated(scene_of: Callable[[str], Scene]) -> None:
     scene = scene_of("gated-changed")
 
     def change() -> None:
@@ -86,8 +87,8 @@ def test_a_pod_that_was_deleted_unseen_holds_no_place(scene_of: Callable[[str], 
     attempts = at_its_release(scene, "ghost", Moment.BEFORE, delete)
     scene.start()
     scene.cluster.create(gated("ghost", 8), scene.namespace)
-    wait_for("its release to be tried", lambda: attempts)
-    wait_for("it to be gone", lambda: not scene.exists("ghost"))
+    eventually("its release to be tried", lambda: attempts)
+    eventually("it to be gone", lambda: not scene.exists("ghost"))
     for number in range(3):
         scene.cluster.create(gated(f"next-{number}", 8), scene.namespace)
     for number in range(3):

@@ -4,7 +4,7 @@
 |------------------------------------------------|--------------------------------------------------------|
 | the delete is refused: P changed               | ..._changes_before_it_is_deleted_is_read_again         |
 | the delete is refused: somebody deleted P      | ..._delete_before_the_relaunch_is_committed_wins       |
-| a crash anywhere                               | tests/controller/test_crashes.py, tests/soak           |
+| a crash anywhere                               | tests/controller/test_crashes.py, verify/soak           |
 | P has our finalizer, and there is no W         | ..._claimed_pod_without_a_record_is_recorded_or_let_be |
 | N is there: ours                               | ..._answer_of_a_relaunch_may_be_lost                   |
 | N is there: another's                          | ..._takes_the_name_keeps_it                            |
@@ -12,7 +12,7 @@
 | N is denied: quota, Pod Security, 422          | ..._denied_is_kept_and_created_once_it_is_allowed      |
 | W or N is denied: the namespace is terminating | ..._namespace_that_ends_is_not_held_up                 |
 | an answer is lost                              | ..._answer_of_a_relaunch_may_be_lost                   |
-| a user deletes N while it is gated             | ..._deletes_before_it_is_let_go_stays_deleted          |
+| a user deletes N while it is gated             | ..._deletes_before_it_is_ungated_stays_deleted         |
 | an old leader repeats its CREATE               | ..._creates_long_after_it_was_overtaken_never_runs     |
 | two believe that they lead                     | ..._both_act_..., tests/controller/test_election.py    |
 
@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.conftest import pod, wait_for
-from tests.faults import judge
+from tests import audit_log
+from tests.clusters import pod
 from tests.faults.conftest import Scene, uid_of
 from tests.faults.proxy import Answer, HangUp, Moment, Proxy, Request, Write, failure
 from tests.faults.steps import (
@@ -47,12 +47,13 @@ from tests.faults.steps import (
     UNPROTECT,
     step_of,
 )
+from tests.waiting import eventually
 
 from topomend.kube.client import NAMESPACES, PODS, Resource
 from topomend.kube.errors import Forbidden
 from topomend.wire.group import RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster]
 
 QUOTAS = Resource("v1", "resourcequotas")
 BEFORE, BETWEEN = Moment.BEFORE, Moment.BETWEEN
@@ -103,10 +104,10 @@ def test_a_users_delete_before_the_relaunch_is_committed_wins(scene_of: Callable
     deleted = at(scene, COMMIT, BEFORE, delete)
     scene.start()
     scene.refuse("train")
-    wait_for("it to be deleted", deleted.is_set)
-    wait_for("it to be gone", lambda: not scene.exists("train"))
-    record = wait_for("the record to end", lambda: scene.step("train") == "Cancelled" and scene.records()["train"])
-    wait_for("it to be told", lambda: scene.told(record, "RelaunchSkipped"))
+    eventually("it to be deleted", deleted.is_set)
+    eventually("it to be gone", lambda: not scene.exists("train"))
+    record = eventually("the record to end", lambda: scene.record_at("train", "Cancelled"))
+    eventually("the event", lambda: scene.notes(record, "RelaunchSkipped"))
     scene.is_well()
 
 
@@ -120,7 +121,7 @@ def test_a_claimed_pod_without_a_record_is_recorded_or_let_be(
     scene.cluster.client.merge(PODS, "train", claim, scene.namespace)
     scene.start()
     if opted_out:
-        wait_for("the claim to be dropped", lambda: "finalizers" not in scene.get("train")["metadata"])
+        eventually("the claim to be dropped", lambda: "finalizers" not in scene.get("train")["metadata"])
         assert scene.uid("train") == uid_of(refused)
     else:
         scene.runs_anew(refused, 60)
@@ -137,11 +138,11 @@ def test_a_pod_that_takes_the_name_keeps_it(scene_of: Callable[[str], Scene]) ->
     at(scene, CREATE, BEFORE, squat)
     scene.start()
     refused = scene.refuse("train")
-    record = wait_for("the record to end", lambda: scene.step("train") == "Superseded" and scene.records()["train"])
-    wait_for("it to be told", lambda: scene.told(record, "RelaunchSkipped"))
+    record = eventually("the record to end", lambda: scene.record_at("train", "Superseded"))
+    eventually("the event", lambda: scene.notes(record, "RelaunchSkipped"))
     assert [scene.uid("train")] == squatters
     assert uid_of(refused) not in squatters
-    wait_for("the other pod to run", lambda: scene.phase("train") == "Running")
+    eventually("the other pod to run", lambda: scene.phase("train") == "Running")
     scene.is_well()
 
 
@@ -149,8 +150,8 @@ def test_a_replacement_that_is_being_deleted_is_waited_for(scene_of: Callable[[s
     scene = scene_of("terminating")
 
     def hold_and_delete() -> None:
-        held = {"metadata": {"finalizers": ["example.com/hold"]}}
-        scene.cluster.client.merge(PODS, "train", held, scene.namespace)
+        foreign_finalizer = {"metadata": {"finalizers": ["example.com/hold"]}}
+        scene.cluster.client.merge(PODS, "train", foreign_finalizer, scene.namespace)
         delete_as_user(scene, "train")
         raise HangUp("the answer is lost")
 
@@ -162,7 +163,7 @@ def test_a_replacement_that_is_being_deleted_is_waited_for(scene_of: Callable[[s
         metadata = scene.get("train")["metadata"]
         return metadata["uid"] != uid_of(refused) and "deletionTimestamp" in metadata
 
-    wait_for("the replacement to end", is_ending)
+    eventually("the replacement to end", is_ending)
     time.sleep(2.5)  # a sweep, and more than one look at the record
     assert scene.step("train") == "Committed"
     scene.cluster.client.merge(PODS, "train", {"metadata": {"finalizers": None}}, scene.namespace)
@@ -175,7 +176,7 @@ def _quota(scene: Scene) -> Callable[[], object]:
     client = scene.cluster.client
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
     made = client.create(QUOTAS, quota, scene.namespace)
-    wait_for("the quota to bind, once its controller has counted", lambda: _is_denied(scene, pod("probe", 1)), 12)
+    eventually("the quota to bind, once its controller has counted", lambda: _is_denied(scene, pod("probe", 1)), 12)
     return lambda: client.delete(QUOTAS, "none", scene.namespace, uid=uid_of(made))
 
 
@@ -183,7 +184,7 @@ def _pod_security(scene: Scene) -> Callable[[], object]:
     """Allow only pods that ask for less than ours do; returned is what allows ours again."""
     client, label = scene.cluster.client, "pod-security.kubernetes.io/enforce"
     client.merge(NAMESPACES, scene.namespace, {"metadata": {"labels": {label: "restricted"}}})
-    wait_for("the label to bind", lambda: _is_denied(scene, pod("probe", 1)), 12)
+    eventually("the label to bind", lambda: _is_denied(scene, pod("probe", 1)), 12)
     return lambda: client.merge(NAMESPACES, scene.namespace, {"metadata": {"labels": {label: None}}})
 
 
@@ -209,13 +210,11 @@ def test_a_replacement_that_is_denied_is_kept_and_created_once_it_is_allowed(
     denied = at(scene, step, BEFORE, lambda: allow.append(deny(scene)))
     scene.start()
     refused = scene.refuse("train")
-    wait_for("the fault to begin", denied.is_set)
-    record = wait_for(
-        "the relaunch to be blocked", lambda: scene.step("train") == "Blocked" and scene.records()["train"]
-    )
+    eventually("the fault to begin", denied.is_set)
+    record = eventually("the relaunch to be blocked", lambda: scene.record_at("train", "Blocked"))
     assert record["spec"]["manifest"]["spec"]["containers"][0]["name"] == "main"
     assert not scene.exists("train")
-    wait_for("it to be told", lambda: scene.told(record, "RelaunchDeferred"))
+    eventually("the event", lambda: scene.notes(record, "RelaunchDeferred"))
     scene.is_well()
     allow[0]()
     scene.operator.kill()  # rather than wait for a minute, which is when it is tried again
@@ -232,20 +231,20 @@ def test_a_namespace_that_ends_is_not_held_up(step: str, scene_of: Callable[[str
 
     def end_namespace() -> None:
         client.delete(NAMESPACES, scene.namespace, uid=uid)
-        wait_for("its end to be known", lambda: _is_denied(scene, pod("probe", 1)), 12)
+        eventually("its end to be known", lambda: _is_denied(scene, pod("probe", 1)), 12)
 
     ended = at(scene, step, BEFORE, end_namespace)
     scene.start()
     scene.refuse("train")
-    wait_for("the namespace to end", ended.is_set)
+    eventually("the namespace to end", ended.is_set)
 
     def is_gone() -> bool:
-        return all(each["metadata"]["name"] != scene.namespace for each in client.list(NAMESPACES).items)
+        return all(namespace["metadata"]["name"] != scene.namespace for namespace in client.list(NAMESPACES).items)
 
-    wait_for("it to be gone", is_gone, 60)
+    eventually("it to be gone", is_gone, 60)
     time.sleep(2)
     # One a look, and it is looked at again for changes of the pod and its record alone, or once a minute.
-    assert len([each for each in scene.proxy.written if step_of(each) == step]) < 8
+    assert len([write for write in scene.proxy.written if step_of(write) == step]) < 8
     assert f"WARNING {scene.namespace}/train" not in scene.operator.text()
     assert "could not be posted" not in scene.operator.text()
     scene.is_well()
@@ -261,7 +260,7 @@ def test_a_pod_whose_record_is_denied_is_left_as_it_was(scene_of: Callable[[str]
     scene.proxy.rules.append(refuse)
     scene.start("--sweep-seconds=2")
     refused = scene.refuse("train")
-    wait_for("it to be told", lambda: scene.told(refused, "RelaunchDeferred"))
+    eventually("the event", lambda: scene.notes(refused, "RelaunchDeferred"))
     time.sleep(5)  # two sweeps
     assert scene.uid("train") == uid_of(refused)
     assert "finalizers" not in scene.get("train")["metadata"]
@@ -275,14 +274,19 @@ def test_every_write_names_what_it_was_decided_on(scene_of: Callable[[str], Scen
     scene.start()
     refused = scene.refuse("train")
     scene.runs_anew(refused, 60)
-    wait_for("the record to be given back", lambda: UNPROTECT in map(step_of, scene.proxy.written))
-    bodies = {step_of(each): json.loads(each.body) for each in scene.proxy.written}
+    eventually("the record to be given back", lambda: UNPROTECT in map(step_of, scene.proxy.written))
+    bodies = {step_of(write): json.loads(write.body) for write in scene.proxy.written}
     # One that meets a pod that its kubelet has just changed is repeated.
-    assert list(dict.fromkeys(step_of(each) for each in scene.proxy.written)) == list(MAIN_LINE)
+    assert list(dict.fromkeys(step_of(write) for write in scene.proxy.written)) == list(MAIN_LINE)
     named = [bodies[step]["metadata"] for step in (CLAIM, UNCLAIM, LAUNCH)] + [bodies[DELETE]["preconditions"]]
-    assert [each["uid"] for each in named] == [uid_of(refused), uid_of(refused), scene.uid("train"), uid_of(refused)]
+    assert [precondition["uid"] for precondition in named] == [
+        uid_of(refused),
+        uid_of(refused),
+        scene.uid("train"),
+        uid_of(refused),
+    ]
     marks = [bodies[step]["metadata"] for step in (COMMIT, CREATED, LAUNCHED)]
-    versions = [each["resourceVersion"] for each in (*named, *marks)]
+    versions = [metadata["resourceVersion"] for metadata in (*named, *marks)]
     assert len(set(versions)) == len(versions) == 7
     assert bodies[CREATE]["spec"]["schedulingGates"] == [{"name": RELAUNCH_GATE}]
     assert bodies[CREATED]["status"]["newPod"]["uid"] == scene.uid("train")
@@ -300,18 +304,18 @@ def test_every_answer_of_a_relaunch_may_be_lost(scene_of: Callable[[str], Scene]
     scene.proxy.fault = lose
     scene.start()
     scene.runs_anew(scene.refuse("train"), 60)
-    wait_for("the answer to each step to be lost", lambda: set(lost) >= set(MAIN_LINE))
+    eventually("the answer to each step to be lost", lambda: set(lost) >= set(MAIN_LINE))
     scene.is_well()
 
 
-def test_a_replacement_that_a_user_deletes_before_it_is_let_go_stays_deleted(scene_of: Callable[[str], Scene]) -> None:
+def test_a_replacement_that_a_user_deletes_before_it_is_ungated_stays_deleted(scene_of: Callable[[str], Scene]) -> None:
     scene = scene_of("deleted-gated")
     deleted = at(scene, LAUNCH, BEFORE, lambda: delete_as_user(scene, "train"))
     scene.start()
     scene.refuse("train")
-    wait_for("it to be deleted", deleted.is_set)
-    record = wait_for("the record to end", lambda: scene.step("train") == "Cancelled" and scene.records()["train"])
-    wait_for("it to be told", lambda: scene.told(record, "RelaunchSkipped"))
+    eventually("it to be deleted", deleted.is_set)
+    record = eventually("the record to end", lambda: scene.record_at("train", "Cancelled"))
+    eventually("the event", lambda: scene.notes(record, "RelaunchSkipped"))
     assert not scene.exists("train")
     scene.is_well()
 
@@ -321,25 +325,29 @@ def test_a_pod_that_an_operator_creates_long_after_it_was_overtaken_never_runs(
 ) -> None:
     scene = scene_of("overtaken")
     go_on = threading.Event()
-    held = at(scene, CREATE, BEFORE, lambda: go_on.wait(120))
+    is_held = at(scene, CREATE, BEFORE, lambda: go_on.wait(120))
     first = scene.start()
     refused = scene.refuse("train")
-    wait_for("the first operator to be held", lambda: scene.step("train") == "Committed" and not scene.exists("train"))
+    eventually(
+        "the first operator to be held", lambda: scene.step("train") == "Committed" and not scene.exists("train")
+    )
     first.process.send_signal(signal.SIGSTOP)
     other = Proxy(
         scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "brakes", "steerings"), namespace=scene.namespace
     )
     try:
         second = scene.start("--sweep-seconds=2", kubeconfig=other.kubeconfig)
-        wait_for("the second to have relaunched it", lambda: scene.step("train") == "Launched")
-        launched = wait_for("it to run", lambda: scene.phase("train") == "Running" and scene.uid("train"))
+        eventually("the second to have relaunched it", lambda: scene.step("train") == "Launched")
+        launched = eventually("it to run", lambda: scene.phase("train") == "Running" and scene.uid("train"))
         scene.remove("train")
-        wait_for("it to be gone", lambda: not scene.exists("train"))
+        eventually("it to be gone", lambda: not scene.exists("train"))
         go_on.set()
         first.process.send_signal(signal.SIGCONT)
-        wait_for("the first operator to have created another", held.is_set)
-        created = [each for each in scene.proxy.written if step_of(each) == CREATE]
-        wait_for("the late pod to be removed", lambda: len(_history(scene).created) == 3 and not scene.exists("train"))
+        eventually("the first operator to have created another", is_held.is_set)
+        created = [write for write in scene.proxy.written if step_of(write) == CREATE]
+        eventually(
+            "the late pod to be removed", lambda: len(_history(scene).created) == 3 and not scene.exists("train")
+        )
         assert len(created) == 1
         assert _history(scene).bound == [launched]
         assert uid_of(refused) != launched
@@ -360,10 +368,10 @@ def test_two_that_both_act_relaunch_every_pod_once(scene_of: Callable[[str], Sce
     try:
         scene.start()
         second = scene.start(kubeconfig=other.kubeconfig)
-        wait_for("the second to watch", lambda: len(other.streams()) >= 4)
+        eventually("the second to watch", lambda: len(other.streams()) >= 4)
         refused = [scene.refuse(f"train-{number}") for number in range(6)]
-        for each in refused:
-            scene.runs_anew(each, 60)
+        for content in refused:
+            scene.runs_anew(content, 60)
         assert scene.proxy.written
         assert other.written
         assert second.process.poll() is None
@@ -381,6 +389,6 @@ def _is_denied(scene: Scene, content: dict[str, Any]) -> bool:
     return False
 
 
-def _history(scene: Scene) -> judge.History:
+def _history(scene: Scene) -> audit_log.History:
     assert scene.cluster.sandbox.audit_log
-    return judge.histories(scene.cluster.sandbox.audit_log)[(scene.namespace, "train")]
+    return audit_log.histories(scene.cluster.sandbox.audit_log)[(scene.namespace, "train")]

@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.conftest import Cluster, pod, wait_for
+from tests.clusters import Cluster, pod
 from tests.faults.conftest import Scene, uid_of
 from tests.faults.proxy import Answer, HangUp, Request, failure, status_of
-from tests.patience import stretched
+from tests.waiting import eventually, stretched
 
 from topomend.kube.client import LEASES, NODE_TOPOLOGIES, NODES
 from topomend.model.node_state import NodeState
 from topomend.sandbox import NodeSpec
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster]
 
 SOON = 5.0
 """Within how many seconds of a cut a pod that is refused then is to run."""
@@ -76,17 +76,17 @@ def test_what_was_deleted_during_a_gap_that_ended_in_a_410_holds_no_place(
     try:
         lopsided.publish(NodeState(spec.name, spec.machine, spec.kubelet, ()))
         scene.start()
-        wait_for("numa-c to be known", lambda: _largest_hole(scene) == 39)
+        eventually("numa-c to be known", lambda: _largest_hole(scene) == 39)
         lopsided.create(pod("ghost", 30, node="numa-c"), scene.namespace)
-        wait_for("its place to be taken", lambda: _largest_hole(scene) < 39)
+        eventually("its place to be taken", lambda: _largest_hole(scene) < 39)
         assert scene.proxy.stall("pods") == 1
         scene.remove("ghost")
         assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
-        wait_for("its place to be free", lambda: _largest_hole(scene) == 39, stretched(SOON))
+        eventually("its place to be free", lambda: _largest_hole(scene) == 39, SOON)
     finally:
         for resource in (NODES, NODE_TOPOLOGIES):
-            found = lopsided.client.get(resource, "numa-c")
-            lopsided.client.delete(resource, "numa-c", uid=uid_of(found))
+            content = lopsided.client.get(resource, "numa-c")
+            lopsided.client.delete(resource, "numa-c", uid=uid_of(content))
         lopsided.states.pop("numa-c", None)
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
@@ -111,10 +111,10 @@ def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothin
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
-    wait_for("both lists to be broken off, and another to be asked for", lambda: _plain_lists(scene) > 3)
+    eventually("both lists to be broken off, and another to be asked for", lambda: _plain_lists(scene) > 3)
     again = scene.refuse("after")
     scene.runs_anew(again, 15)
-    assert not [each for each in scene.proxy.asked if "sendInitialEvents" in each.query]
+    assert not [request for request in scene.proxy.asked if "sendInitialEvents" in request.query]
     scene.is_well()
 
 
@@ -135,7 +135,7 @@ def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of:
     scene.proxy.end("pods", _line(_error(410, "Expired")))
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
-    wait_for("the fault to have happened", lambda: len(refusals) == 2)
+    eventually("the fault to have happened", lambda: len(refusals) == 2)
     again = scene.refuse("after")
     scene.runs_anew(again, 15)
     scene.is_well()
@@ -146,7 +146,7 @@ def test_an_error_event_of_any_kind_is_survived(scene_of: Callable[[str], Scene]
     scene = scene_of("k4")
     scene.start()
     for code, reason in ((500, "InternalError"), (504, "Timeout"), (429, "TooManyRequests")):
-        wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+        eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
         assert scene.proxy.end("pods", _line(_error(code, reason))) == 1
         refused = scene.refuse(f"train-{code}")
         scene.runs_anew(refused, 15)
@@ -161,7 +161,7 @@ def test_half_a_line_and_then_the_end_is_survived(scene_of: Callable[[str], Scen
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))[:30]) == 1
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
-    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+    eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
     assert scene.operator.text().count("they are restarted") == 1
     scene.is_well()
 
@@ -206,7 +206,7 @@ def test_a_server_that_asks_for_patience_is_left_alone_for_as_long(scene_of: Cal
     refused = scene.refuse("train")
     scene.runs_anew(refused, 20)
     for path in {path for _, path in refusals}:
-        times = [when for when, each in refusals if each == path]
+        times = [when for when, requested in refusals if requested == path]
         assert all(later - earliest > 2.9 for earliest, later in pairwise(times)), refusals
     assert len(refusals) == 3
     scene.is_well()
@@ -241,7 +241,7 @@ def test_answers_that_are_cut_short_are_no_answers(scene_of: Callable[[str], Sce
     scene.proxy.rules.append(spoil)
     refused = scene.refuse("train")
     scene.runs_anew(refused, 20)
-    wait_for("the fault to be over", lambda: len(spoilt) > 12)
+    eventually("the fault to be over", lambda: len(spoilt) > 12)
     again = scene.refuse("after")
     scene.runs_anew(again, 20)
     scene.is_well()
@@ -266,7 +266,7 @@ def test_stale_answers_lead_to_nothing_wrong(scene_of: Callable[[str], Scene]) -
     time.sleep(5)
     until[0] = time.monotonic()
     scene.runs_anew(refused, 15)
-    assert [each for each in served if "/pods/train" in each or "/relaunches/" in each]
+    assert [url for url in served if "/pods/train" in url or "/relaunches/" in url]
     scene.is_well()
 
 
@@ -326,7 +326,7 @@ def _lists_fail(scene: Scene) -> None:
     scene.runs_anew(refused, 64 + 15)
     assert time.monotonic() - begun > 64
     assert {503, 403} <= set(refusals)
-    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+    eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
     assert "they are restarted" not in scene.operator.text()
     scene.is_well()
 
@@ -335,17 +335,23 @@ def _unwatched(scene: Scene) -> None:
     """Lists are answered and watches are not: the streams do not work, and the endpoint says so."""
     scene.start("--sweep-seconds=5")
     failing = [True]
-    scene.proxy.rules.append(lambda each: failure(503, "Fault") if each.watches and failing[0] else None)
+    scene.proxy.rules.append(lambda request: failure(503, "Fault") if request.watches and failing[0] else None)
     scene.proxy.cut()
     cut = time.monotonic()
     refused = scene.refuse("train")
     scene.runs_anew(refused, 30)  # by the sweep
     time.sleep(max(0.0, cut + 100 - time.monotonic()))
     assert scene.healthz()[0] == 200
-    said = wait_for("it to say so", lambda: scene.healthz()[0] == 500 and scene.healthz()[1], 60)
-    assert said.endswith("can be listed but are not watched")
+    problem = eventually("the endpoint to say so", lambda: _problem(scene), 60)
+    assert problem.endswith("can be listed but are not watched")
     failing[0] = False
     scene.is_well()
+
+
+def _problem(scene: Scene) -> str:
+    """What the liveness endpoint says is wrong; empty where nothing is."""
+    status, text = scene.healthz()
+    return text if status == 500 else ""
 
 
 def _away(scene: Scene) -> None:
@@ -364,11 +370,11 @@ def _away(scene: Scene) -> None:
     refused = scene.refuse("train")
     time.sleep(max(0.0, cut + 110 - time.monotonic()))
     assert scene.healthz()[0] == 200
-    said = wait_for("it to say so", lambda: scene.healthz()[0] == 500 and scene.healthz()[1], 60)
-    assert said.startswith("nothing could be listed for")
+    problem = eventually("the endpoint to say so", lambda: _problem(scene), 60)
+    assert problem.startswith("nothing could be listed for")
     away[0] = False
     scene.runs_anew(refused, 30)
-    wait_for("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+    eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
     scene.is_well()
 
 
@@ -398,7 +404,7 @@ def _largest_hole(scene: Scene) -> float:
 
 
 def _plain_lists(scene: Scene) -> int:
-    return len([each for each in scene.proxy.asked if each.lists("pods") and "limit" not in each.query])
+    return len([request for request in scene.proxy.asked if request.lists("pods") and "limit" not in request.query])
 
 
 def _listed(scene: Scene) -> bytes:

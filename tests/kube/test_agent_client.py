@@ -163,7 +163,7 @@ def test_without_a_kubeconfig_and_outside_a_cluster_nothing_is_guessed(monkeypat
         AgentClient()
 
 
-def test_a_connection_is_used_again_and_made_anew_when_the_server_has_ended_it(client_of: ClientOf) -> None:
+def test_a_connection_is_reused_and_opened_again_when_the_server_has_ended_it(client_of: ClientOf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = client_of(listening.getsockname()[1])
         served: list[int] = []

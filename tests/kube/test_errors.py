@@ -1,4 +1,4 @@
-"""What an answer of the API server is to whoever asked."""
+"""The error or result that each answer of the API server becomes."""
 
 import json
 
@@ -11,7 +11,7 @@ def answer(reason: str, **details: object) -> str:
     return json.dumps({"kind": "Status", "reason": reason, "message": "words", "details": details})
 
 
-def test_a_namespace_that_is_being_deleted_is_told_apart_from_missing_rights() -> None:
+def test_a_namespace_that_is_being_deleted_is_distinguished_from_missing_rights() -> None:
     cause = {
         "reason": "NamespaceTerminating",
         "message": "namespace x is being terminated",
@@ -51,5 +51,31 @@ def test_each_status_is_an_error_of_its_own(status: int, reason: str, kind: type
 
 
 @pytest.mark.parametrize("body", [b"", b"Bad\nGateway", b"[]", b"\xff", '{"reason": 5}'])
-def test_an_answer_that_is_no_status_is_told_in_one_line(body: bytes | str) -> None:
+def test_an_answer_that_is_no_status_is_reported_in_one_line(body: bytes | str) -> None:
     assert "\n" not in str(errors.refused(502, body))
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("7", 7.0), ("9999", errors.MAX_RETRY_AFTER_SECONDS), (None, 0.0)])
+def test_the_server_is_left_alone_as_it_asks_up_to_a_minute(asked: str | None, seconds: float) -> None:
+    assert errors.retry_after(errors.refused(429, b"", asked)) == seconds
+
+
+def test_a_lost_answer_and_any_other_error_ask_for_no_time() -> None:
+    assert [errors.retry_after(error) for error in (errors.Unanswered("no"), OSError())] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("status", [200, 201])
+def test_a_success_is_its_object(status: int) -> None:
+    assert errors.answered(status, b'{"kind": "Pod"}', "GET /") == {"kind": "Pod"}
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_what_is_no_success_is_refused_whatever_its_body(status: int) -> None:
+    with pytest.raises(errors.Refused):
+        errors.answered(status, b'{"kind": "Pod"}', "GET /")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff", b"[" * 100_000])
+def test_a_success_without_an_object_is_no_answer(body: bytes) -> None:
+    with pytest.raises(errors.Unanswered, match=r"^GET /: the answer is no"):
+        errors.answered(200, body, "GET /")

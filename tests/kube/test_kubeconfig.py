@@ -1,4 +1,4 @@
-"""What a kubeconfig or a pod's account says, and what is refused by name. TLS: tests/agent."""
+"""Access to the cluster from a kubeconfig or a pod's account, and kubeconfigs that are rejected. TLS: test_tls.py."""
 
 import json
 import ssl
@@ -35,10 +35,10 @@ def write(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> None:
 
 def test_the_current_contexts_cluster_and_user_are_taken(kubeconfig: Path) -> None:
     write(kubeconfig, {}, {"token": SECRET})
-    found = find_access()
-    assert (found.host, found.port, found.path, found.token()) == ("api.example", 6443, "/base", SECRET)
-    assert found.tls is not None
-    context = found.tls()
+    access = find_access()
+    assert (access.host, access.port, access.path, access.token()) == ("api.example", 6443, "/base", SECRET)
+    assert access.tls is not None
+    context = access.tls()
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
@@ -46,21 +46,21 @@ def test_a_token_file_is_read_beside_the_kubeconfig_and_again_each_time(kubeconf
     write(kubeconfig, {}, {"tokenFile": "token", "token": "of old"})
     file = kubeconfig.with_name("token")
     file.write_text("first\n")
-    found = find_access()
-    assert found.token() == "first"
+    access = find_access()
+    assert access.token() == "first"
     file.write_text("second\n")
-    assert found.token() == "second"
+    assert access.token() == "second"
 
 
 def test_a_server_is_not_verified_only_where_the_kubeconfig_says_so(kubeconfig: Path) -> None:
     write(kubeconfig, {"insecure-skip-tls-verify": True}, {"token": SECRET})
-    found = find_access()
-    assert found.tls is not None
-    assert found.tls().verify_mode == ssl.CERT_NONE
+    access = find_access()
+    assert access.tls is not None
+    assert access.tls().verify_mode == ssl.CERT_NONE
     write(kubeconfig, {"insecure-skip-tls-verify": "true"}, {"token": SECRET})
-    found = find_access()
-    assert found.tls is not None
-    assert found.tls().verify_mode == ssl.CERT_REQUIRED
+    access = find_access()
+    assert access.tls is not None
+    assert access.tls().verify_mode == ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_server_is_not_verified_only_where_the_kubeconfig_says_so(kubeconfig: 
         ({"certificate-authority": "gone.crt"}, {}, "gone.crt"),
         ({}, {"client-certificate-data": "bm8gcGVt", "client-key-data": "bm8gcGVt"}, "does not say how"),
         ({}, {"tokenFile": "gone"}, "gone"),
-        ({}, {"token": f"{SECRET}\nInjected: header"}, "characters that no token has"),
+        ({}, {"token": f"{SECRET}\nInjected: header"}, "contains invalid characters"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name_and_without_the_secret(
@@ -104,7 +104,7 @@ def test_in_a_pod_the_accounts_token_is_read_again_each_time(tmp_path: Path, mon
         find_access()
     authority = Path(ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt")
     (tmp_path / "ca.crt").write_bytes(authority.read_bytes())
-    found = find_access()
-    assert (found.host, found.port, found.path, found.token()) == ("10.0.0.1", 443, "", "first")
+    access = find_access()
+    assert (access.host, access.port, access.path, access.token()) == ("10.0.0.1", 443, "", "first")
     (tmp_path / "token").write_text("second")
-    assert found.token() == "second"
+    assert access.token() == "second"

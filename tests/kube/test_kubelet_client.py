@@ -87,7 +87,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         ("localhost", "localhost:9"),
     ],
 )
-def test_a_port_in_the_address_counts_else_the_one_that_the_node_tells(address: str, asked: str) -> None:
+def test_a_port_in_the_address_counts_else_the_one_that_the_node_names(address: str, asked: str) -> None:
     """Ports at which nobody listens."""
     with pytest.raises(Unanswered) as failure:
         KubeletClient(address, "n1", Token()).configz("uid", 9)
@@ -176,7 +176,7 @@ def test_a_refusal_gives_the_token_back_where_that_was_not_accepted(
 
 
 def test_an_answer_that_is_no_json_or_too_long_is_none(cluster: Authority, of_the_cluster: Server) -> None:
-    for body, words in ((b"{", "no JSON"), (b" " * (1 << 21), "longer than")):
+    for body, words in ((b"{", "invalid JSON"), (b" " * (1 << 21), "longer than")):
         of_the_cluster.body = body
         with pytest.raises(Unanswered, match=words):
             client("127.0.0.1", cluster).configz("uid", of_the_cluster.port)

@@ -38,7 +38,7 @@ def test_a_token_is_bound_to_the_node_and_lives_ten_minutes() -> None:
     assert api.asked == [("ns", "reader", {"expirationSeconds": 600, "boundObjectRef": bound})]
 
 
-def test_a_node_that_was_made_anew_has_another() -> None:
+def test_a_node_that_was_recreated_has_another() -> None:
     token = APIServer().token()
     assert [token.read("uid"), token.read("uid"), token.read("new")] == ["t1", "t1", "t2"]
 
@@ -63,11 +63,11 @@ def test_one_that_was_not_accepted_is_replaced_at_once() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (Forbidden(403, "Forbidden", "no"), r"may not ask for a token of ns/reader \(403 Forbidden: no\): apply the"),
+        (Forbidden(403, "Forbidden", "no"), r"may not request a token of ns/reader \(403 Forbidden: no\): apply the"),
         (Unanswered("gone"), "no token of ns/reader: gone"),
     ],
 )
-def test_a_token_that_is_not_granted_is_told_with_what_to_do(error: APIError, words: str) -> None:
+def test_a_token_that_is_not_granted_is_reported_with_what_to_do(error: APIError, words: str) -> None:
     api = APIServer()
     api.error = error
     with pytest.raises(APIError, match=words) as failure:
@@ -79,7 +79,7 @@ def test_a_token_that_is_not_granted_is_told_with_what_to_do(error: APIError, wo
 def test_an_answer_without_a_token_is_none(status: object) -> None:
     api = APIServer()
     api.status = status
-    with pytest.raises(APIError, match="holds none"):
+    with pytest.raises(APIError, match="has none"):
         api.token().read("uid")
 
 

@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import yaml
+from tests.waiting import eventually
 
 from topomend.kube.client import Client, Resource, connect
 from topomend.kube.errors import AlreadyExists, NotFound
@@ -29,7 +28,7 @@ def install_kinds(client: Client) -> None:
         with suppress(AlreadyExists):
             client.create(CRDS, content)
         plural = content["spec"]["names"]["plural"]
-        wait(f"{plural} to be served", partial(_is_listed, client, Resource(API_VERSION, plural)))
+        eventually(f"{plural} to be served", partial(_is_listed, client, Resource(API_VERSION, plural)))
 
 
 def _is_listed(client: Client, resource: Resource) -> bool:
@@ -82,17 +81,3 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Ask a process to end, and wait until it has."""
     process.terminate()
     process.wait(15)
-
-
-_Seen = TypeVar("_Seen")
-
-
-def wait(what: str, look: Callable[[], _Seen | None], seconds: float = 40.0) -> _Seen:
-    """What ``look`` sees, once it sees something. Fails the test where that takes too long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"waited {seconds:.0f} s for {what}")

@@ -1,4 +1,4 @@
-"""Random pods straight onto real kubelets: simulate on what the agents publish says beforehand what each kubelet does.
+"""Random pods on real kubelets: simulate predicts from the published states what each kubelet answers.
 
 Slow because kubelets take their time: a pod is admitted at once but its status and its state files follow.
 """
@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.live.conftest import Agents, wait
+from tests.live.conftest import Agents
+from tests.waiting import TimedOut, eventually
 
 from topomend.cli.main import main
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
@@ -53,8 +54,14 @@ MAIN = (
         topology_manager_policy="single-numa-node",
         topology_manager_scope="pod",
     ),
+    NodeSpec.of_shape("unmanaged", "sockets:1 numa:2 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=1"),
+    NodeSpec.of_shape(
+        "one-numa-node",
+        "sockets:1 numa:1 cores:4 threads:2 memory:8Gi device:vendor.com/gpu@0=2",
+        topology_manager_policy="single-numa-node",
+    ),
 )
-"""What every test run tries: four shapes and policies."""
+"""What every test run tries: each policy, policy none included, and a machine of one NUMA node."""
 
 OTHERS = (
     NodeSpec.of_shape(
@@ -98,7 +105,6 @@ OTHERS = (
         cpu_manager_policy_options={"strict-cpu-reservation": "true", "distribute-cpus-across-cores": "true"},
         feature_gates=ALPHA,
     ),
-    NodeSpec.of_shape("unmanaged", "sockets:1 numa:2 cores:6 memory:8Gi device:vendor.com/gpu@0=1,1=1"),
     NodeSpec.of_shape(
         "eight",
         "sockets:2 numa:4 cores:2 memory:2Gi device:vendor.com/gpu@0=1,5=1",
@@ -158,22 +164,24 @@ def test_simulate_on_the_published_topology_agrees_with_the_kubelets_on_random_p
                 _end_some(client, node, chance, share=0.05)
             topology = settled(client, node)
             predicted = simulated(topology, pod, tmp_path)
-            told = json.dumps({"node": topology["status"], "pod": pod})
-            asked.append((node, predicted, told, client.create(PODS, _bound(pod, node.name), "default")))
-        for node, predicted, told, created in asked:
-            seen = wait("the kubelet's answer", lambda created=created: answered(client, created))  # type: ignore[misc]
-            assert what_happened(seen) == (predicted["reason"], predicted["message"]), told
+            context = json.dumps({"node": topology["status"], "pod": pod})
+            asked.append((node, predicted, context, client.create(PODS, _bound(pod, node.name), "default")))
+        for node, predicted, context, created in asked:
+            seen = eventually("the kubelet's answer", lambda created=created: answered(client, created))  # type: ignore[misc]
+            assert what_happened(seen) == (predicted["reason"], predicted["message"]), context
             if predicted["admitted"]:
                 node.alive[predicted["name"]] = predicted
                 node.asked[predicted["name"]] = requests_of(read_pod(created))
-                held = wait("its CPUs", lambda node=node, created=created: cpus_held(sandbox, node.name, created))  # type: ignore[misc]
-                assert held == {each["name"]: each["cpus"] for each in predicted["containers"]}, node.name
+                cpus = eventually("its CPUs", lambda node=node, created=created: cpus_held(sandbox, node.name, created))  # type: ignore[misc]
+                assert cpus == {container["name"]: container["cpus"] for container in predicted["containers"]}, (
+                    node.name
+                )
             else:
                 client.delete(PODS, predicted["name"], "default", uid=created["metadata"]["uid"])
             outcomes[predicted["reason"] or "admitted"] += 1
     print(dict(outcomes))
     assert outcomes["admitted"] > PODS_IN_ALL // 5
-    assert outcomes["TopologyAffinityError"] > PODS_IN_ALL // 20
+    assert outcomes["TopologyAffinityError"] > PODS_IN_ALL // 40
 
 
 def random_pod(name: str, chance: random.Random) -> dict[str, Any]:
@@ -217,24 +225,26 @@ def simulated(topology: dict[str, Any], pod: dict[str, Any], folder: Path) -> di
 
 def settled(client: Client, node: Node) -> dict[str, Any]:
     """The node's published topology, once it shows exactly what the pods that live there hold."""
-    expected = {name: held for name, record in node.alive.items() if (held := held_by_prediction(record))}
+    expected = {name: holdings for name, record in node.alive.items() if (holdings := held_by_prediction(record))}
 
     def as_expected() -> dict[str, Any] | None:
         try:
-            found = client.get(NODE_TOPOLOGIES, node.name)
+            topology = client.get(NODE_TOPOLOGIES, node.name)
         except NotFound:
             return None
-        status = found.get("status", {})
-        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions", []))
-        shown = {pod["name"]: held for pod in status.get("pods", []) if (held := held_as_published(pod))}
-        return found if ready and shown == expected else None
+        status = topology.get("status", {})
+        ready = any(
+            condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions", [])
+        )
+        shown = {pod["name"]: holdings for pod in status.get("pods", []) if (holdings := held_as_published(pod))}
+        return topology if ready and shown == expected else None
 
     try:
-        found: dict[str, Any] = wait(f"{node.name} to publish {expected}", as_expected)
-    except pytest.fail.Exception:
+        topology: dict[str, Any] = eventually(f"{node.name} to publish {expected}", as_expected)
+    except TimedOut:
         print(json.dumps(client.get(NODE_TOPOLOGIES, node.name)["status"]))
         raise
-    return found
+    return topology
 
 
 Held = dict[str, tuple[str, dict[str, int], int]]
@@ -246,12 +256,12 @@ def held_by_prediction(record: dict[str, Any]) -> Held:
     """What the containers of a record of simulate hold, those that hold nothing left out."""
     return _holding(
         (
-            each["name"],
-            each["cpus"],
-            {resource: device["count"] for resource, device in each["devices"].items()},
-            0 if each["init"] else sum(block["bytes"] for block in each["memory"]),
+            container["name"],
+            container["cpus"],
+            {resource: device["count"] for resource, device in container["devices"].items()},
+            0 if container["init"] else sum(block["bytes"] for block in container["memory"]),
         )
-        for each in record["containers"]
+        for container in record["containers"]
     )
 
 
@@ -259,12 +269,12 @@ def held_as_published(pod: dict[str, Any]) -> Held:
     """What the containers of a published pod hold, those that hold nothing left out."""
     return _holding(
         (
-            each["name"],
-            each.get("cpus", ""),
-            {device["resource"]: len(device["ids"]) for device in each.get("devices", [])},
-            0 if each.get("init") else sum(block["bytes"] for block in each.get("memory", [])),
+            container["name"],
+            container.get("cpus", ""),
+            {device["resource"]: len(device["ids"]) for device in container.get("devices", [])},
+            0 if container.get("init") else sum(block["bytes"] for block in container.get("memory", [])),
         )
-        for each in pod.get("containers", [])
+        for container in pod.get("containers", [])
     )
 
 
@@ -274,10 +284,10 @@ def _holding(containers: Iterable[tuple[str, str, dict[str, int], int]]) -> Held
 
 def answered(client: Client, created: dict[str, Any]) -> dict[str, Any] | None:
     """The pod once its kubelet has refused it or begun to run it."""
-    found = client.get(PODS, created["metadata"]["name"], "default")
-    status = found.get("status", {})
+    answer = client.get(PODS, created["metadata"]["name"], "default")
+    status = answer.get("status", {})
     begun = status.get("containerStatuses") or status.get("initContainerStatuses")
-    return found if status.get("phase") == "Failed" or begun else None
+    return answer if status.get("phase") == "Failed" or begun else None
 
 
 def what_happened(pod: dict[str, Any]) -> tuple[str, str]:
@@ -291,7 +301,7 @@ def cpus_held(sandbox: Sandbox, node: str, created: dict[str, Any]) -> dict[str,
     path = sandbox.folder / "nodes" / node / "kubelet" / "cpu_manager_state"
     entries = json.loads(path.read_text()).get("entries", {}).get(created["metadata"]["uid"], {})
     spec = created["spec"]
-    names = [each["name"] for each in [*spec.get("initContainers", []), *spec["containers"]]]
+    names = [container["name"] for container in [*spec.get("initContainers", []), *spec["containers"]]]
     return {name: format_id_list(parse_id_list(entries.get(name, ""))) for name in names}
 
 
@@ -300,7 +310,7 @@ def _end_some(client: Client, node: Node, chance: random.Random, share: float = 
         if chance.random() < share:
             uid = client.get(PODS, name, "default")["metadata"]["uid"]
             client.delete(PODS, name, "default", uid=uid)
-            wait(f"{name} to be gone", lambda name=name: _gone(client, name))  # type: ignore[misc]
+            eventually(f"{name} to be gone", lambda name=name: _gone(client, name))  # type: ignore[misc]
             del node.alive[name], node.asked[name]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.live.conftest import Agents, wait
+from tests.live.conftest import Agents
+from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import PODS, Client
@@ -26,12 +27,12 @@ def published(cluster: Sandbox, with_agents: Agents) -> Client:
 
 
 @pytest.fixture
-def held(published: Client, cluster: Sandbox) -> Iterator[Client]:
+def filled_split(published: Client, cluster: Sandbox) -> Iterator[Client]:
     """split holds three CPUs of NUMA node 0, so that none is left there beside the reserved one."""
     created = published.create(
         PODS, {**pod("held", 3), "spec": {**pod("held", 3)["spec"], "nodeName": "split"}}, "default"
     )
-    wait("the agent to publish it", lambda: "held" in ask(cluster, "show", "split").stdout)
+    eventually("the agent to publish it", lambda: "held" in ask(cluster, "show", "split").stdout)
     yield published
     published.delete(PODS, "held", "default", uid=created["metadata"]["uid"])
 
@@ -52,7 +53,7 @@ def written(folder: Path, content: dict[str, Any]) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("filled_split")
 def test_a_node_is_drawn_with_the_letters_of_who_holds_what(cluster: Sandbox) -> None:
     lines = ask(cluster, "show", "split").stdout.splitlines()
     assert lines[0] == "split   single-numa-node / container   cpu=static mem=Static   2 NUMA, 8 cores, 8 CPUs"
@@ -62,21 +63,21 @@ def test_a_node_is_drawn_with_the_letters_of_who_holds_what(cluster: Sandbox) ->
     ]
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("filled_split")
 def test_a_pod_that_does_not_fit_is_explained_in_numbers(cluster: Sandbox, tmp_path: Path) -> None:
     result = ask(cluster, "explain", "-f", written(tmp_path, pod("p", 5)), "--node", "split")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0] == (
-        "split refuses container main: cpu asks 5 and fits no NUMA node: free 0 on NUMA 0, 4 on NUMA 1, lacks 1 "
-        "(single-numa-node)"
+        "split refuses container main: cpu asks 5 and fits no NUMA node: free 0 on NUMA 0, 4 on NUMA 1, lacks 1; "
+        "even empty no NUMA node has more than 4 (single-numa-node)"
     )
     assert lines[1].split() == ["asked", "NUMA", "0", "free", "NUMA", "1", "free"]
     assert lines[2].split()[:6] == ["cpu", "5", "0", "no", "4", "no"]
     assert any(line.startswith("elsewhere: ") and "wide NUMA 0" in line for line in lines)
 
 
-@pytest.mark.usefixtures("held")
+@pytest.mark.usefixtures("filled_split")
 def test_a_pod_that_was_admitted_is_said_to_be(cluster: Sandbox) -> None:
     result = ask(cluster, "explain", "pod/held")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (
@@ -106,8 +107,8 @@ def test_replicas_are_fitted_node_by_node(cluster: Sandbox, tmp_path: Path) -> N
 def test_what_is_not_there_is_said_in_a_line(cluster: Sandbox) -> None:
     for arguments, words in (
         (("show", "nowhere"), "no NodeTopology is called nowhere; there are: pods, split, wide"),
-        (("explain", "pod/nobody"), "namespace default has no pod nobody"),
-        (("explain",), "name one pod"),
+        (("explain", "pod/nobody"), "no pod nobody in default; name another namespace with -n"),
+        (("explain",), "name a pod"),
     ):
         result = ask(cluster, *arguments)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.agent.kubelet_truth import published_holdings, read_state_files
-from tests.controller.conftest import Cluster
-from tests.live.conftest import Agents, install_kinds, wait
+from tests.agent.kubelet_allocations import published_holdings, read_state_files
+from tests.clusters import Cluster
+from tests.live.conftest import Agents, install_kinds
+from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
@@ -80,13 +81,13 @@ def published(sandbox: Sandbox, with_agents: Agents) -> Client:
 def test_a_resize_is_not_judged_by_a_state_that_is_older_than_the_pod(sandbox: Sandbox, tmp_path: Path) -> None:
     client = connect(str(sandbox.kubeconfig))
     install_kinds(client)
-    before = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in SPECS}
+    before = {spec.name: NodeState(spec.name, spec.machine, spec.kubelet, spec.devices) for spec in SPECS}
     Cluster(sandbox, client, before).publish(before["alpha"])
     run(client, pod("alpha", "young", guaranteed("2")))
-    told = explain(sandbox, "young", tmp_path, pod("alpha", "young", guaranteed("3")))
-    assert (told.exit_code, told.stdout) == (3, "")
-    assert told.stderr.startswith(
-        "Error: the published state of alpha does not show yet what pod young holds there; ask again"
+    explained = explain(sandbox, "young", tmp_path, pod("alpha", "young", guaranteed("3")))
+    assert (explained.exit_code, explained.stdout) == (3, "")
+    assert explained.stderr.startswith(
+        "Error: the published state of alpha does not show the allocations of pod young yet; ask again"
     )
     end(client, "young")
     client.delete(NODE_TOPOLOGIES, "alpha", uid=client.get(NODE_TOPOLOGIES, "alpha")["metadata"]["uid"])
@@ -108,15 +109,15 @@ def test_a_kubelet_answers_a_resize_as_explain_said_it_would(
     run(published, pod("pinning", "neighbour", burstable("1")))
     for node, name, before, now, reason in RESIZES:
         started = run(published, pod(node, name, before))
-        wait(f"{node} to publish {name}", lambda started=started: is_published(sandbox, published, started))  # type: ignore[misc]
-        told = asked(sandbox, name, tmp_path, pod(node, name, now))
+        eventually(f"{node} to publish {name}", lambda started=started: is_published(sandbox, published, started))  # type: ignore[misc]
+        explanation = asked(sandbox, name, tmp_path, pod(node, name, now))
         resized = {**started["spec"]["containers"][0], "resources": now}
         published.merge(PODS, name, {"spec": {"containers": [resized]}}, "default", subresource="resize")
         answered, message = answer(sandbox, published, started, now)
         assert answered == reason, (name, message)
-        assert told.partition("; not modelled: ")[0] == expected(node, name, answered, message)
+        assert explanation.partition("; not modelled: ")[0] == expected(node, name, answered, message)
         if answered:
-            assert asked(sandbox, name) == told, "a resize that is pending is explained without a file"
+            assert asked(sandbox, name) == explanation, "a resize that is pending is explained without a file"
             end(published, name)
 
 
@@ -156,10 +157,10 @@ def answer(sandbox: Sandbox, client: Client, pod: dict[str, Any], asked: Resourc
         if entries[uid]["ContainerResources"]["main"] == asked:
             return "", ""
         conditions = client.get(PODS, name, "default")["status"].get("conditions", [])
-        found = next((each for each in conditions if each["type"] == "PodResizePending"), None)
-        return (found["reason"], found.get("message", "")) if found else None
+        pending = next((condition for condition in conditions if condition["type"] == "PodResizePending"), None)
+        return (pending["reason"], pending.get("message", "")) if pending else None
 
-    return wait(f"the kubelet's answer to the resize of {name}", answered)
+    return eventually(f"the kubelet's answer to the resize of {name}", answered)
 
 
 def run(client: Client, content: dict[str, Any]) -> dict[str, Any]:
@@ -168,10 +169,10 @@ def run(client: Client, content: dict[str, Any]) -> dict[str, Any]:
     client.create(PODS, content, "default")
 
     def running() -> dict[str, Any] | None:
-        found = client.get(PODS, name, "default")
-        return found if found["status"].get("phase") == "Running" else None
+        content = client.get(PODS, name, "default")
+        return content if content["status"].get("phase") == "Running" else None
 
-    return wait(f"{name} to run", running)
+    return eventually(f"{name} to run", running)
 
 
 def is_published(sandbox: Sandbox, client: Client, pod: dict[str, Any]) -> bool:
@@ -192,7 +193,7 @@ def end(client: Client, name: str) -> None:
             return True
         return False
 
-    wait(f"{name} to be gone", gone)
+    eventually(f"{name} to be gone", gone)
 
 
 def pod(node: str, name: str, resources: Resources) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a pod asks for in all."""
+"""The total requests of a pod."""
 
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 

@@ -161,7 +161,7 @@ def test_an_object_that_was_deleted_is_there_again_within_the_recheck(server: Se
     assert server.object is not None
 
 
-def test_a_deleted_object_is_made_anew_when_the_next_change_finds_it_gone(server: Server, clock: Clock) -> None:
+def test_a_deleted_object_is_recreated_when_the_next_change_finds_it_gone(server: Server, clock: Clock) -> None:
     agent = publisher(server, clock)
     agent.publish(status())
     server.object = None
@@ -195,7 +195,7 @@ def test_the_objects_only_owner_is_its_node(server: Server, clock: Clock, foreig
     assert server.object["metadata"]["ownerReferences"] == own
 
 
-def test_a_node_that_was_made_anew_owns_the_object_again(server: Server, clock: Clock) -> None:
+def test_a_node_that_was_recreated_owns_the_object_again(server: Server, clock: Clock) -> None:
     agent = publisher(server, clock)
     agent.publish(status())
     server.uid = "uid-2"
@@ -285,7 +285,7 @@ def test_an_agent_that_is_restarted_again_and_again_writes_no_more_heartbeats_th
 
 
 @pytest.mark.parametrize("time", [None, "", 5, "yesterday", "2026-01-02T03:04:05", "2099-01-01T00:00:00Z"])
-def test_a_heartbeat_that_this_clock_cannot_have_written_is_written_anew(
+def test_a_heartbeat_that_this_clock_cannot_have_written_is_written_again(
     server: Server, clock: Clock, time: object
 ) -> None:
     publisher(server, clock).publish(status())

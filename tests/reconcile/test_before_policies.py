@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.conftest import (
-    DEPLOYMENTS,
-    NODE_A,
-    NODE_B,
-    ROOT,
-    SHAPE,
-    Cluster,
-    Operator,
-    events_of,
-    pod,
-    wait_for,
-)
+from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, ROOT, SHAPE, Cluster, events_of, pod
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 from topomend.kube.client import MUTATING_ADMISSION_POLICIES, connect
 from topomend.model.node_state import NodeState
@@ -27,7 +18,7 @@ from topomend.sandbox import NodeSpec, Sandbox
 pytestmark = pytest.mark.cluster
 
 OLDER = "--emulated-version=1.35"
-CORPSES = 10
+FAILED_PODS = 10
 
 
 @pytest.fixture
@@ -37,7 +28,7 @@ def older() -> Iterator[Cluster]:
     specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]
     with Sandbox.up(specs, audit=True, api_server_flags=[OLDER]) as sandbox:
         client = connect(str(sandbox.kubeconfig))
-        states = {each.name: NodeState(each.name, each.machine, each.kubelet, each.devices) for each in specs}
+        states = {spec.name: NodeState(spec.name, spec.machine, spec.kubelet, spec.devices) for spec in specs}
         yield Cluster(sandbox, client, states)
         client.close()
 
@@ -58,9 +49,9 @@ def _install(cluster: Cluster) -> None:
     assert not cluster.client.serves(MUTATING_ADMISSION_POLICIES)
     applied = _apply(cluster, "-f", "deploy/install.yaml")
     assert applied.returncode == 1
-    complaints = [each for each in applied.stderr.splitlines() if each != "ensure CRDs are installed first"]
+    complaints = [line for line in applied.stderr.splitlines() if line != "ensure CRDs are installed first"]
     assert len(complaints) == 6, applied.stderr
-    assert all('no matches for kind "MutatingAdmissionPolicy' in each for each in complaints), applied.stderr
+    assert all('no matches for kind "MutatingAdmissionPolicy' in line for line in complaints), applied.stderr
     for last in (
         "deployment.apps/topomend-operator",
         "validatingadmissionpolicy.admissionregistration.k8s.io/topomend-",
@@ -73,16 +64,16 @@ def _install(cluster: Cluster) -> None:
     for workload in ("deployment/topomend-operator", "daemonset/topomend-agent"):
         namespace = "topomend-system" if "operator" in workload else "topomend-agent"
         assert _kubectl(cluster, "delete", workload, "-n", namespace).returncode == 0
-    wait_for("their pods to be gone", lambda: not cluster.pods())
+    eventually("their pods to be gone", lambda: not cluster.pods())
 
 
 def test_before_1_36_pods_are_relaunched_or_deleted_and_a_storm_that_cannot_be_braked_is_reported(
     older: Cluster, operator: Operator
 ) -> None:
-    off = "the storm brake is off: this API server has no MutatingAdmissionPolicy"
-    wait_for("it to be logged", lambda: off in operator.text())
+    off = "the storm brake is off: the API server has no MutatingAdmissionPolicy"
+    eventually("it to be logged", lambda: off in operator.text())
     made = older.create(pod("train", 3, preferred=NODE_A))
-    moved = wait_for("train to run anew", lambda: _anew(older, made["metadata"]["uid"]))
+    moved = eventually("train to run again", lambda: _anew(older, made["metadata"]["uid"]))
     assert moved["spec"]["nodeName"] == NODE_B
     _storm(older, operator)
     assert operator.text().count(off) == 1
@@ -96,32 +87,34 @@ def _storm(cluster: Cluster, operator: Operator) -> None:
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     made = cluster.client.create(DEPLOYMENTS, content, "default")
-    wait_for("corpses to be cleared", lambda: operator.text().count("the failed pod was deleted") > CORPSES, 60)
-    replicas = wait_for("a replica", lambda: _replicas(cluster))
-    assert not [each for each in replicas if each["spec"].get("schedulingGates")]
+    eventually(
+        "the failed pods to be deleted", lambda: operator.text().count("the failed pod was deleted") > FAILED_PODS, 60
+    )
+    replicas = eventually("a replica", lambda: _replicas(cluster))
+    assert not [replica for replica in replicas if replica["spec"].get("schedulingGates")]
     owner = replicas[0]["metadata"]["ownerReferences"][0]
-    told = wait_for("it to be told", lambda: events_of(cluster, {"metadata": owner}, "StormNotBraked"))
-    assert told[0]["note"] == (
-        f"ReplicaSet {owner['name']}: this API server has no MutatingAdmissionPolicy (it is on from Kubernetes 1.36), "
-        "so pods cannot be gated at birth"
+    events = eventually("the event", lambda: events_of(cluster, {"metadata": owner}, "StormNotBraked"))
+    assert events[0]["note"] == (
+        f"ReplicaSet {owner['name']}: the API server has no MutatingAdmissionPolicy, so new pods cannot be gated; it "
+        "is enabled from Kubernetes 1.36 on"
     )
     cluster.vacate(NODE_A, "filler-1")
-    wait_for("the replica to run", lambda: _runs(cluster))
+    eventually("the replica to run", lambda: _runs(cluster))
     time.sleep(1)
     cluster.client.delete(DEPLOYMENTS, "web", "default", uid=made["metadata"]["uid"])
 
 
 def _runs(cluster: Cluster) -> bool:
-    return any(each["status"].get("phase") == "Running" for each in _replicas(cluster))
+    return any(replica["status"].get("phase") == "Running" for replica in _replicas(cluster))
 
 
 def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
-    return [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
+    return [pod for pod in cluster.pods() if pod["metadata"].get("labels", {}).get("app") == "web"]
 
 
 def _anew(cluster: Cluster, uid: str) -> dict[str, Any] | None:
-    found = cluster.running("train")
-    return found if found and found["metadata"]["uid"] != uid else None
+    train = cluster.running("train")
+    return train if train and train["metadata"]["uid"] != uid else None
 
 
 def _apply(cluster: Cluster, *what: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The storm brake itself: it holds whatever becomes of its list and its policy. Every kind of owner: test_owners.py."""
+"""The storm brake recovers from any change of its list and its policy. Every kind of owner: test_owners.py."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.controller.conftest import (
-    BINDINGS,
-    DEPLOYMENTS,
-    NODE_A,
-    ROOT,
-    SYSTEM,
-    Cluster,
-    Operator,
-    pod,
-    wait_for,
-)
+from tests.clusters import BINDINGS, DEPLOYMENTS, NODE_A, ROOT, SYSTEM, Cluster, pod
 from tests.deploy.api import administrator
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES
 from topomend.wire.group import API_VERSION
@@ -33,7 +25,7 @@ def operator(fragmented: Cluster, start_operator: Callable[..., Operator]) -> Op
     """An operator that watches, and has its list."""
     started = start_operator()
     started.wait_until_it_watches()
-    wait_for("the brake's list", lambda: fragmented.client.get(BRAKES, NAME, SYSTEM))
+    eventually("the brake's list", lambda: fragmented.client.get(BRAKES, NAME, SYSTEM))
     return started
 
 
@@ -50,15 +42,15 @@ def _deployment(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         cluster.client.delete(DEPLOYMENTS, "web-brake", "default", uid=made["metadata"]["uid"])
-        wait_for("no replica to be left", lambda: not _replicas(cluster))
+        eventually("no replica to be left", lambda: not _replicas(cluster))
 
 
 def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
-    return [each for each in cluster.pods() if each["metadata"].get("labels", {}).get("app") == "web"]
+    return [pod for pod in cluster.pods() if pod["metadata"].get("labels", {}).get("app") == "web"]
 
 
 def _gated(cluster: Cluster) -> dict[str, Any] | None:
-    return next((each for each in _replicas(cluster) if each["spec"].get("schedulingGates")), None)
+    return next((replica for replica in _replicas(cluster) if replica["spec"].get("schedulingGates")), None)
 
 
 def _owner(replica: dict[str, Any]) -> str:
@@ -69,27 +61,27 @@ def test_an_owner_that_somebody_took_off_the_list_is_on_it_again_after_its_next_
     fragmented: Cluster, operator: Operator
 ) -> None:
     with _deployment(fragmented):
-        gated = wait_for("a replica to be gated", lambda: _gated(fragmented))
+        gated = eventually("a replica to be gated", lambda: _gated(fragmented))
         time.sleep(2)
         fragmented.client.merge(BRAKES, NAME, {"owners": {_owner(gated): None}}, SYSTEM)
-        wait_for("the API server to know", lambda: not _is_gated_at_birth(fragmented, _owner(gated)))
+        eventually("the API server to know", lambda: not _is_gated_at_birth(fragmented, _owner(gated)))
         fragmented.remove(gated)
-        result = wait_for("a replica to be gated again", lambda: _another(fragmented, gated))
+        result = eventually("a replica to be gated again", lambda: _another(fragmented, gated))
         assert _owner(result) in fragmented.client.get(BRAKES, NAME, SYSTEM)["owners"]
     assert "Traceback" not in operator.text()
 
 
 def _another(cluster: Cluster, one: dict[str, Any]) -> dict[str, Any] | None:
-    found = _gated(cluster)
-    return found if found and found["metadata"]["uid"] != one["metadata"]["uid"] else None
+    gated = _gated(cluster)
+    return gated if gated and gated["metadata"]["uid"] != one["metadata"]["uid"] else None
 
 
-def test_a_controller_in_a_namespace_that_opted_out_is_not_held(fragmented: Cluster, operator: Operator) -> None:
+def test_a_controller_in_a_namespace_that_opted_out_is_not_braked(fragmented: Cluster, operator: Operator) -> None:
     patch = {"metadata": {"annotations": {"topomend.io/relaunch": "false"}}}
     fragmented.client.merge(NAMESPACES, "default", patch)
     try:
         with _deployment(fragmented):
-            wait_for("a storm", lambda: len(_replicas(fragmented)) > 5)
+            eventually("a storm", lambda: len(_replicas(fragmented)) > 5)
             assert not _gated(fragmented)
             owner = _owner(_replicas(fragmented)[0])
         assert owner not in (fragmented.client.get(BRAKES, NAME, SYSTEM).get("owners") or {})
@@ -102,8 +94,8 @@ def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes:
     """With a list in a ConfigMap the API server never saw it change again."""
     documents = list(yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text()))
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
-        found = two_nodes.client.get(resource, document["metadata"]["name"])
-        two_nodes.client.delete(resource, document["metadata"]["name"], uid=found["metadata"]["uid"])
+        policy = two_nodes.client.get(resource, document["metadata"]["name"])
+        two_nodes.client.delete(resource, document["metadata"]["name"], uid=policy["metadata"]["uid"])
     time.sleep(3)
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
         two_nodes.client.create(resource, document)
@@ -111,7 +103,7 @@ def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes:
     head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}
     api = administrator(two_nodes.sandbox.kubeconfig)
     assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {uid: "default/ReplicaSet/web"}}).allowed
-    wait_for("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid))
+    eventually("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid))
     assert not _is_gated_at_birth(two_nodes, "another")
 
 

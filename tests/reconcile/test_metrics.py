@@ -1,4 +1,4 @@
-"""What Prometheus is told, by the registry and by a real operator that relaunched a pod."""
+"""What Prometheus scrapes, from the registry and by a real operator that relaunched a pod."""
 
 import re
 import socket
@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.controller.conftest import NODE_A, Cluster, Operator, pod, wait_for
-from tests.patience import stretched
+from tests.builders import node_state, snapshot_of
+from tests.clusters import NODE_A, Cluster, pod
+from tests.operator_process import Operator
 from tests.reconcile.threads import at_once
+from tests.waiting import eventually, stretched
 
-from topomend.cache.snapshot import Publication, Snapshot
+from topomend.cache.snapshot import Snapshot
 from topomend.decide.plan import Explained, ReplayMismatch
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.shape import parse_shape
-from topomend.reconcile.metrics import Metrics, largest_hole
+from topomend.reconcile.metrics import Metrics, largest_admissible_cpus
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "refused-pods.md"
 
@@ -57,21 +56,18 @@ def test_a_relaunch_counts_once(metrics: Metrics) -> None:
     assert value(metrics, "relaunches_total", outcome="launched") == 1
 
 
-def test_what_waits_is_asked_when_it_is_scraped(metrics: Metrics) -> None:
+def test_gauges_are_read_when_they_are_scraped(metrics: Metrics) -> None:
     assert value(metrics, "relaunches_waiting") == 3
     assert value(metrics, "leads") == 1
     assert value(metrics, "largest_admissible_cpus") == 0
 
 
-def test_the_largest_hole_is_that_of_one_numa_node() -> None:
-    settings = KubeletSettings(cpu_manager_policy="static", reserved_cpus=1)
-    states = [
-        NodeState(shape, parse_shape(shape).machine(), settings) for shape in ("numa:2 cores:4", "numa:1 cores:6")
-    ]
-    assert largest_hole({each.name: Publication(each, "1") for each in states}) == 5
+def test_the_largest_admissible_request_fits_one_numa_node() -> None:
+    states = [node_state("numa:2 cores:4", name="a"), node_state("numa:1 cores:6", name="b")]
+    assert largest_admissible_cpus(snapshot_of(*states).publications) == 5
 
 
-def test_the_metrics_are_those_that_are_documented(metrics: Metrics) -> None:
+def test_every_metric_is_documented_with_its_type(metrics: Metrics) -> None:
     shown = {}
     for family in metrics.registry.collect():
         if family.name.startswith("topomend_"):
@@ -81,7 +77,7 @@ def test_the_metrics_are_those_that_are_documented(metrics: Metrics) -> None:
     assert shown == dict(rows)
 
 
-def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metrics) -> None:
+def test_the_process_has_the_standard_metric_names(metrics: Metrics) -> None:
     names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= names
 
@@ -94,18 +90,18 @@ def test_a_real_relaunch_is_counted(fragmented: Cluster, start_operator: Callabl
     operator = start_operator(f"--metrics-address={address}")
     operator.wait_until_it_watches()
     fragmented.create(pod("train", 3, preferred=NODE_A))
-    wait_for("train to run anew", lambda: fragmented.running("train"))
-    told = wait_for("the relaunch to be told", lambda: _scraped(address, "relaunches_total"))
-    assert told == {(("outcome", "launched"),): 1.0}
-    wait_for("why to be counted", lambda: _scraped(address, "refusals_total") == {(("resource", "cpu"),): 1.0})
+    eventually("train to run again", lambda: fragmented.running("train"))
+    relaunches = eventually("the relaunch to be counted", lambda: _scraped(address, "relaunches_total"))
+    assert relaunches == {(("outcome", "launched"),): 1.0}
+    eventually("why to be counted", lambda: _scraped(address, "refusals_total") == {(("resource", "cpu"),): 1.0})
     assert _scraped(address, "relaunch_latency_seconds_count") == {(): 1.0}
     assert _scraped(address, "replay_duration_seconds_count")[()] >= 1
     gated = pod("gated", 3)
     gated["spec"]["schedulingGates"] = [{"name": "topomend.io/fit"}]
     fragmented.create(gated)
-    wait_for("gated to run", lambda: fragmented.running("gated"))
-    held = wait_for("its hold to be told", lambda: _scraped(address, "gated_hold_seconds_count").get((), 0.0))
-    assert held == 1
+    eventually("gated to run", lambda: fragmented.running("gated"))
+    holds = eventually("its hold to be counted", lambda: _scraped(address, "gated_hold_seconds_count").get((), 0.0))
+    assert holds == 1
     assert 0 < _scraped(address, "gated_hold_seconds_sum")[()] < stretched(5)
     replays = _scraped(address, "replays_total")
     admitted = (("policy", "single-numa-node"), ("scope", "container"), ("verdict", "Admits"))
@@ -119,5 +115,7 @@ def _scraped(address: str, name: str) -> dict[tuple[tuple[str, str], ...], float
         families = list(text_string_to_metric_families(answer.read().decode()))
     samples = [sample for family in families for sample in family.samples]
     return {
-        tuple(sorted(each.labels.items())): each.value for each in samples if each.name == f"topomend_operator_{name}"
+        tuple(sorted(sample.labels.items())): sample.value
+        for sample in samples
+        if sample.name == f"topomend_operator_{name}"
     }

@@ -1,43 +1,30 @@
 """Which nodes back off from a workload, by a clock that the test moves."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
+from tests.builders import node_state, snapshot_of, watched_pod
+from tests.clock import Clock
 from tests.reconcile.threads import at_once
 
-from topomend.cache import changes
-from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.feasibility import diagnose
-from topomend.model.cluster import Node, Owner, WatchedPod
-from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
-from topomend.model.shape import parse_shape
+from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.runtime.backoff import Backoff, Exponential
 
-STATE = NodeState("a", parse_shape("numa:2 cores:4").machine(), KubeletSettings())
 WEB = Owner("ReplicaSet", "web", "web-uid")
 
 
-@dataclass
-class Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def watched(name: str, *, owner: Owner | None = None, attempt: int = 0, node: str = "") -> WatchedPod:
-    return WatchedPod("ns", name, name, "10", Pod("ns", name, name), owner=owner, attempt=attempt, node=node)
+def relaunched_pod(name: str, *, attempt: int = 1, **fields: Any) -> WatchedPod:
+    return watched_pod(name, version="10", attempt=attempt, **fields)
 
 
 def published(version: str) -> Snapshot:
     """Node a, whose agent has published at this version."""
-    node = Node("a", labels={"kubernetes.io/hostname": "a"}, allocatable={"pods": 110000})
-    return apply(apply(Snapshot(), changes.NodeUpdated(node)), changes.Published(STATE, version))
+    return snapshot_of(node_state(), version=version)
 
 
 @pytest.fixture
@@ -53,9 +40,13 @@ def node_backoff(clock: Clock) -> NodeBackoff:
 @pytest.mark.parametrize(
     ("refused", "like", "other"),
     [
-        (watched("web-1", owner=WEB), watched("web-2", owner=WEB), watched("db-1", owner=replace(WEB, uid="db"))),
-        (watched("train", attempt=1), watched("train", attempt=2), watched("train-2", attempt=1)),
-        (watched("train-r1", attempt=1), watched("train-r2", attempt=2), watched("other-r1", attempt=1)),
+        (
+            relaunched_pod("web-1", attempt=0, owner=WEB),
+            relaunched_pod("web-2", attempt=0, owner=WEB),
+            relaunched_pod("db-1", attempt=0, owner=replace(WEB, uid="db")),
+        ),
+        (relaunched_pod("train"), relaunched_pod("train", attempt=2), relaunched_pod("train-2")),
+        (relaunched_pod("train-r1"), relaunched_pod("train-r2", attempt=2), relaunched_pod("other-r1")),
     ],
     ids=["of a controller", "of one name", "of names with a suffix"],
 )
@@ -73,7 +64,7 @@ def test_a_node_backs_off_from_the_workload_of_a_pod_that_it_refused(
 
 
 def test_refusals_by_several_nodes_at_once_are_all_remembered(node_backoff: NodeBackoff) -> None:
-    pod, nodes = watched("train", attempt=1), [f"node-{number}" for number in range(400)]
+    pod, nodes = relaunched_pod("train"), [f"node-{number}" for number in range(400)]
 
     def refuse(names: list[str]) -> None:
         for name in names:
@@ -84,7 +75,7 @@ def test_refusals_by_several_nodes_at_once_are_all_remembered(node_backoff: Node
 
 
 def test_it_is_a_candidate_again_once_it_publishes_something_new(node_backoff: NodeBackoff) -> None:
-    pod = watched("train", attempt=1)
+    pod = relaunched_pod("train")
     node_backoff.record_refusal(replace(pod, node="a"))
     assert node_backoff.remaining(published("9"), pod) == 1
     assert node_backoff.remaining(published("11"), pod) is None
@@ -92,9 +83,9 @@ def test_it_is_a_candidate_again_once_it_publishes_something_new(node_backoff: N
 
 
 def test_the_back_off_doubles_with_each_refusal_and_counts_each_once(node_backoff: NodeBackoff, clock: Clock) -> None:
-    pod, snapshot = watched("train", attempt=1), published("5")
+    pod, snapshot = relaunched_pod("train"), published("5")
     for number, seconds in enumerate((1, 2, 4)):
-        for _ in range(2):  # reported again and again, and refused once
+        for _ in range(2):  # reported twice, but refused once
             node_backoff.record_refusal(replace(pod, uid=f"uid-{number}", node="a"))
         assert node_backoff.remaining(snapshot, pod) == seconds
         clock.now += seconds
@@ -104,6 +95,6 @@ def test_the_back_off_doubles_with_each_refusal_and_counts_each_once(node_backof
 
 def test_the_node_that_refused_the_pod_itself_is_not_excluded(node_backoff: NodeBackoff) -> None:
     """The diagnosis says more of that node than that it backs off."""
-    pod = watched("train", attempt=1, node="a")
+    pod = relaunched_pod("train", node="a")
     node_backoff.record_refusal(pod)
     assert not node_backoff.excluded_nodes(published("5"), pod)

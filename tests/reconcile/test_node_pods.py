@@ -1,12 +1,12 @@
 """The list of the pods on a node, by a clock that the test moves, from pods that the test makes up."""
 
 import threading
-from typing import Any
 
+from tests.builders import pod, pod_manifest
+from tests.clock import Clock
 from tests.reconcile.threads import at_once
 
 from topomend.kube.client import Listing, Resource
-from topomend.model.pod import Pod
 from topomend.reconcile.node_pods import FRESH_SECONDS, NodePods
 
 
@@ -20,30 +20,25 @@ class Pods:
         self.lists += 1
         assert fields.startswith("spec.nodeName=")
         assert cached
-        return Listing(tuple(_pod(uid) for uid in self.uids), "1")
-
-
-def _pod(uid: str) -> dict[str, Any]:
-    metadata = {"namespace": "ns", "name": uid, "uid": uid}
-    return {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+        return Listing(tuple(pod_manifest(uid, namespace="ns", uid=uid) for uid in self.uids), "1")
 
 
 def test_a_list_is_used_for_a_moment_with_the_pods_assumed_since() -> None:
-    now, api = [1000.0], Pods("a")
-    pods = NodePods(api, lambda: now[0])  # type: ignore[arg-type]
+    clock, api = Clock(), Pods("a")
+    pods = NodePods(api, clock)  # type: ignore[arg-type]
     assert pods.listed("node") is None
     assert set(pods.list("node")) == {"a"}
-    pods.assume(Pod("ns", "b", "b"), ["node", "other"])
+    pods.assume(pod("b"), ["node", "other"])
     api.uids = []
-    now[0] += FRESH_SECONDS / 2
+    clock.now += FRESH_SECONDS / 2
     assert set(pods.listed("node") or ()) == {"a", "b"}
     assert pods.listed("other") is None
-    now[0] += FRESH_SECONDS
+    clock.now += FRESH_SECONDS
     assert pods.listed("node") is None
     assert api.lists == 1
 
 
-def test_listing_anew_replaces_the_list() -> None:
+def test_listing_again_replaces_the_list() -> None:
     api = Pods("a")
     pods = NodePods(api)  # type: ignore[arg-type]
     pods.list("node")
@@ -53,7 +48,7 @@ def test_listing_anew_replaces_the_list() -> None:
 
 
 def test_a_pod_assumed_while_another_node_is_listed_is_not_lost() -> None:
-    pods, assumed = NodePods(Pods(), lambda: 1000.0), [str(number) for number in range(4000)]  # type: ignore[arg-type]
+    pods, assumed = NodePods(Pods(), Clock()), [str(number) for number in range(4000)]  # type: ignore[arg-type]
     for number in range(500):  # so that forgetting old lists takes a while
         pods.list(f"other-{number}")
     pods.list("node")
@@ -61,7 +56,7 @@ def test_a_pod_assumed_while_another_node_is_listed_is_not_lost() -> None:
 
     def assume_all() -> None:
         for uid in assumed:
-            pods.assume(Pod("ns", uid, uid), ["node"])
+            pods.assume(pod(uid), ["node"])
         done.set()
 
     def list_others() -> None:

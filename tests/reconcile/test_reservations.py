@@ -1,10 +1,8 @@
 """A pod is assumed on the nodes that are chosen for it, and on none whose totals other pods have used up."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
-from tests.decide.test_plan import asking, refused, state, view_of
+from tests.builders import gated_pod, guaranteed_pod, node_state, pod_manifest, refused_pod, snapshot_of
+from tests.clock import Clock
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Refusal, Snapshot
@@ -12,7 +10,6 @@ from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import ExcludedNodes
 from topomend.kube.client import Listing, Resource
-from topomend.model.cluster import WatchedPod
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
@@ -20,7 +17,9 @@ from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
-POD = WatchedPod("ns", "p", "p", "5", asking(3), gates=("topomend.io/fit",))
+POD = gated_pod(cpus=3)
+FRAGMENTED = [guaranteed_pod("low", 2), guaranteed_pod("high", 2)]
+"""Pods that leave three CPUs free, but not on one NUMA node."""
 
 
 class RunningPods:
@@ -32,12 +31,10 @@ class RunningPods:
     def list(self, _: Resource, *, fields: str, cached: bool) -> Listing:
         assert cached
         name = fields.removeprefix("spec.nodeName=").partition(",")[0]
-        return Listing((_pod(self.cpus[name]),) if name in self.cpus else (), "1")
-
-
-def _pod(cpus: int) -> dict[str, Any]:
-    container = {"name": "main", "resources": {"requests": {"cpu": f"{cpus}"}}}
-    return {"metadata": {"namespace": "ns", "name": "burstable", "uid": "x"}, "spec": {"containers": [container]}}
+        if name not in self.cpus:
+            return Listing((), "1")
+        burstable = pod_manifest("burstable", f"request:cpu={self.cpus[name]}", namespace="ns", uid="x")
+        return Listing((burstable,), "1")
 
 
 @pytest.fixture
@@ -48,15 +45,16 @@ def running() -> RunningPods:
 @pytest.fixture
 def store() -> Store:
     store = Store()
-    store.snapshot = view_of(state("a", 2, 2), state("b"), state("c"))
+    store.snapshot = snapshot_of(node_state(pods=FRAGMENTED), node_state(name="b"), node_state(name="c"))
     return store
 
 
 @pytest.fixture
 def reservations(store: Store, running: RunningPods) -> Reservations:
     metrics = Metrics(lambda: store.snapshot, lambda: 0, lambda: True)
-    node_pods = NodePods(running, lambda: 10.0)  # type: ignore[arg-type]
-    return Reservations(store, node_pods, NodeBackoff(Backoff(lambda: 10.0)), metrics, lambda: 10.0)
+    clock = Clock()
+    node_pods = NodePods(running, clock)  # type: ignore[arg-type]
+    return Reservations(store, node_pods, NodeBackoff(Backoff(clock)), metrics, clock)
 
 
 def choose(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.RelaunchOn | plans.Wait:
@@ -74,8 +72,10 @@ def test_a_pod_is_assumed_on_all_nodes_chosen_for_it(reservations: Reservations,
     assert assumed_on(store) == decision.nodes == ("b", "c")
 
 
-def test_its_former_assumption_does_not_count_against_it(reservations: Reservations, store: Store) -> None:
-    store.snapshot = view_of(state("b", 3))  # room for one pod of three CPUs
+def test_the_former_assumption_of_a_pod_does_not_count_against_it(reservations: Reservations, store: Store) -> None:
+    store.snapshot = snapshot_of(
+        node_state(name="b", pods=[guaranteed_pod("low", 3)])
+    )  # room for one pod of three CPUs
     for _ in range(3):
         reservations.choose(POD, choose)
         assert assumed_on(store) == ("b",)
@@ -84,12 +84,12 @@ def test_its_former_assumption_does_not_count_against_it(reservations: Reservati
 def test_a_pod_that_waits_gives_its_former_assumption_back(reservations: Reservations, store: Store) -> None:
     reservations.choose(POD, choose)
     for name in ("b", "c"):
-        store.apply(changes.Published(state(name, 2, 2), "9"))
+        store.apply(changes.Published(node_state(name=name, pods=FRAGMENTED), "9"))
     assert isinstance(reservations.choose(POD, choose), plans.Wait)
     assert assumed_on(store) == ()
 
 
-def test_a_node_whose_totals_are_used_up_is_decided_again_without(
+def test_a_node_whose_totals_are_used_up_is_left_out_and_the_pod_decided_again(
     reservations: Reservations, store: Store, running: RunningPods
 ) -> None:
     running.cpus["b"] = 5
@@ -99,7 +99,7 @@ def test_a_node_whose_totals_are_used_up_is_decided_again_without(
     assert decision.diagnosis.counts()["InsufficientResources"] == 1
 
 
-def test_where_every_node_is_used_up_the_pod_waits_and_none_is_assumed(
+def test_a_pod_waits_unassumed_where_the_totals_of_every_node_are_used_up(
     reservations: Reservations, store: Store, running: RunningPods
 ) -> None:
     running.cpus |= {"b": 5, "c": 5}
@@ -108,13 +108,13 @@ def test_where_every_node_is_used_up_the_pod_waits_and_none_is_assumed(
 
 
 def test_a_replacement_is_assumed_before_it_has_a_uid(reservations: Reservations, store: Store) -> None:
-    plan = reservations.plan(Refusal(refused(), "5", 10.0), Limits())
+    plan = reservations.plan(Refusal(refused_pod(), "5", 10.0), Limits())
     assert isinstance(plan, plans.RelaunchOn)
     assert assumed_on(store) == plan.nodes
     assert store.snapshot.assumed["ns", "p"].pod.uid == ""
 
 
 def test_a_pod_that_is_left_alone_is_not_assumed(reservations: Reservations, store: Store) -> None:
-    plan = reservations.plan(Refusal(replace(refused(), mirror=True), "5", 10.0), Limits())
+    plan = reservations.plan(Refusal(refused_pod(mirror=True), "5", 10.0), Limits())
     assert isinstance(plan, plans.LeaveAlone)
     assert assumed_on(store) == ()

@@ -1,11 +1,13 @@
-"""An agent that has fallen silent is told of by an event on its object, on a real API server."""
+"""A silent agent is reported by an Event on its object, on a real API server."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.controller.conftest import NODE_A, NODE_B, Cluster, Operator, events_of, wait_for
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of
+from tests.operator_process import Operator
+from tests.waiting import eventually
 
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.wire.node_topology import HEARTBEAT
@@ -21,7 +23,7 @@ def last_heard(cluster: Cluster, node: str, minutes: int) -> str:
     return heard
 
 
-def told(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+def staleness_events(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     return events_of(cluster, cluster.client.get(NODE_TOPOLOGIES, node), "TopologyStale")
 
 
@@ -32,13 +34,13 @@ def test_a_silent_agent_is_reported_once_however_many_operators_see_it(
     first = last_heard(two_nodes, NODE_A, 40)
     for _ in range(2):
         operator = start_operator()
-        wait_for("the operator to tell of it", lambda operator=operator: "TopologyStale" in operator.text())  # type: ignore[misc]
+        eventually("the operator to tell of it", lambda operator=operator: "TopologyStale" in operator.text())  # type: ignore[misc]
         operator.terminate()  # it posts what waits to be posted
-    [event] = told(two_nodes, NODE_A)
+    [event] = staleness_events(two_nodes, NODE_A)
     assert event["note"].startswith(f"the agent of {NODE_A} has confirmed nothing since {first}, so no pod")
     assert (event["type"], event["metadata"]["namespace"]) == ("Warning", "default")
     second = last_heard(two_nodes, NODE_A, 35)
     start_operator()
-    wait_for("the next staleness to be told", lambda: len(told(two_nodes, NODE_A)) == 2)
-    assert sum(second in each["note"] for each in told(two_nodes, NODE_A)) == 1
-    assert told(two_nodes, NODE_B) == []
+    eventually("the next staleness to be told", lambda: len(staleness_events(two_nodes, NODE_A)) == 2)
+    assert sum(second in event["note"] for event in staleness_events(two_nodes, NODE_A)) == 1
+    assert staleness_events(two_nodes, NODE_B) == []

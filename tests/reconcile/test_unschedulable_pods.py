@@ -1,21 +1,21 @@
 """Which waiting pods a change requeues. No cluster: changes are applied one by one."""
 
 from dataclasses import replace
+from typing import Any
 
-from tests.cache.test_changes import STATE, asking
+from tests.builders import gated_pod, guaranteed_pod, node, node_state
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.model.cluster import Node, Placement, WatchedPod
+from topomend.model.cluster import Placement
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
-from topomend.replay.admission import admit
-from topomend.wire.group import FIT_GATE
 
-FULL = admit(admit(STATE, asking(3, "left"))[1], asking(4, "right"))[1]
-ALMOST_FULL = admit(STATE, asking(4, "right"))[1]
+FULL = node_state(pods=[guaranteed_pod("left", 3), guaranteed_pod("right", 4)])
+ALMOST_FULL = node_state(pods=[guaranteed_pod("right", 4)])
+EMPTY = node_state()
 ROOM, MACHINE, ANY = Result(60.0, on_capacity=True), Result(on_topology_change=True), Result(0.05, on_any_change=True)
 
 
@@ -26,28 +26,23 @@ class Cluster:
         self.store = Store()
         self.requeued: list[str] = []
         self.waiting = UnschedulablePods(self.store, lambda pod: self.requeued.append(pod.name))
-        for version, name in enumerate("ab"):
-            allocatable = {"cpu": 7000, "memory": 1 << 50, "pods": 110_000}
-            self.store.apply(
-                changes.NodeUpdated(Node(name, labels={"kubernetes.io/hostname": name}, allocatable=allocatable))
-            )
-            self.store.apply(changes.Published(replace(FULL, name=name), f"{version + 1}"))
+        for version, name in enumerate("ab", 1):
+            self.store.apply(changes.NodeUpdated(node(name)))
+            self.store.apply(changes.Published(replace(FULL, name=name), str(version)))
         self.waiting.requeue_affected()
 
-    def wait(self, name: str, cpus: int, result: Result, **fields: object) -> PodID:
-        """A pod was reconciled, in vain."""
-        pod = WatchedPod("ns", name, name, "5", asking(cpus, name, name), gates=(FIT_GATE,))
-        self.store.apply(changes.PodUpdated(replace(pod, **fields), 1.0))  # type: ignore[arg-type]
+    def wait(self, name: str, cpus: int, result: Result, **fields: Any) -> PodID:
+        """A pod was reconciled without success."""
+        self.store.apply(changes.PodUpdated(gated_pod(name, cpus, **fields), 1.0))
         self.waiting.requeue_affected()
         pod_id = PodID("ns", name, name)
         self.waiting.add(pod_id, result, self.waiting.remove(pod_id))
         return pod_id
 
-    def happens(self, *seen: changes.Change) -> list[str]:
-        """The pods that these changes requeue."""
+    def requeued_by(self, change: changes.Change) -> list[str]:
+        """The pods that this change requeues."""
         self.requeued.clear()
-        for event in seen:
-            self.store.apply(event)
+        self.store.apply(change)
         self.waiting.requeue_affected()
         return self.requeued
 
@@ -57,87 +52,87 @@ def test_a_changed_node_requeues_the_pods_that_it_would_admit_and_no_others() ->
     cluster.wait("small", 2, ROOM)
     cluster.wait("wide", 4, ROOM)
     cluster.wait("elsewhere", 2, ROOM, placement=Placement(node_selector={"kubernetes.io/hostname": "b"}))
-    assert cluster.happens(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["small"]
-    assert cluster.happens(changes.Published(replace(STATE, name="a"), "11")) == ["small", "wide"]
-    assert cluster.happens(changes.Published(replace(FULL, name="a"), "12")) == []
+    assert cluster.requeued_by(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["small"]
+    assert cluster.requeued_by(changes.Published(replace(EMPTY, name="a"), "11")) == ["small", "wide"]
+    assert cluster.requeued_by(changes.Published(replace(FULL, name="a"), "12")) == []
 
 
 def test_a_node_without_an_agent_requeues_every_pod() -> None:
     cluster = Cluster()
     cluster.wait("small", 2, ROOM)
-    assert cluster.happens(changes.Unpublished("a")) == ["small"]
+    assert cluster.requeued_by(changes.Unpublished("a")) == ["small"]
 
 
 def test_a_node_that_can_be_scheduled_to_again_is_a_change_and_one_that_only_got_a_new_version_is_none() -> None:
     cluster = Cluster()
-    cluster.happens(changes.Published(STATE, "10"))
+    cluster.requeued_by(changes.Published(EMPTY, "10"))
     open_node = cluster.store.snapshot.nodes["a"]
-    cluster.happens(changes.NodeUpdated(replace(open_node, unschedulable=True)))
+    cluster.requeued_by(changes.NodeUpdated(replace(open_node, unschedulable=True)))
     cluster.wait("small", 2, ROOM)
-    assert cluster.happens(changes.NodeUpdated(open_node)) == ["small"]
-    assert cluster.happens(changes.NodeUpdated(replace(open_node, version="99"))) == []
+    assert cluster.requeued_by(changes.NodeUpdated(open_node)) == ["small"]
+    assert cluster.requeued_by(changes.NodeUpdated(replace(open_node, version="99"))) == []
 
 
 def test_a_forgotten_assumption_is_a_change() -> None:
     cluster = Cluster()
-    cluster.happens(changes.Published(STATE, "10"))
-    cluster.store.apply(changes.PodAssumed(asking(4, "first"), ("a",), 1.0))
-    cluster.store.apply(changes.PodAssumed(asking(3, "second"), ("a",), 1.0))
+    cluster.requeued_by(changes.Published(EMPTY, "10"))
+    cluster.store.apply(changes.PodAssumed(guaranteed_pod("first", 4), ("a",), 1.0))
+    cluster.store.apply(changes.PodAssumed(guaranteed_pod("second", 3), ("a",), 1.0))
     cluster.waiting.requeue_affected()
     cluster.wait("wide", 4, ROOM)
-    assert cluster.happens(changes.PodForgotten("ns", "second")) == []
-    assert cluster.happens(changes.PodForgotten("ns", "first")) == ["wide"]
+    assert cluster.requeued_by(changes.PodForgotten("ns", "second")) == []
+    assert cluster.requeued_by(changes.PodForgotten("ns", "first")) == ["wide"]
 
 
 def test_a_pod_that_was_narrowed_before_is_requeued_for_every_node() -> None:
     cluster = Cluster()
     narrowed = Placement(node_selector={"kubernetes.io/hostname": "b"})
     cluster.wait("again", 4, ROOM, placement=narrowed, released=True)
-    assert cluster.happens(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["again"]
+    assert cluster.requeued_by(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["again"]
 
 
-def test_a_pod_that_goes_is_requeued_a_last_time_whatever_it_waits_for() -> None:
+def test_a_pod_that_is_removed_is_requeued_once_more_whatever_it_waits_for() -> None:
     cluster = Cluster()
     cluster.wait("full", 4, ROOM)
     cluster.wait("huge", 40, MACHINE)
     cluster.wait("stays", 4, ROOM)
-    assert cluster.happens(changes.PodRemoved("ns", "full", "full", 2.0)) == ["full"]
-    assert cluster.happens(changes.PodRemoved("ns", "huge", "huge", 2.0)) == ["full", "huge"]
+    assert cluster.requeued_by(changes.PodRemoved("ns", "full", "full", 2.0)) == ["full"]
+    assert cluster.requeued_by(changes.PodRemoved("ns", "huge", "huge", 2.0)) == ["full", "huge"]
 
 
-def test_what_no_node_could_ever_admit_waits_for_other_machines() -> None:
+def test_an_infeasible_pod_waits_for_another_machine() -> None:
     cluster = Cluster()
     cluster.wait("huge", 40, MACHINE)
-    assert cluster.happens(changes.Published(STATE, "10")) == []
-    assert cluster.happens(changes.Published(replace(STATE, devices=()), "11")) == []
-    isolated = replace(STATE.machine, isolated=1)
-    assert cluster.happens(changes.Published(replace(STATE, machine=isolated), "12")) == ["huge"]
-    assert cluster.happens(changes.NodeRemoved("b")) == ["huge"]
+    assert cluster.requeued_by(changes.Published(EMPTY, "10")) == []
+    assert cluster.requeued_by(changes.Published(replace(EMPTY, devices=()), "11")) == []
+    isolated = replace(EMPTY.machine, isolated=1)
+    assert cluster.requeued_by(changes.Published(replace(EMPTY, machine=isolated), "12")) == ["huge"]
+    assert cluster.requeued_by(changes.NodeRemoved("b")) == ["huge"]
 
 
 def test_a_pod_that_yields_is_requeued_when_anything_changes_or_another_pod_stops_waiting() -> None:
     cluster = Cluster()
     cluster.wait("older", 4, ROOM)
     cluster.wait("younger", 4, ANY)
-    assert cluster.happens(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["younger"]
-    assert cluster.happens(changes.PodRemoved("ns", "older", "older", 2.0)) == ["older", "younger"]
-    assert cluster.happens(changes.TimePassed(3.0)) == []
+    assert cluster.requeued_by(changes.Published(replace(ALMOST_FULL, name="a"), "10")) == ["younger"]
+    assert cluster.requeued_by(changes.PodRemoved("ns", "older", "older", 2.0)) == ["older", "younger"]
+    assert cluster.requeued_by(changes.TimePassed(3.0)) == []
 
 
 def test_a_change_during_the_reconciliation_of_a_pod_is_not_missed() -> None:
     cluster = Cluster()
     pod = cluster.wait("small", 2, ROOM)
     since = cluster.waiting.remove(pod)
-    assert cluster.happens(changes.Published(STATE, "10")) == []
+    assert cluster.requeued_by(changes.Published(EMPTY, "10")) == []
     cluster.waiting.add(pod, ROOM, since)
     assert cluster.requeued == ["small"]
 
 
-def test_a_pod_that_is_reconciled_waits_no_more() -> None:
+def test_a_pod_that_is_reconciled_no_longer_waits() -> None:
     cluster = Cluster()
     pod = cluster.wait("small", 2, ROOM)
     assert len(cluster.waiting) == 1
     before: Snapshot = cluster.store.snapshot
     assert cluster.waiting.remove(pod) is before
-    assert cluster.happens(changes.Published(STATE, "10")) == []
+    assert cluster.requeued_by(changes.Published(EMPTY, "10")) == []
     assert len(cluster.waiting) == 0

@@ -25,7 +25,7 @@ def lacking(guard: Guard) -> Machine:
     source = inspect.getsource(protocol)
     assert source.count(guard.text) == 1, f"the protocol holds {guard.text!r} {source.count(guard.text)} times"
     functions: list[ast.stmt] = [
-        each for each in ast.parse(source.replace(guard.text, guard.without)).body if isinstance(each, ast.FunctionDef)
+        node for node in ast.parse(source.replace(guard.text, guard.without)).body if isinstance(node, ast.FunctionDef)
     ]
     names = dict(vars(protocol))
     exec(compile(ast.Module(functions, []), guard.what, "exec"), names)  # noqa: S102  our own source
@@ -100,19 +100,19 @@ GUARDS = [
         FAULTS,
     ),
     Guard(
-        "only the pod that the record stands for is let go",
+        "only the pod that the record stands for is ungated",
         "    if pod.uid != record.new_uid:\n        return _delete_duplicate(pod, record) or Mark(",
         "    if not _made_from(pod, record):\n        return _delete_duplicate(pod, record) or Mark(",
         TWO,
     ),
     Guard(
         "a replacement that was deleted is not waited for",
-        '        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")',
+        '        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was ungated")',
         '        return Pause("the replacement")',
         DELETION,
     ),
     Guard(
-        "a pod that lost its gate is not let go again",
+        "a pod that lost its gate is not ungated again",
         "    if RELAUNCH_GATE not in pod.gates:\n        return Mark(",
         "    if False:\n        return Mark(",
         FAULTS,

@@ -13,7 +13,7 @@ import pytest
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import protocol
+from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 OLD, RECORD = "old", "p-record"
@@ -93,72 +93,72 @@ def start() -> World:
     return World(Thing("p", OLD, 1))
 
 
-def serve(world: World, request: protocol.Request, digest: str) -> tuple[World, protocol.Answer]:
+def serve(world: World, request: messages.Request, digest: str) -> tuple[World, messages.Answer]:
     """Do what a request asks, as the API server would; ``digest`` is that of the manifest as the operator read it."""
     after = world.bumped()
     match request:
-        case protocol.ReadPod():
+        case messages.ReadPod():
             return world, _pod_is(world.old)
-        case protocol.ReadReplacement():
-            return world, protocol.ReplacementIs(world.new.watched() if world.new else None)
-        case protocol.ReadRecord():
-            return world, protocol.RecordIs(world.entry.relaunch() if world.entry else None)
-        case protocol.Choose():
-            return world, protocol.NodesAre(("n",))
-        case protocol.Record() if world.entry is None:
+        case messages.ReadReplacement():
+            return world, messages.ReplacementIs(world.new.watched() if world.new else None)
+        case messages.ReadRecord():
+            return world, messages.RecordIs(world.entry.relaunch() if world.entry else None)
+        case messages.Choose():
+            return world, messages.NodesAre(("n",))
+        case messages.Record() if world.entry is None:
             entry = Entry(after.version, digest=digest, protected=True)
-            return replace(after, entry=entry), protocol.RecordIs(entry.relaunch())
-        case protocol.Discard(record) if world.entry and str(world.entry.version) == record.version:
-            return replace(after, entry=None), protocol.RecordIs(None)
-        case protocol.Mark(record) | protocol.Protect(record) | protocol.Unprotect(record) if (
+            return replace(after, entry=entry), messages.RecordIs(entry.relaunch())
+        case messages.Discard(record) if world.entry and str(world.entry.version) == record.version:
+            return replace(after, entry=None), messages.RecordIs(None)
+        case messages.Mark(record) | messages.Protect(record) | messages.Unprotect(record) if (
             world.entry and str(world.entry.version) == record.version
         ):
             patched = _patched(replace(world.entry, version=after.version), request)
-            return replace(after, entry=patched), protocol.RecordIs(patched.relaunch())
-        case protocol.Create(record) if world.new is None:
+            return replace(after, entry=patched), messages.RecordIs(patched.relaunch())
+        case messages.Create(record) if world.new is None:
             made = Thing("p-r1", f"new{world.made}", after.version, ours=True, gated=True)
             created = replace(after, new=made, made=world.made + 1, created_as=record.manifest_hash)
-            return created, protocol.ReplacementIs(made.watched())
-        case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
+            return created, messages.ReplacementIs(made.watched())
+        case messages.Claim(pod) | messages.Unclaim(pod) | messages.Delete(pod) | messages.Launch(pod):
             return _on_pod(world, request, pod)
-    return world, protocol.NotAsExpected()
+    return world, messages.NotAsExpected()
 
 
-def _patched(entry: Entry, request: protocol.Request) -> Entry:
-    if isinstance(request, protocol.Mark):
+def _patched(entry: Entry, request: messages.Request) -> Entry:
+    if isinstance(request, messages.Mark):
         return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid)
-    return replace(entry, protected=isinstance(request, protocol.Protect))
+    return replace(entry, protected=isinstance(request, messages.Protect))
 
 
-def _pod_is(pod: Thing | None) -> protocol.PodIs:
-    return protocol.PodIs(pod.watched(), pod.digest) if pod else protocol.PodIs(None)
+def _pod_is(pod: Thing | None) -> messages.PodIs:
+    return messages.PodIs(pod.watched(), pod.digest) if pod else messages.PodIs(None)
 
 
-def _on_pod(world: World, request: protocol.Request, pod: WatchedPod) -> tuple[World, protocol.Answer]:
+def _on_pod(world: World, request: messages.Request, pod: WatchedPod) -> tuple[World, messages.Answer]:
     there = world.old if pod.name == "p" else world.new
     if there is None or (there.uid, str(there.version)) != (pod.uid, pod.version):
-        return world, protocol.NotAsExpected()
+        return world, messages.NotAsExpected()
     after = world.bumped()
     match request:
-        case protocol.Claim() if not there.deleting:
+        case messages.Claim() if not there.deleting:
             claimed = replace(there, claimed=True, version=after.version)
             return replace(after, old=claimed), _pod_is(claimed)
-        case protocol.Unclaim() if there.deleting:
-            return replace(after, old=None), protocol.PodIs(None)
-        case protocol.Unclaim():
+        case messages.Unclaim() if there.deleting:
+            return replace(after, old=None), messages.PodIs(None)
+        case messages.Unclaim():
             given_back = replace(there, claimed=False, version=after.version)
             return replace(after, old=given_back), _pod_is(given_back)
-        case protocol.Delete() if pod.name == "p":
+        case messages.Delete() if pod.name == "p":
             after = delete(world, "old")
             return after, _pod_is(after.old)
-        case protocol.Delete():
-            assert there.gated, "I4: a replacement that was let go is never deleted"
-            return delete(world, "new"), protocol.NotAsExpected()
-        case protocol.Launch():
+        case messages.Delete():
+            assert there.gated, "I4: a replacement that was ungated is never deleted"
+            return delete(world, "new"), messages.NotAsExpected()
+        case messages.Launch():
             launched = replace(there, gated=False, version=after.version)
             after = replace(after, new=launched, ungate=world.ungate | {there.uid})
-            return after, protocol.ReplacementIs(launched.watched())
-    return world, protocol.NotAsExpected()
+            return after, messages.ReplacementIs(launched.watched())
+    return world, messages.NotAsExpected()
 
 
 def delete(world: World, which: str) -> World:
@@ -174,7 +174,7 @@ def delete(world: World, which: str) -> World:
 @dataclass(frozen=True)
 class Operator:
     progress: protocol.Progress
-    request: protocol.Request
+    request: messages.Request
 
 
 def fresh() -> Operator:
@@ -190,22 +190,22 @@ class Situation:
 
 
 def _key(situation: Situation) -> object:
-    known = []
-    for each in situation.operators:
-        progress = each.progress
+    operators = []
+    for operator in situation.operators:
+        progress = operator.progress
         pods = [
             pod.version if isinstance(pod, WatchedPod) else str(pod) for pod in (progress.pod, progress.replacement)
         ]
         record = progress.record.version if isinstance(progress.record, Relaunch) else str(progress.record)
-        known.append((*pods, progress.digest, record, progress.nodes, type(each.request).__name__))
-    return situation.world, tuple(known), situation.faults, situation.strangers
+        operators.append((*pods, progress.digest, record, progress.nodes, type(operator.request).__name__))
+    return situation.world, tuple(operators), situation.faults, situation.strangers
 
 
-def run(world: World) -> tuple[World, protocol.Request]:
+def run(world: World) -> tuple[World, messages.Request]:
     """An undisturbed attempt."""
     operator = fresh()
     for _ in range(60):
-        if isinstance(operator.request, protocol.Stop | protocol.Pause):
+        if isinstance(operator.request, messages.Stop | messages.Pause):
             return world, operator.request
         world, answer = serve(world, operator.request, operator.progress.digest)
         operator = Operator(*protocol.step(operator.progress, answer))
@@ -222,23 +222,23 @@ def check(world: World) -> None:
 
 def walk(*, operators: int, faults: int, strangers: int) -> int:
     first = Situation(start(), (fresh(),) * operators, faults, strangers)
-    seen, waiting = {_key(first)}, deque([first])
+    visited, waiting = {_key(first)}, deque([first])
     while waiting:
         situation = waiting.popleft()
         check(situation.world)
         _check_end(situation.world)
         for following in _following(situation):
-            if _key(following) not in seen:
-                seen.add(_key(following))
+            if _key(following) not in visited:
+                visited.add(_key(following))
                 waiting.append(following)
-    return len(seen)
+    return len(visited)
 
 
 def _check_end(world: World) -> None:
     """I3, I5: left alone, an operator that starts anew brings it to an end."""
     world, last = run(world)
     check(world)
-    if isinstance(last, protocol.Pause):
+    if isinstance(last, messages.Pause):
         assert world.interfered, f"I5: stuck at {last}"
         assert last.waiting_for == protocol.NOT_ITS_MANIFEST
         return
@@ -263,7 +263,7 @@ def _following(situation: Situation) -> Iterator[Situation]:
 def _moves(situation: Situation, number: int, operator: Operator) -> Iterator[Situation]:
     if situation.faults:
         yield _with(replace(situation, faults=situation.faults - 1), number, fresh())
-    if isinstance(operator.request, protocol.Stop | protocol.Pause):
+    if isinstance(operator.request, messages.Stop | messages.Pause):
         return
     world, answer = serve(situation.world, operator.request, operator.progress.digest)
     if situation.faults:
@@ -277,16 +277,16 @@ def _with(situation: Situation, number: int, operator: Operator) -> Situation:
     return replace(situation, operators=tuple(operators))
 
 
-def test_the_replacement_is_there_before_the_pod_goes_and_let_go_after() -> None:
+def test_the_replacement_is_there_before_the_pod_goes_and_ungated_after() -> None:
     world, operator, sent = start(), fresh(), []
-    while not isinstance(operator.request, protocol.Stop | protocol.Pause):
+    while not isinstance(operator.request, messages.Stop | messages.Pause):
         request = operator.request
-        step = f" {request.step.value}" if isinstance(request, protocol.Mark) else ""
+        step = f" {request.step.value}" if isinstance(request, messages.Mark) else ""
         sent.append(type(request).__name__ + step)
         assert world.old or world.new, "no moment is without a pod"
         world, answer = serve(world, request, operator.progress.digest)
         operator = Operator(*protocol.step(operator.progress, answer))
-    assert [each for each in sent if not each.startswith("Read")] == [
+    assert [request for request in sent if not request.startswith("Read")] == [
         "Claim",
         "Record",
         "Mark Committed",
@@ -307,7 +307,7 @@ def test_no_interleaving_loses_or_doubles_the_pod(operators: int, faults: int, s
     assert walk(operators=operators, faults=faults, strangers=strangers) > 20
 
 
-def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_anew() -> None:
+def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_again() -> None:
     edited = Thing("p", OLD, 2, digest="edited")
     world, _ = run(World(edited, entry=Entry(1, digest="forged"), version=2))
     assert world.ungate == {"new0"}
@@ -317,14 +317,14 @@ def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_anew() -> None
 def test_a_committed_record_that_is_not_the_pods_creates_and_deletes_nothing() -> None:
     claimed = Thing("p", OLD, 2, claimed=True)
     world, last = run(World(claimed, entry=Entry(1, Step.COMMITTED, digest="forged"), version=2))
-    assert last == protocol.Pause(protocol.NOT_ITS_MANIFEST)
+    assert last == messages.Pause(protocol.NOT_ITS_MANIFEST)
     assert (world.old, world.new) == (claimed, None)
 
 
-def test_a_user_who_deletes_the_pod_while_its_replacement_is_denied_gets_rid_of_it() -> None:
+def test_a_user_who_deletes_the_pod_while_its_replacement_is_denied_removes_it() -> None:
     deleted = Thing("p", OLD, 2, claimed=True, deleting=True)
     world, last = run(World(deleted, entry=Entry(1, Step.BLOCKED, protected=True), version=2))
-    assert isinstance(last, protocol.Stop)
+    assert isinstance(last, messages.Stop)
     assert (world.old, world.new, world.ungate) == (None, None, frozenset())
     assert world.entry
     assert (world.entry.step, world.entry.protected) == (Step.CANCELLED, False)
@@ -333,7 +333,7 @@ def test_a_user_who_deletes_the_pod_while_its_replacement_is_denied_gets_rid_of_
 def test_a_name_that_somebody_took_blocks_the_relaunch_and_loses_nothing() -> None:
     squatter = Thing("p-r1", "foreign", 1)
     world, last = run(World(Thing("p", OLD, 1), squatter))
-    assert last == protocol.Pause("another pod has the name p-r1")
+    assert last == messages.Pause("another pod has the name p-r1")
     assert world.entry
     assert world.entry.step is Step.BLOCKED
     assert (world.old is not None, world.new) == (True, squatter)

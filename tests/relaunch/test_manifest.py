@@ -103,10 +103,28 @@ def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first()
     named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c"]}
     assert _required(patch) == [{"matchExpressions": [named]}]
     preferred = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert [(each["weight"], each["preference"]["matchExpressions"][0]["values"]) for each in preferred] == [
+    assert [(term["weight"], term["preference"]["matchExpressions"][0]["values"]) for term in preferred] == [
         (100, ["b"])
     ]
     assert patch["spec"]["schedulingGates"] is None
+
+
+def test_a_pod_that_is_narrowed_to_many_nodes_prefers_the_best_three() -> None:
+    patch = launch(read_watched_pod(POD), ["b", "c", "d", "e"])
+    (preferred,) = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["preference"]["matchExpressions"][0]["values"] == ["b", "c", "d"]
+
+
+def test_a_pod_that_any_node_will_do_for_keeps_its_own_affinity_also_when_it_is_recorded() -> None:
+    asked = _node_affinity([{"matchExpressions": [HERE]}])
+    gated = {**POD, "spec": {**POD["spec"], "affinity": {"nodeAffinity": asked}}}
+    patch = launch(read_watched_pod(gated), [])
+    assert "affinity" not in patch["spec"]
+    annotations = {**POD["metadata"]["annotations"], **patch["metadata"]["annotations"]}
+    released = {**gated, "metadata": {**POD["metadata"], "annotations": annotations}}
+    watched = read_watched_pod(released)
+    assert (watched.released, watched.narrowed) == (True, False)
+    assert stripped(released)["spec"]["affinity"]["nodeAffinity"] == asked
 
 
 def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
@@ -131,7 +149,9 @@ NAMED = {"key": "metadata.name", "operator": "In", "values": ["b"]}
 SOON = {"weight": 1, "preference": {"matchExpressions": [ZONE]}}
 
 
-@pytest.mark.parametrize("hostnames", [["b"], ["b", "c"]], ids=["one node", "two nodes"])
+@pytest.mark.parametrize(
+    "hostnames", [["b"], ["b", "c"], ["b", "c", "d", "e"]], ids=["one node", "two nodes", "many nodes"]
+)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -142,7 +162,7 @@ SOON = {"weight": 1, "preference": {"matchExpressions": [ZONE]}}
     ],
     ids=["nothing", "two terms", "a host name", "a preference"],
 )
-def test_what_was_narrowed_when_a_pod_was_let_go_is_recorded_as_it_was_asked_for(
+def test_what_was_narrowed_when_a_pod_was_ungated_is_recorded_as_it_was_asked_for(
     asked: dict[str, Any], hostnames: list[str]
 ) -> None:
     spec = {**POD["spec"], "affinity": {"nodeAffinity": asked}, "schedulingGates": [{"name": "topomend.io/fit"}]}
@@ -155,12 +175,12 @@ def test_what_was_narrowed_when_a_pod_was_let_go_is_recorded_as_it_was_asked_for
     assert stripped({**released, "metadata": POD["metadata"]})["spec"]["affinity"] == narrowed["affinity"]
 
 
-def test_a_digest_tells_manifests_apart_by_all_but_their_name() -> None:
+def test_a_digest_depends_on_all_of_a_manifest_but_its_name() -> None:
     manifest = stripped(POD)
     assert digest(manifest) == digest(renamed(manifest, "train", 0))
     evil = {**manifest, "spec": {**manifest["spec"], "containers": [{"name": "main", "image": "evil"}]}}
     labelled = {**manifest, "metadata": {**manifest["metadata"], "labels": {"app": "u"}}}
-    assert len({digest(each) for each in (manifest, evil, labelled)}) == 3
+    assert len({digest(content) for content in (manifest, evil, labelled)}) == 3
 
 
 def test_a_suffix_counts_the_attempts_and_fits_the_longest_name() -> None:

@@ -1,9 +1,10 @@
 """The protocol walked through: its main line, the rows of its table, every interleaving with faults and strangers."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
-from tests.early import Early
 from tests.relaunch.guards import GUARDS, PRECONDITIONS, Guard, lacking
 from tests.relaunch.walk import BEGIN, DRAIN, Bounds, Machine, Operator, Walk
 from tests.relaunch.walks import EVERY
@@ -25,7 +26,7 @@ from tests.relaunch.world import (
 )
 
 from topomend.model.relaunch import Step
-from topomend.relaunch import protocol
+from topomend.relaunch import messages, protocol
 
 REFUSED = Thing(OLD, NOW, failed=True)
 CLAIMED = replace(REFUSED, claimed=True)
@@ -40,12 +41,12 @@ def entry(step: Step, new_uid: str = "") -> Entry:
 def run(world: World) -> tuple[World, list[str]]:
     """One undisturbed attempt: the world after it, and the names of its requests."""
     world, sent = Walk(Rules(), Machine()).run(world)
-    return world, [_name(each) for each in sent]
+    return world, [_name(request) for request in sent]
 
 
-def _name(request: protocol.Request) -> str:
+def _name(request: messages.Request) -> str:
     name = type(request).__name__
-    return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
+    return f"{name} {request.step.value}" if isinstance(request, messages.Mark) else name
 
 
 def test_the_main_line_takes_ten_writes_in_their_order() -> None:
@@ -85,13 +86,13 @@ def test_a_pod_that_its_user_deletes_before_the_commit_is_not_replaced() -> None
     assert not world.ungate
 
 
-def test_a_delete_that_meets_another_version_is_decided_anew() -> None:
+def test_a_delete_that_meets_another_version_is_decided_again() -> None:
     progress, _ = protocol.begin(OLD, RECORD, may_start=True)
-    progress, _ = protocol.step(progress, protocol.RecordIs(entry(Step.COMMITTED).relaunch()))
-    progress, request = protocol.step(progress, protocol.PodIs(CLAIMED.watched()))
-    assert isinstance(request, protocol.Delete)
-    _, request = protocol.step(progress, protocol.NotAsExpected())
-    assert isinstance(request, protocol.ReadRecord)
+    progress, _ = protocol.step(progress, messages.RecordIs(entry(Step.COMMITTED).relaunch()))
+    progress, request = protocol.step(progress, messages.PodIs(CLAIMED.watched()))
+    assert isinstance(request, messages.Delete)
+    _, request = protocol.step(progress, messages.NotAsExpected())
+    assert isinstance(request, messages.ReadRecord)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +131,8 @@ def test_another_pod_of_the_name_ends_the_relaunch() -> None:
 
 
 def test_a_pod_whose_replacement_is_denied_keeps_its_manifest_in_a_blocked_record() -> None:
-    world, last = _run_with(protocol.Create, protocol.Denied("quota"))
-    assert last == protocol.Pause("quota")
+    world, last = _run_with(messages.Create, messages.Denied("quota"))
+    assert last == messages.Pause("quota")
     assert world.step is Step.BLOCKED
     world, _ = run(world)
     assert world.ungate == {"new0"}
@@ -139,31 +140,31 @@ def test_a_pod_whose_replacement_is_denied_keeps_its_manifest_in_a_blocked_recor
 
 def test_where_no_record_is_taken_a_deleted_pod_ends_without() -> None:
     """A namespace in termination takes no new object, and our finalizer must not hold it up."""
-    world, _ = _run_with(protocol.Record, protocol.Denied("terminating"), World(replace(CLAIMED, deleting=True)))
+    world, _ = _run_with(messages.Record, messages.Denied("terminating"), World(replace(CLAIMED, deleting=True)))
     assert (world.pod, world.entry) == (None, None)
 
 
 def test_where_no_record_is_taken_a_pod_that_stays_is_given_back_and_waits() -> None:
-    world, last = _run_with(protocol.Record, protocol.Denied("terminating"))
-    assert last == protocol.Pause("terminating")
+    world, last = _run_with(messages.Record, messages.Denied("terminating"))
+    assert last == messages.Pause("terminating")
     assert (world.pod, world.entry) == (replace(REFUSED, version=NEXT), None)
 
 
 def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:
-    world, last = _run_with(protocol.Choose, protocol.NodesAre(()))
-    assert isinstance(last, protocol.Pause)
+    world, last = _run_with(messages.Choose, messages.NodesAre(()))
+    assert isinstance(last, messages.Pause)
     assert world.pod
     assert world.pod.gated
     assert not world.ungate
 
 
-def test_a_replacement_that_its_user_deletes_before_it_is_let_go_is_not_made_again() -> None:
+def test_a_replacement_that_its_user_deletes_before_it_is_ungated_is_not_recreated() -> None:
     world, sent = run(World(None, entry(Step.CREATED, "new0"), made=1, excused=True))
     assert sent[2:] == ["Mark Cancelled", "Stop"]
     assert not world.ungate
 
 
-def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_let_go() -> None:
+def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_ungated() -> None:
     late = replace(NEW, uid="new1")
     world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, ungate=frozenset({"new0"})))
     assert sent[2:] == ["Delete", "Stop"]
@@ -186,10 +187,10 @@ def test_a_finalizer_that_an_ended_record_left_is_taken_off() -> None:
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        (REFUSED, protocol.Pause),
-        (CLAIMED, protocol.Unclaim),
-        (replace(CLAIMED, deleting=True), protocol.Unclaim),
-        (replace(REFUSED, deleting=True), protocol.Stop),
+        (REFUSED, messages.Pause),
+        (CLAIMED, messages.Unclaim),
+        (replace(CLAIMED, deleting=True), messages.Unclaim),
+        (replace(REFUSED, deleting=True), messages.Stop),
     ],
 )
 @pytest.mark.parametrize("step", [Step.RECORDED, Step.COMMITTED, Step.CREATED, Step.LAUNCHED])
@@ -198,8 +199,8 @@ def test_a_record_of_another_pod_is_left_alone_and_the_pod_is_as_if_never_seen(
 ) -> None:
     other = replace(entry(step).relaunch(), pod_uid="another")
     progress, _ = protocol.begin(OLD, RECORD, may_start=True)
-    progress, _ = protocol.step(progress, protocol.RecordIs(other))
-    _, request = protocol.step(progress, protocol.PodIs(pod.watched()))
+    progress, _ = protocol.step(progress, messages.RecordIs(other))
+    _, request = protocol.step(progress, messages.PodIs(pod.watched()))
     assert isinstance(request, expected)
 
 
@@ -214,7 +215,7 @@ def test_a_deleted_record_that_is_the_only_copy_of_a_pod_is_kept_until_the_pod_r
     world = delete_record(World(None, entry(step)), Rules())
     assert world.entry
     world, sent = Walk(Rules(), Machine()).run(replace(world, entry=replace(world.entry, version=NOW)), actor)
-    assert isinstance(sent[-2], protocol.Unprotect)
+    assert isinstance(sent[-2], messages.Unprotect)
     assert world.entry is None
     assert world.ungate == {"new0"}
 
@@ -225,7 +226,7 @@ def test_an_unprotected_record_of_an_earlier_version_is_protected_before_the_pod
     assert world.ungate == {"new0"}
 
 
-def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_anew() -> None:
+def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_again() -> None:
     world, sent = run(World(CLAIMED, replace(entry(Step.RECORDED), deleting=True)))
     assert sent[2:5] == ["Unprotect", "Record", "Mark Committed"]
     assert world.ungate == {"new0"}
@@ -233,8 +234,8 @@ def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_re
 
 def test_the_record_of_a_replacement_that_waits_for_a_node_holds_up_nobody() -> None:
     world = World(NEW, replace(entry(Step.CREATED, "new0"), protected=True), made=1)
-    world, last = _run_with(protocol.Choose, protocol.NodesAre(()), world)
-    assert isinstance(last, protocol.Pause)
+    world, last = _run_with(messages.Choose, messages.NodesAre(()), world)
+    assert isinstance(last, messages.Pause)
     assert world.entry
     assert not world.entry.protected
 
@@ -257,42 +258,42 @@ def test_a_drain_gives_back_a_pod_that_was_only_recorded(pod: Thing) -> None:
 
 def test_a_drain_begins_nothing() -> None:
     progress, _ = protocol.begin(OLD, RECORD, may_start=False, draining=True)
-    progress, _ = protocol.step(progress, protocol.RecordIs(None))
-    _, request = protocol.step(progress, protocol.PodIs(REFUSED.watched()))
-    assert isinstance(request, protocol.Stop)
+    progress, _ = protocol.step(progress, messages.RecordIs(None))
+    _, request = protocol.step(progress, messages.PodIs(REFUSED.watched()))
+    assert isinstance(request, messages.Stop)
 
 
 def test_a_drain_lets_a_waiting_replacement_go_to_wherever_its_scheduler_has_it() -> None:
     world, sent = Walk(Rules(), Machine()).run(World(NEW, entry(Step.CREATED, "new0"), made=1), DRAIN)
-    assert [_name(each) for each in sent[2:]] == ["Launch", "Mark Launched", "Stop"]
-    assert isinstance(sent[2], protocol.Launch)
+    assert [_name(request) for request in sent[2:]] == ["Launch", "Mark Launched", "Stop"]
+    assert isinstance(sent[2], messages.Launch)
     assert sent[2].nodes == ()
     assert world.ungate == {"new0"}
 
 
 def test_a_drain_lets_a_replacement_go_that_nothing_can_be_recorded_of() -> None:
     world, last = _run_with(
-        protocol.Restore, protocol.Denied("there is no such kind"), World(NEW, made=1), draining=True
+        messages.Restore, messages.Denied("there is no such kind"), World(NEW, made=1), draining=True
     )
-    assert isinstance(last, protocol.Stop)
+    assert isinstance(last, messages.Stop)
     assert world.ungate == {"new0"}
 
 
-@pytest.mark.parametrize(("pod", "expected"), [(REFUSED, protocol.Stop), (CLAIMED, protocol.Unclaim)])
+@pytest.mark.parametrize(("pod", "expected"), [(REFUSED, messages.Stop), (CLAIMED, messages.Unclaim)])
 def test_a_pod_that_may_not_be_relaunched_is_not_claimed_and_is_given_back(pod: Thing, expected: type) -> None:
     progress, _ = protocol.begin(OLD, RECORD, may_start=False)
-    progress, _ = protocol.step(progress, protocol.RecordIs(None))
-    _, request = protocol.step(progress, protocol.PodIs(pod.watched()))
+    progress, _ = protocol.step(progress, messages.RecordIs(None))
+    _, request = protocol.step(progress, messages.PodIs(pod.watched()))
     assert isinstance(request, expected)
 
 
 def _run_with(
-    kind: type[protocol.Request], answer: protocol.Answer, world: World | None = None, *, draining: bool = False
-) -> tuple[World, protocol.Request]:
+    kind: type[messages.Request], answer: messages.Answer, world: World | None = None, *, draining: bool = False
+) -> tuple[World, messages.Request]:
     """An attempt in which every request of this kind gets this answer, and no version is ever old."""
     world = world or start()
     progress, request = protocol.begin(OLD, RECORD, may_start=not draining, draining=draining)
-    while not isinstance(request, protocol.Stop | protocol.Pause):
+    while not isinstance(request, messages.Stop | messages.Pause):
         given = answer
         if not isinstance(request, kind):
             world, given = serve(world, request, Rules())
@@ -302,15 +303,12 @@ def _run_with(
 
 # Every interleaving
 
-WALKS = Early("tests.relaunch.walks")
-
 
 @pytest.mark.timeout(1800)  # a minute where nothing else runs, many with FURTHER
-@pytest.mark.early(WALKS)
 def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod() -> None:
-    code, said = WALKS.result()
-    assert code == 0, said
-    situations = [int(line.split()[-2]) for line in said.splitlines()]
+    walks = subprocess.run([sys.executable, "-m", "tests.relaunch.walks"], capture_output=True, text=True, check=False)
+    assert walks.returncode == 0, walks.stdout + walks.stderr
+    situations = [int(line.split()[-2]) for line in walks.stdout.splitlines()]
     assert len(situations) >= len(EVERY)
     assert min(situations) > 5_000
 
@@ -321,7 +319,7 @@ def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, b
         Walk(rules, Machine()).walk(bounds)
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=[each.what for each in GUARDS])
+@pytest.mark.parametrize("guard", GUARDS, ids=[guard.what for guard in GUARDS])
 def test_each_guard_of_the_protocol_is_needed(guard: Guard) -> None:
     with pytest.raises(Broken):
         Walk(Rules(), lacking(guard)).walk(guard.bounds)

@@ -265,15 +265,15 @@ def _comparable(pod: dict[str, Any]) -> dict[str, Any]:
     for volume in spec.get("volumes", ()):
         if volume["name"].startswith("kube-api-access-"):
             text = text.replace(volume["name"], "kube-api-access")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    content: dict[str, Any] = json.loads(text)
+    return content
 
 
 def test_every_field_of_a_pods_spec_is_tried_or_known_not_to_be_a_users(client: Client) -> None:
     """A field that a later API server brings is to be thought of."""
     openapi = client._ask("GET", "/openapi/v3/api/v1")
-    known = set(openapi["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"])
+    fields = set(openapi["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"])
     tried = {field for spec in SPECS.values() for field in spec} | {"containers"}
     taken_off = {"nodeName", "priority", "ephemeralContainers", "schedulingGates"}
     follow = {"serviceAccount", "overhead", "preemptionPolicy"}
-    assert known - tried - taken_off - follow == set()
+    assert fields - tried - taken_off - follow == set()

@@ -41,7 +41,7 @@ from tests.relaunch.world import (
 
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch import protocol
+from topomend.relaunch import messages, protocol
 
 MAX_REQUESTS = 60
 
@@ -52,8 +52,8 @@ _Versioned = TypeVar("_Versioned", bound=Thing | Entry | None)
 class Machine:
     """The protocol, or one that lacks a guard: what is asked next, and what is known after an answer."""
 
-    next_request: Callable[[protocol.Progress], protocol.Request] = protocol.next_request
-    step: Callable[[protocol.Progress, protocol.Answer], tuple[protocol.Progress, protocol.Request]] = protocol.step
+    next_request: Callable[[protocol.Progress], messages.Request] = protocol.next_request
+    step: Callable[[protocol.Progress, messages.Answer], tuple[protocol.Progress, messages.Request]] = protocol.step
 
 
 class Operator(NamedTuple):
@@ -124,13 +124,13 @@ class Walk:
                 raise Broken("; ".join((str(error), *_trail(came, here)))) from None
         return len(came)
 
-    def run(self, world: World, operator: Operator = BEGIN) -> tuple[World, list[protocol.Request]]:
+    def run(self, world: World, operator: Operator = BEGIN) -> tuple[World, list[messages.Request]]:
         """What an operator does that nobody disturbs: the world after it, and its requests. Raises Broken where it has
         no end."""
         sent = [self._request(operator)]
         while not _rests(sent[-1]):
             if len(sent) > MAX_REQUESTS:
-                raise Broken(f"I5: no end: ..., {', '.join(_name(each) for each in sent[-4:])}")
+                raise Broken(f"I5: no end: ..., {', '.join(_name(request) for request in sent[-4:])}")
             after, operator = self._act(world, operator)
             operator = _aged(operator, world, after)
             world = _settled(after)
@@ -150,7 +150,7 @@ class Walk:
         check(now.world)
         for fresh in (BEGIN, DRAIN):
             after, sent = self.run(now.world, fresh)
-            if isinstance(sent[-1], protocol.Pause) and not now.world.ends:
+            if isinstance(sent[-1], messages.Pause) and not now.world.ends:
                 raise Broken(f"I5: stuck at {sent[-1]}")
             check_end(after, drained=fresh is DRAIN)
         if now.world.ends:
@@ -164,14 +164,14 @@ class Walk:
             if after.pod or after.entry:
                 raise Broken(f"I7: the namespace does not end: {after.pod}, {after.entry}")
 
-    def _asked(self, operator: Operator) -> protocol.Request:
+    def _asked(self, operator: Operator) -> messages.Request:
         return self._machine.next_request(_progress(operator))
 
     def _acted(self, world: World, operator: Operator) -> tuple[World, Operator]:
         after, answer = serve(world, self._request(operator), self._rules)
         return after, self._told(operator, answer)
 
-    def _told(self, operator: Operator, answer: protocol.Answer) -> Operator:
+    def _told(self, operator: Operator, answer: messages.Answer) -> Operator:
         progress, _ = self._machine.step(_progress(operator), answer)
         pod, record = progress.pod, progress.record
         return Operator(
@@ -191,8 +191,8 @@ class Walk:
             if _rests(request):
                 yield "a sweep", _next(now, now.world, (*others, _anew(operator)))
                 continue
-            world, told = self._act(now.world, operator)
-            yield _name(request), _next(now, world, (*others, told))
+            world, acted = self._act(now.world, operator)
+            yield _name(request), _next(now, world, (*others, acted))
             if now.left.faults:
                 fewer = now._replace(left=now.left._replace(faults=now.left.faults - 1))
                 for what, following in self._faults(fewer, others, operator, world):
@@ -211,7 +211,7 @@ class Walk:
         request = self._request(operator)
         for what, answer in _other_answers(now, request):
             yield what, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
-        if not isinstance(request, protocol.ReadPod | protocol.ReadRecord | protocol.Choose):
+        if not isinstance(request, messages.ReadPod | messages.ReadRecord | messages.Choose):
             late = now._replace(late=(*now.late, operator))
             yield "is still under way", _next(late, now.world, (*others, _anew(operator)))
 
@@ -240,8 +240,8 @@ def _anew(operator: Operator) -> Operator:
     return DRAIN if operator.draining else BEGIN
 
 
-def _rests(request: protocol.Request) -> bool:
-    return isinstance(request, protocol.Stop | protocol.Pause)
+def _rests(request: messages.Request) -> bool:
+    return isinstance(request, messages.Stop | messages.Pause)
 
 
 def _progress(operator: Operator) -> protocol.Progress:
@@ -259,23 +259,23 @@ def _progress(operator: Operator) -> protocol.Progress:
     )
 
 
-def _other_answers(now: Situation, request: protocol.Request) -> Iterator[tuple[str, protocol.Answer]]:
+def _other_answers(now: Situation, request: messages.Request) -> Iterator[tuple[str, messages.Answer]]:
     match request:
-        case protocol.ReadPod():
+        case messages.ReadPod():
             for pod in now.past_pods:
-                yield f"is answered from before, {pod}", protocol.PodIs(pod.watched() if pod else None)
-        case protocol.ReadRecord():
+                yield f"is answered from before, {pod}", messages.PodIs(pod.watched() if pod else None)
+        case messages.ReadRecord():
             for entry in now.past_entries:
-                yield f"is answered from before, {entry}", protocol.RecordIs(entry.relaunch() if entry else None)
-        case protocol.Choose():
-            yield "finds none", protocol.NodesAre(())
-        case protocol.Create() | protocol.Record():
-            yield "is denied", protocol.Denied("quota")
+                yield f"is answered from before, {entry}", messages.RecordIs(entry.relaunch() if entry else None)
+        case messages.Choose():
+            yield "finds none", messages.NodesAre(())
+        case messages.Create() | messages.Record():
+            yield "is denied", messages.Denied("quota")
 
 
-def _unrecorded(world: World, request: protocol.Request, answer: protocol.Answer) -> World:
+def _unrecorded(world: World, request: messages.Request, answer: messages.Answer) -> World:
     """The world in which nobody can ask for a record of the pod, where that is what was denied."""
-    is_denied = isinstance(request, protocol.Record) and isinstance(answer, protocol.Denied)
+    is_denied = isinstance(request, messages.Record) and isinstance(answer, messages.Denied)
     return replace(world, was_claimed=False) if is_denied else world
 
 
@@ -293,8 +293,8 @@ def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> S
         entries = entries | {_as(world.entry, BEFORE)} if after.entry != world.entry else entries
     return Situation(
         _settled(after),
-        tuple(sorted((_aged(each, world, after) for each in operators), key=hash)),
-        tuple(sorted((_aged(each, world, after) for each in before.late), key=hash)),
+        tuple(sorted((_aged(operator, world, after) for operator in operators), key=hash)),
+        tuple(sorted((_aged(write, world, after) for write in before.late), key=hash)),
         pods,
         entries,
         before.left,
@@ -322,9 +322,9 @@ def _as(thing: _Versioned, version: int) -> _Versioned:
     return thing if thing is None else replace(thing, version=version)
 
 
-def _name(request: protocol.Request) -> str:
+def _name(request: messages.Request) -> str:
     name = type(request).__name__
-    return f"{name} {request.step.value}" if isinstance(request, protocol.Mark) else name
+    return f"{name} {request.step.value}" if isinstance(request, messages.Mark) else name
 
 
 def _trail(came: dict[Situation, tuple[Situation | None, str]], situation: Situation) -> list[str]:

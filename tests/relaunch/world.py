@@ -13,7 +13,7 @@ from functools import cache
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import protocol
+from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 OLD = "old"
@@ -160,60 +160,60 @@ def start() -> World:
     return World(Thing(OLD, NOW, failed=True))
 
 
-def serve(world: World, request: protocol.Request, rules: Rules) -> tuple[World, protocol.Answer]:
+def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World, messages.Answer]:
     """Do what a request asks, as the API server would."""
     match request:
-        case protocol.ReadPod():
+        case messages.ReadPod():
             return _answered(world)
-        case protocol.ReadRecord():
-            return world, protocol.RecordIs(world.entry.relaunch() if world.entry else None)
-        case protocol.Choose():
-            return world, protocol.NodesAre(("n",))
-        case protocol.Record() | protocol.Restore():
+        case messages.ReadRecord():
+            return world, messages.RecordIs(world.entry.relaunch() if world.entry else None)
+        case messages.Choose():
+            return world, messages.NodesAre(("n",))
+        case messages.Record() | messages.Restore():
             return _record(world, request, rules)
-        case protocol.Mark() | protocol.Protect() | protocol.Unprotect():
+        case messages.Mark() | messages.Protect() | messages.Unprotect():
             return _on_record(world, request, rules)
-        case protocol.Create() if world.ends:
-            return world, protocol.NamespaceEnds()
-        case protocol.Create() if world.pod is None:
+        case messages.Create() if world.ends:
+            return world, messages.NamespaceEnds()
+        case messages.Create() if world.pod is None:
             return _create(world, rules)
-        case protocol.Claim(pod) | protocol.Unclaim(pod) | protocol.Delete(pod) | protocol.Launch(pod):
+        case messages.Claim(pod) | messages.Unclaim(pod) | messages.Delete(pod) | messages.Launch(pod):
             return _on_pod(world, request, thing_of(pod), rules)
-    return world, protocol.NotAsExpected()
+    return world, messages.NotAsExpected()
 
 
-def _record(world: World, request: protocol.Record | protocol.Restore, rules: Rules) -> tuple[World, protocol.Answer]:
+def _record(world: World, request: messages.Record | messages.Restore, rules: Rules) -> tuple[World, messages.Answer]:
     if world.ends:
-        return world, protocol.Denied("the namespace is being deleted")
+        return world, messages.Denied("the namespace is being deleted")
     if world.entry and rules.record_once:
-        return world, protocol.NotAsExpected()
-    entry = Entry(protected=isinstance(request, protocol.Record))
-    return replace(world, entry=entry), protocol.RecordIs(entry.relaunch())
+        return world, messages.NotAsExpected()
+    entry = Entry(protected=isinstance(request, messages.Record))
+    return replace(world, entry=entry), messages.RecordIs(entry.relaunch())
 
 
 def _on_record(
-    world: World, request: protocol.Mark | protocol.Protect | protocol.Unprotect, rules: Rules
-) -> tuple[World, protocol.Answer]:
-    known, there = entry_of(request.record), world.entry
-    is_checked = rules.mark_precondition if isinstance(request, protocol.Mark) else rules.protect_precondition
-    if there is None or (is_checked and known.version != there.version):
-        return world, protocol.NotAsExpected()
+    world: World, request: messages.Mark | messages.Protect | messages.Unprotect, rules: Rules
+) -> tuple[World, messages.Answer]:
+    expected, current = entry_of(request.record), world.entry
+    is_checked = rules.mark_precondition if isinstance(request, messages.Mark) else rules.protect_precondition
+    if current is None or (is_checked and expected.version != current.version):
+        return world, messages.NotAsExpected()
     match request:
-        case protocol.Mark(step=step, new_uid=new_uid, why=why):
-            after = replace(there, version=NEXT, step=step, new_uid=new_uid or known.new_uid)
+        case messages.Mark(step=step, new_uid=new_uid, why=why):
+            after = replace(current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid)
             world = replace(world, given_back=world.given_back or why == protocol.DRAINED)
-        case protocol.Protect() if there.deleting:
-            return world, protocol.NotAsExpected()
-        case protocol.Protect():
-            after = replace(there, version=NEXT, protected=True)
-        case protocol.Unprotect() if there.deleting:
-            return _without_entry(world), protocol.RecordIs(None)
-        case protocol.Unprotect():
-            after = replace(there, version=NEXT, protected=False)
-    return replace(world, entry=after), protocol.RecordIs(after.relaunch())
+        case messages.Protect() if current.deleting:
+            return world, messages.NotAsExpected()
+        case messages.Protect():
+            after = replace(current, version=NEXT, protected=True)
+        case messages.Unprotect() if current.deleting:
+            return _without_entry(world), messages.RecordIs(None)
+        case messages.Unprotect():
+            after = replace(current, version=NEXT, protected=False)
+    return replace(world, entry=after), messages.RecordIs(after.relaunch())
 
 
-def _create(world: World, rules: Rules) -> tuple[World, protocol.Answer]:
+def _create(world: World, rules: Rules) -> tuple[World, messages.Answer]:
     if world.step in UNCOMMITTED and not world.forgotten:
         raise Broken(f"I2: a replacement was created while its record was {world.step}")
     made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
@@ -221,38 +221,38 @@ def _create(world: World, rules: Rules) -> tuple[World, protocol.Answer]:
     return _answered(replace(world, pod=made, made=world.made + 1, ungate=ungate))
 
 
-def _on_pod(world: World, request: protocol.Request, known: Thing, rules: Rules) -> tuple[World, protocol.Answer]:
+def _on_pod(world: World, request: messages.Request, expected: Thing, rules: Rules) -> tuple[World, messages.Answer]:
     pod = world.pod
-    if isinstance(request, protocol.Delete) and world.entry and known.uid == world.entry.new_uid:
-        raise Broken(f"I4: {known.uid}, for which the record stands, was to be deleted")
-    if pod is None or (_is_checked(request, rules) and (pod.uid, pod.version) != (known.uid, known.version)):
-        return world, protocol.NotAsExpected()
+    if isinstance(request, messages.Delete) and world.entry and expected.uid == world.entry.new_uid:
+        raise Broken(f"I4: {expected.uid}, for which the record stands, was to be deleted")
+    if pod is None or (_is_checked(request, rules) and (pod.uid, pod.version) != (expected.uid, expected.version)):
+        return world, messages.NotAsExpected()
     if pod.uid == FOREIGN:
         raise Broken(f"I4: {type(request).__name__} was sent for a stranger's pod")
     match request:
-        case protocol.Delete():
+        case messages.Delete():
             _check_deleted(world, pod)
             return _answered(_deleted(world, pod, rules))
-        case protocol.Claim() if pod.deleting:
-            return world, protocol.NotAsExpected()
-        case protocol.Claim():
+        case messages.Claim() if pod.deleting:
+            return world, messages.NotAsExpected()
+        case messages.Claim():
             return _answered(replace(world, pod=replace(pod, claimed=True, version=NEXT), was_claimed=True))
-        case protocol.Unclaim() if pod.deleting:
+        case messages.Unclaim() if pod.deleting:
             return _answered(replace(world, pod=None))
-        case protocol.Unclaim():
+        case messages.Unclaim():
             given_back = replace(pod, claimed=False, version=NEXT)
             return _answered(replace(world, pod=given_back, was_claimed=False))
     ungate = replace(world, pod=replace(pod, gated=False, version=NEXT), ungate=world.ungate | {pod.uid})
     return _answered(ungate)
 
 
-def _is_checked(request: protocol.Request, rules: Rules) -> bool:
+def _is_checked(request: messages.Request, rules: Rules) -> bool:
     match request:
-        case protocol.Claim():
+        case messages.Claim():
             return rules.claim_precondition
-        case protocol.Unclaim():
+        case messages.Unclaim():
             return rules.unclaim_precondition
-        case protocol.Delete():
+        case messages.Delete():
             return rules.delete_precondition
     return rules.launch_precondition
 
@@ -266,13 +266,13 @@ def _check_deleted(world: World, pod: Thing) -> None:
         raise Broken(f"I4: {pod.uid} was deleted, which neither failed nor waited behind our gate for nothing")
 
 
-def _answered(world: World) -> tuple[World, protocol.Answer]:
-    return world, protocol.PodIs(world.pod.watched() if world.pod else None)
+def _answered(world: World) -> tuple[World, messages.Answer]:
+    return world, messages.PodIs(world.pod.watched() if world.pod else None)
 
 
 def _deleted(world: World, pod: Thing, rules: Rules) -> World:
-    held = pod.claimed and rules.finalizer
-    return replace(world, pod=replace(pod, deleting=True, version=NEXT) if held else None)
+    has_finalizer = pod.claimed and rules.finalizer
+    return replace(world, pod=replace(pod, deleting=True, version=NEXT) if has_finalizer else None)
 
 
 # Strangers

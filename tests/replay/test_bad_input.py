@@ -3,72 +3,26 @@
 What holds for wild nodes and pods of every kind is sought in test_properties; here each kind stands by its name.
 """
 
-from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.replay.nodes import TWO, node, pod, told
+from tests.builders import TWO_NUMA_NODES, node_state, pod
+from tests.replay.verdicts import POLICIES
 
-from topomend.model.machine import Core, Machine, NUMANode
-from topomend.model.node_state import Device, NodeState
+from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import UNCOUNTED, admit
 from topomend.wire.document import MalformedObject
 from topomend.wire.pod import read_pod
 
-POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-
 
 def asking(requests: dict[str, int]) -> Pod:
     """A Guaranteed pod of one container; amounts in thousandths."""
     resources = Resources(requests, requests)
-    return Pod("d", "p", "p", (Container("a", ContainerKind.APP, resources),), "Guaranteed")
-
-
-def on_numa_ids(*ids: int, policy: str) -> NodeState:
-    machine = Machine(
-        tuple(NUMANode(number, 4 << 30) for number in ids),
-        tuple(Core(0b1111 << 4 * index, index, number, None) for index, number in enumerate(ids)),
-    )
-    return replace(node(TWO, policy), machine=machine)
-
-
-# Huge pages that the machine does not have
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_huge_pages_that_no_numa_node_has_crash_the_memory_manager(policy: str) -> None:
-    """It reads the table of the size for its free amount, and there is no table (policy_static.go:getDefaultHint)."""
-    state = node(TWO, policy, memory=True)
-    verdict, after = admit(state, pod("p", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
-    assert (verdict.admitted, verdict.reason) == (False, "KubeletWouldCrash")
-    assert "hugepages-1Gi" in verdict.message
-    assert after is state
-
-
-def test_huge_pages_that_no_numa_node_has_do_not_matter_without_the_memory_manager() -> None:
-    verdict, _ = admit(node(TWO), pod("p", "cpu=1 memory=1Gi hugepages-1Gi=1Gi"))
-    assert told(verdict) == "[0] cpus 1"
-
-
-# NUMA ids that do not fit a mask
-
-
-@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
-def test_a_numa_id_over_63_crashes_the_topology_manager(policy: str) -> None:
-    for ids in ((0, 64), (64,), (5, 99)):
-        verdict, _ = admit(on_numa_ids(*ids, policy=policy), pod("p", "cpu=1 memory=1Gi"))
-        assert (verdict.admitted, verdict.reason) == (False, "KubeletWouldCrash")
-        assert f"NUMA nodes {ids[-1]} do not fit the kubelet's masks" in verdict.message
-
-
-def test_a_numa_id_of_63_is_one_as_any_other() -> None:
-    verdict, _ = admit(on_numa_ids(0, 63, policy="single-numa-node"), pod("p", "cpu=4 memory=1Gi"))
-    assert told(verdict) == "[63] cpus 4-7"
+    return Pod("ns", "p", "p", (Container("a", ContainerKind.APP, resources),), "Guaranteed")
 
 
 # Quantities
@@ -85,7 +39,7 @@ def test_a_negative_quantity_is_refused_where_it_is_read() -> None:
 @pytest.mark.parametrize("resource", ["cpu", "memory", "hugepages-2Mi", "v.com/gpu"])
 @pytest.mark.parametrize("amount", [-1, -1000, -(1 << 70)])
 def test_a_negative_quantity_that_comes_through_has_a_verdict(policy: str, resource: str, amount: int) -> None:
-    state = node(f"{TWO} device:v.com/gpu@0=1", policy, memory=True)
+    state = node_state(f"{TWO_NUMA_NODES} device:v.com/gpu@0=1", policy, memory_manager="Static")
     verdict, _ = admit(state, asking({"cpu": 1000, "memory": 1 << 40, resource: amount}))
     assert verdict.admitted == (not verdict.reason)
 
@@ -96,7 +50,9 @@ def test_a_negative_quantity_that_comes_through_has_a_verdict(policy: str, resou
 def test_an_overflowing_quantity_has_a_verdict_that_says_it_is_none_to_rely_on(
     policy: str, resource: str, amount: str
 ) -> None:
-    state = node("sockets:2 cores:4 memory:8Gi hugepages-2Mi:8 device:v.com/gpu@0=1", policy, memory=True)
+    state = node_state(
+        "sockets:2 cores:4 memory:8Gi hugepages-2Mi:8 device:v.com/gpu@0=1", policy, memory_manager="Static"
+    )
     asked = {"cpu": "1", "memory": "1Gi", resource: amount}
     verdict, _ = admit(state, pod("p", " ".join(f"{name}={text}" for name, text in asked.items())))
     remark = f"how a kubelet counts 64Ti of {resource} and more depends on how it is written"
@@ -105,51 +61,24 @@ def test_an_overflowing_quantity_has_a_verdict_that_says_it_is_none_to_rely_on(
 
 def test_the_largest_quantity_that_every_kubelet_counts_alike_is_only_too_much() -> None:
     most = asking({"cpu": 1000, "memory": UNCOUNTED - 1000})
-    verdict, _ = admit(node(TWO, memory=True), most)
+    verdict, _ = admit(node_state(memory_manager="Static"), most)
     assert verdict.unmodelled == ()
     assert "failed to find NUMA nodes to extend the current topology hint" in verdict.message
 
 
 def test_a_pods_own_overflowing_quantity_is_said_too() -> None:
     asked = pod("p", "cpu=1 memory=1Gi", resources="cpu=2 memory=1e30")
-    assert len(admit(node(TWO), asked)[0].unmodelled) == 1
-
-
-# Devices
-
-
-def test_a_device_on_an_unknown_numa_node_fits_nowhere() -> None:
-    for numa_nodes in ((7,), (-1,), (64,), (7, -1)):
-        for policy in POLICIES:
-            state = replace(node(TWO, policy), devices=(Device("v.com/gpu", "g", numa_nodes),))
-            verdict, _ = admit(state, pod("p", "cpu=1 memory=1Gi v.com/gpu=1"))
-            aligned = policy in ("restricted", "single-numa-node")
-            assert verdict.reason == ("TopologyAffinityError" if aligned else ""), (numa_nodes, policy)
-
-
-# Options that exclude each other
-
-PAIRS = (
-    ("full-pcpus-only", "distribute-cpus-across-cores"),
-    ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
-    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
-    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
-)
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=[" and ".join(pair) for pair in PAIRS])
-def test_a_forbidden_pair_of_options_ends_the_kubelets_start(pair: tuple[str, str]) -> None:
-    options = " ".join(f"{name}=true" for name in pair)
-    state = node(TWO, cpu_options=options, gates="CPUManagerPolicyAlphaOptions")
-    verdict, after = admit(state, pod("p", "cpu=1 memory=1Gi"))
-    assert (verdict.reason, verdict.message) == (
-        "KubeletWouldNotStart",
-        f"new static policy error: static policy options {pair[0]} and {pair[1]} can not be used at the same time",
-    )
-    assert after is state
+    assert len(admit(node_state(), asked)[0].unmodelled) == 1
 
 
 # Wild documents
+
+CPU_OPTIONS = (
+    "full-pcpus-only=true",
+    "distribute-cpus-across-numa=1",
+    "distribute-cpus-across-cores=true",
+    "prefer-align-cpus-by-uncorecache=1",
+)
 
 texts = st.sampled_from(["0", "1", "2", "500m", "-1", "1e30", "8Ei", "", "many", "1.5Gi", "-0", "0.1n", "9" * 30])
 resource_names = st.sampled_from(["cpu", "memory", "hugepages-2Mi", "hugepages-1Gi", "v.com/gpu", "pods", ""])
@@ -165,12 +94,14 @@ wild_containers = st.lists(
     max_size=3,
 )
 wild_nodes = st.builds(
-    node,
-    st.sampled_from([TWO, "sockets:2 numa:2 cores:2 threads:2 memory:4Gi hugepages-2Mi:64 device:v.com/gpu@0=1,3=1"]),
+    node_state,
+    st.sampled_from(
+        [TWO_NUMA_NODES, "sockets:2 numa:2 cores:2 threads:2 memory:4Gi hugepages-2Mi:64 device:v.com/gpu@0=1,3=1"]
+    ),
     st.sampled_from(POLICIES),
     scope=st.sampled_from(["container", "pod", "nowhere"]),
-    memory=st.booleans(),
-    cpu_options=st.sampled_from(["", *chain.from_iterable((f"{one}=true", f"{other}=1") for one, other in PAIRS)]),
+    memory_manager=st.sampled_from(["None", "Static"]),
+    cpu_options=st.lists(st.sampled_from(CPU_OPTIONS), max_size=2, unique=True).map(" ".join),
     gates=st.sampled_from(["", "CPUManagerPolicyAlphaOptions PodLevelResourceManagers"]),
     version=st.sampled_from(["v1.30.0", "v1.33.1", "v1.36.3", "v1.37.1"]),
 )

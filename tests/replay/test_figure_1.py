@@ -7,7 +7,7 @@ figure leaves out the CPU that the static policy has to reserve: here it is CPU 
 from itertools import combinations
 
 import pytest
-from tests.replay.nodes import pod
+from tests.builders import pod
 
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import KubeletSettings
@@ -75,7 +75,7 @@ def test_each_of_the_twelve_aligned_allocations_is_the_answer_where_its_cpus_alo
     node: int, pair: tuple[int, int]
 ) -> None:
     taken = EVERY_CPU & ~mask_of((*pair, RESERVED))
-    others = PodAllocation("d", "others", containers=(ContainerAllocation("c", cpus=taken),))
+    others = PodAllocation("ns", "others", containers=(ContainerAllocation("c", cpus=taken),))
     verdict, _ = admit(
         NodeState("n", FIGURE_1.machine, FIGURE_1.kubelet, FIGURE_1.devices, (others,)), pod("p", CONTAINER)
     )
@@ -84,7 +84,7 @@ def test_each_of_the_twelve_aligned_allocations_is_the_answer_where_its_cpus_alo
 
 def test_cpus_of_both_numa_nodes_are_no_aligned_allocation() -> None:
     taken = EVERY_CPU & ~mask_of((3, 4, RESERVED))
-    others = PodAllocation("d", "others", containers=(ContainerAllocation("c", cpus=taken),))
+    others = PodAllocation("ns", "others", containers=(ContainerAllocation("c", cpus=taken),))
     verdict, _ = admit(
         NodeState("n", FIGURE_1.machine, FIGURE_1.kubelet, FIGURE_1.devices, (others,)), pod("p", CONTAINER)
     )

@@ -1,4 +1,4 @@
-"""What a version and its gates bring. Where versions differ in what they do with a pod is in test_versions."""
+"""The rules that a version and its gates enable. Differences between versions in treating pods: test_versions."""
 
 import pytest
 
@@ -55,8 +55,8 @@ SINCE = {
     "refuses_mixed_groups": 32,
     "skips_blank_memory": 37,
     "discovers_cpus_always": 32,
-    "tells_no_free_cores": 32,
-    "keeps_held_cpus": 37,
+    "reports_no_free_cores": 32,
+    "keeps_assigned_cpus": 37,
     "cache_takes_started_cores": 34,
     "bounded_distribution": 37,
     "qos_by_container": 37,

@@ -1,4 +1,4 @@
-"""Options are read and told as Go does."""
+"""Options are parsed and printed as Go does."""
 
 import pytest
 
@@ -24,5 +24,5 @@ def test_anything_else_is_no_switch(text: str) -> None:
     )
 
 
-def test_a_map_is_told_in_the_order_of_its_names() -> None:
+def test_a_map_is_written_in_the_order_of_its_names() -> None:
     assert go_map({"b": "1", "a": "2"}) == "map[a:2 b:1]"

@@ -5,7 +5,7 @@ from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.replay.nodes import node, pod
+from tests.builders import node_state, pod
 
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
@@ -39,7 +39,7 @@ quantity_maps = st.dictionaries(resources, quantities, max_size=4)
 any_resources = st.builds(Resources, quantity_maps, quantity_maps)
 any_pods = st.builds(
     Pod,
-    st.just("d"),
+    st.just("ns"),
     names,
     st.sampled_from(["", "u", "v"]),
     st.lists(st.builds(Container, names, st.sampled_from(ContainerKind), any_resources), max_size=3).map(tuple),
@@ -60,7 +60,7 @@ any_machines = st.builds(
             st.lists(st.integers(0, 40), max_size=3).map(tuple),
         ),
         max_size=4,
-        unique_by=lambda each: each.id,
+        unique_by=lambda numa_node: numa_node.id,
     ).map(tuple),
     st.lists(
         st.builds(Core, st.integers(0, 255), st.integers(0, 2), numa_ids, st.none() | st.integers(0, 2)), max_size=5
@@ -144,7 +144,7 @@ any_states = st.builds(
     st.lists(
         st.builds(
             PodAllocation,
-            st.just("d"),
+            st.just("ns"),
             names,
             st.sampled_from(["", "u"]),
             st.lists(any_containers, max_size=2).map(tuple),
@@ -165,7 +165,7 @@ def check_total(state: NodeState, asked: Pod) -> None:
     assert isinstance(verdict, Verdict)
     assert verdict.admitted == (not verdict.reason)
     shared_pool(state)
-    admit(release(after, "d", "a"), asked)
+    admit(release(after, "ns", "a"), asked)
 
 
 @settings(max_examples=300, deadline=None)
@@ -179,11 +179,11 @@ def odd_but_running(draw: st.DrawFn) -> NodeState:
     """A node whose kubelet starts, however odd its machine and whatever its pods are said to hold."""
     state = draw(any_states)
     nodes = state.machine.numa_nodes or (NUMANode(0, 1 << 30),)
-    where = st.sampled_from([each.id for each in nodes])
+    where = st.sampled_from([numa_node.id for numa_node in nodes])
     cores = [
         Core(draw(st.integers(1, 255)), draw(st.integers(0, 1)), draw(where)) for _ in range(draw(st.integers(1, 5)))
     ]
-    machine = Machine(tuple(replace(each, distances=(10, 12, 20)) for each in nodes), tuple(cores))
+    machine = Machine(tuple(replace(numa_node, distances=(10, 12, 20)) for numa_node in nodes), tuple(cores))
     options = draw(
         st.sets(st.sampled_from(["full-pcpus-only", "distribute-cpus-across-numa", "strict-cpu-reservation"]))
     )
@@ -229,12 +229,12 @@ containers = st.builds(
     st.sampled_from(["", "", "v.com/gpu=1", "v.com/gpu=2"]),
 )
 running = st.builds(
-    node,
+    node_state,
     shapes,
     st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]),
     scope=st.sampled_from(["container", "pod"]),
     cpu_options=cpu_options,
-    memory=st.booleans(),
+    memory_manager=st.sampled_from(["None", "Static"]),
     options=st.just("max-allowable-numa-nodes=64"),
 )
 crowds = st.lists(st.lists(containers, min_size=1, max_size=3), min_size=1, max_size=6)
@@ -243,8 +243,8 @@ crowds = st.lists(st.lists(containers, min_size=1, max_size=3), min_size=1, max_
 def crowd(lists: list[list[str]]) -> list[Pod]:
     order = ("init", "sidecar", "")
     return [
-        pod(f"p{index}", *sorted(each, key=lambda text: order.index(text.split(" ")[0])))
-        for index, each in enumerate(lists)
+        pod(f"p{index}", *sorted(texts, key=lambda text: order.index(text.split(" ")[0])))
+        for index, texts in enumerate(lists)
     ]
 
 
@@ -252,14 +252,17 @@ def check_holders(state: NodeState) -> None:
     """No CPU and no device has two pods, and what the book reserves is what blocks hold."""
     cpus = 0
     devices: set[tuple[str, str]] = set()
-    for each in state.pods:
-        own = 0
-        for container in each.containers:
-            own |= container.cpus
-        assert not own & cpus
-        cpus |= own
+    for allocation in state.pods:
+        pod_cpus = 0
+        for container in allocation.containers:
+            pod_cpus |= container.cpus
+        assert not pod_cpus & cpus
+        cpus |= pod_cpus
         ids = {
-            (held.resource, name) for container in each.containers for held in container.devices for name in held.ids
+            (taken.resource, name)
+            for container in allocation.containers
+            for taken in container.devices
+            for name in taken.ids
         }
         assert not ids & devices
         devices |= ids
@@ -267,7 +270,7 @@ def check_holders(state: NodeState) -> None:
     assert not cpus & mask_of([0])
     assert shared_pool(state) == state.machine.cpus & ~cpus
     reserved = sum(size for page in state.memory or () for size in page.reserved.values())
-    assert reserved == sum(block.size for each in allocations(state.pods) for block in each.memory)
+    assert reserved == sum(block.size for container in allocations(state.pods) for block in container.memory)
 
 
 @settings(max_examples=250, deadline=None)

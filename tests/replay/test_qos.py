@@ -1,7 +1,7 @@
 """Which class a pod is of, and whether the managers pin it."""
 
 import pytest
-from tests.replay.nodes import pod
+from tests.builders import pod
 
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.pod import Pod

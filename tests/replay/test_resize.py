@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.replay.nodes import TWO, node, pod
+from tests.builders import TWO_NUMA_NODES, node_state, pod, running
 
-from topomend.model.node_state import NodeState, emptied
+from topomend.model.node_state import NodeState, allocations, emptied
 from topomend.model.pod import Pod, Resources
 from topomend.model.quantity import parse_quantity
 from topomend.replay.admission import admit
@@ -26,24 +26,22 @@ CPU_STATIC = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager pol
 MEMORY_STATIC = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
 
 
-def running(state: NodeState, *containers: str) -> tuple[NodeState, Pod]:
-    """The node once the pod runs there."""
+def running_pod(state: NodeState, *containers: str) -> tuple[NodeState, Pod]:
+    """The node once a pod of these containers runs there, and the pod."""
     allocated = pod("p", *containers)
-    verdict, after = admit(state, allocated)
-    assert verdict.admitted, verdict
-    return after, allocated
+    return running(state, allocated), allocated
 
 
 def answer(
     state: NodeState, before: str | tuple[str, ...], now: str | tuple[str, ...], totals: Totals | None = None
 ) -> Resized:
     """What the kubelet answers to a pod that ran with containers ``before`` and asks for those of ``now``."""
-    state, allocated = running(state, *([before] if isinstance(before, str) else before))
+    state, allocated = running_pod(state, *([before] if isinstance(before, str) else before))
     desired = pod("p", *([now] if isinstance(now, str) else now))
     return resize(state, allocated, desired, totals)[0]
 
 
-def said(answered: Resized) -> tuple[str, str]:
+def answered_with(answered: Resized) -> tuple[str, str]:
     return answered.reason, answered.message
 
 
@@ -71,47 +69,50 @@ def totals(allocatable: str, used: str = "", unreserved: str = "") -> Totals:
 )
 def test_a_guaranteed_pod_gets_no_other_cpus_under_the_static_policy(before: str, now: str) -> None:
     app = "cpu=1 memory=1Gi"
-    assert said(answer(node(TWO), (before, app), (now, app))) == (INFEASIBLE, CPU_STATIC)
+    assert answered_with(answer(node_state(), (before, app), (now, app))) == (INFEASIBLE, CPU_STATIC)
 
 
 def test_a_guaranteed_pod_gets_other_memory_where_only_cpus_are_static() -> None:
-    answered = answer(node(TWO), "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")
-    assert said(answered) == ("", "")
+    answered = answer(node_state(), "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")
+    assert answered_with(answered) == ("", "")
     assert answered.verdict is not None
     assert answered.verdict.admitted
 
 
 def test_a_guaranteed_pod_gets_no_other_memory_under_the_static_policy() -> None:
-    state = node(TWO, memory=True, cpu_policy="none")
-    assert said(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == (INFEASIBLE, MEMORY_STATIC)
-    assert said(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == ("", "")
+    state = node_state(memory_manager="Static", cpu_manager="none")
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == (INFEASIBLE, MEMORY_STATIC)
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == ("", "")
 
 
 def test_cpus_are_judged_before_memory() -> None:
-    state = node(TWO, memory=True)
+    state = node_state(memory_manager="Static")
     assert answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=2Gi").message == CPU_STATIC
 
 
 def test_the_pod_keeps_what_it_has_while_its_resize_is_infeasible() -> None:
-    state, allocated = running(node(TWO), "cpu=2 memory=1Gi")
+    state, allocated = running_pod(node_state(), "cpu=2 memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=3 memory=1Gi"))
     assert (answered.verdict, after) == (None, state)
 
 
 def test_the_class_that_the_pods_status_says_decides() -> None:
-    state, allocated = running(node(TWO), "request:cpu=1 memory=1Gi")
-    assert said(resize(state, allocated, pod("p", "request:cpu=2 memory=1Gi"))[0]) == ("", "")
-    told = pod("p", "request:cpu=2 memory=1Gi", qos_class="Guaranteed")
-    assert said(resize(state, allocated, told)[0]) == (INFEASIBLE, CPU_STATIC)
+    state, allocated = running_pod(node_state(), "request:cpu=1 memory=1Gi")
+    assert answered_with(resize(state, allocated, pod("p", "request:cpu=2 memory=1Gi"))[0]) == ("", "")
+    desired = pod("p", "request:cpu=2 memory=1Gi", qos_class="Guaranteed")
+    assert answered_with(resize(state, allocated, desired)[0]) == (INFEASIBLE, CPU_STATIC)
 
 
 def test_policies_that_pin_nothing_let_guaranteed_pods_be_resized() -> None:
-    assert said(answer(node(TWO, cpu_policy="none"), "cpu=2 memory=1Gi", "cpu=3 memory=2Gi")) == ("", "")
+    assert answered_with(answer(node_state(cpu_manager="none"), "cpu=2 memory=1Gi", "cpu=3 memory=2Gi")) == (
+        "",
+        "",
+    )
 
 
 def test_burstable_pods_are_resized_under_static_policies() -> None:
-    state = node(TWO, memory=True)
-    assert said(answer(state, "request:cpu=1 memory=1Gi", "request:cpu=3 memory=2Gi")) == ("", "")
+    state = node_state(memory_manager="Static")
+    assert answered_with(answer(state, "request:cpu=1 memory=1Gi", "request:cpu=3 memory=2Gi")) == ("", "")
 
 
 # States older than the pod
@@ -122,44 +123,44 @@ def test_burstable_pods_are_resized_under_static_policies() -> None:
     ["cpu=2 memory=1Gi", "sidecar cpu=2 memory=1Gi", "cpu=1500m memory=1Gi", "request:cpu=1 vendor.com/x=1"],
 )
 def test_a_state_that_lacks_what_a_running_pod_holds_does_not_show_it(container: str) -> None:
-    before = node(f"{TWO} device:vendor.com/x@0=1", memory=True)
-    after, allocated = running(before, container, "cpu=1 memory=1Gi")
+    before = node_state(f"{TWO_NUMA_NODES} device:vendor.com/x@0=1", memory_manager="Static")
+    after, allocated = running_pod(before, container, "cpu=1 memory=1Gi")
     assert is_shown(after, allocated)
     assert not is_shown(before, allocated)
     for part in ("cpus", "memory", "devices"):
-        [held] = after.pods
-        first, *others = held.containers
+        [allocation] = after.pods
+        first, *others = allocation.containers
         if getattr(first, part):
-            lacking = replace(held, containers=(replace(first, **{part: type(getattr(first, part))()}), *others))
+            lacking = replace(allocation, containers=(replace(first, **{part: type(getattr(first, part))()}), *others))
             assert not is_shown(replace(after, pods=(lacking,)), allocated), part
     assert not is_shown(replace(after, pods=(replace(after.pods[0], uid="another"),)), allocated)
 
 
 def test_a_pod_that_holds_nothing_is_shown_by_every_state() -> None:
-    state = node(TWO, memory=True)
+    state = node_state(memory_manager="Static")
     assert is_shown(state, pod("p", "request:cpu=1 memory=1Gi"))
-    assert is_shown(node(TWO, cpu_policy="none"), pod("p", "cpu=2 memory=1Gi"))
+    assert is_shown(node_state(cpu_manager="none"), pod("p", "cpu=2 memory=1Gi"))
 
 
 def test_what_init_containers_held_need_not_be_shown() -> None:
-    after, allocated = running(node(TWO), "init cpu=2 memory=1Gi", "cpu=1500m memory=1Gi")
+    after, allocated = running_pod(node_state(), "init cpu=2 memory=1Gi", "cpu=1500m memory=1Gi")
     assert is_shown(emptied(after), allocated)
 
 
 def test_a_pod_that_even_the_empty_node_refuses_is_taken_to_be_shown() -> None:
-    assert is_shown(node(TWO), pod("p", "cpu=5 memory=1Gi"))
+    assert is_shown(node_state(), pod("p", "cpu=5 memory=1Gi"))
 
 
 # What counts as a resize
 
 
 def test_what_asks_for_nothing_new_is_no_resize() -> None:
-    answered = answer(node(TWO), "cpu=2 memory=1Gi", "cpu=2 memory=1Gi", totals("cpu=1"))
+    answered = answer(node_state(), "cpu=2 memory=1Gi", "cpu=2 memory=1Gi", totals("cpu=1"))
     assert answered == Resized()
 
 
 def test_limits_alone_are_a_resize() -> None:
-    answered = answer(node(TWO), "request:cpu=1", "request:cpu=1 memory=1Gi request:memory=0")
+    answered = answer(node_state(), "request:cpu=1", "request:cpu=1 memory=1Gi request:memory=0")
     assert answered.verdict is not None
 
 
@@ -169,21 +170,21 @@ def test_limits_alone_are_a_resize() -> None:
 )
 def test_init_containers_are_resized_since_1_36(version: str, gates: str, resized: bool) -> None:
     app = "cpu=1 memory=1Gi"
-    state = node(TWO, version=version, gates=gates)
+    state = node_state(version=version, gates=gates)
     answered = answer(state, ("init cpu=1 memory=1Gi", app), ("init cpu=2 memory=1Gi", app))
-    assert said(answered) == ((INFEASIBLE, CPU_STATIC) if resized else ("", ""))
+    assert answered_with(answered) == ((INFEASIBLE, CPU_STATIC) if resized else ("", ""))
     assert answered.verdict is None
 
 
 @pytest.mark.parametrize("version", ["v1.33.13", "v1.35.4", "v1.36.3"])
 def test_sidecars_are_resized_in_every_version(version: str) -> None:
     app = "cpu=1 memory=1Gi"
-    answered = answer(node(TWO, version=version), ("sidecar cpu=1 memory=1Gi", app), ("sidecar cpu=2 memory=1Gi", app))
+    answered = answer(node_state(version=version), ("sidecar cpu=1 memory=1Gi", app), ("sidecar cpu=2 memory=1Gi", app))
     assert answered.reason == INFEASIBLE
 
 
 def test_init_containers_are_resized_unless_their_gate_is_off() -> None:
-    state = node(TWO)
+    state = node_state()
     off = {"InPlacePodVerticalScalingInitContainers": False}
     app = "cpu=1 memory=1Gi"
     for version, resized in (("v1.36.3", False), ("v1.37.1", True)):
@@ -203,17 +204,17 @@ def test_init_containers_are_resized_unless_their_gate_is_off() -> None:
 )
 def test_pod_level_resources_are_resized_since_1_36_or_with_their_gate(version: str, gates: str, resized: bool) -> None:
     """Their containers ask for the same, so that no static policy minds it."""
-    state = node(TWO, version=version, gates=gates)
+    state = node_state(version=version, gates=gates)
     allocated = pod("p", "cpu=1 memory=1Gi", resources="cpu=2 memory=2Gi")
     _, state = admit(state, allocated)
     desired = pod("p", "cpu=1 memory=1Gi", resources="cpu=3 memory=2Gi")
     answered, _ = resize(state, allocated, desired)
-    assert said(answered) == ("", "")
+    assert answered_with(answered) == ("", "")
     assert (answered.verdict is not None) == resized
 
 
 def test_pod_level_resources_are_not_resized_where_their_gate_is_off() -> None:
-    state = node(TWO)
+    state = node_state()
     off = {"InPlacePodLevelResourcesVerticalScaling": False}
     state = replace(state, kubelet=replace(state.kubelet, feature_gates=off))
     allocated = pod("p", "cpu=1 memory=1Gi", resources="cpu=2 memory=2Gi")
@@ -226,20 +227,20 @@ def test_pod_level_resources_are_not_resized_where_their_gate_is_off() -> None:
 
 def test_a_pod_is_aligned_again_and_put_off_where_it_no_longer_is() -> None:
     """Both devices stand on NUMA nodes of their own: more than one is not what restricted prefers for the one asked."""
-    state = node(f"{TWO} device:v.com/gpu@0=1,1=1", "restricted")
+    state = node_state(f"{TWO_NUMA_NODES} device:v.com/gpu@0=1,1=1", "restricted")
     (gpu_on_0, gpu_on_1) = state.devices
     assert (gpu_on_0.numa_nodes, gpu_on_1.numa_nodes) == ((0,), (1,))
-    state, allocated = running(state, "request:cpu=1 v.com/gpu=2")
+    state, allocated = running_pod(state, "request:cpu=1 v.com/gpu=2")
     narrower = replace(state, devices=(*state.devices, replace(gpu_on_0, id="new")))
     answered, after = resize(narrower, allocated, pod("p", "request:cpu=2 v.com/gpu=2"))
-    assert said(answered) == (DEFERRED, "Resources cannot be allocated with Topology locality")
+    assert answered_with(answered) == (DEFERRED, "Resources cannot be allocated with Topology locality")
     assert answered.verdict is not None
     assert answered.verdict.reason == "TopologyAffinityError"
     assert after == narrower
 
 
-def test_a_pod_whose_resize_is_allocated_holds_what_it_held() -> None:
-    state, allocated = running(node(TWO), "cpu=2 memory=1Gi")
+def test_a_pod_whose_resize_is_allocated_keeps_its_resources() -> None:
+    state, allocated = running_pod(node_state(), "cpu=2 memory=1Gi")
     _, after = resize(state, allocated, pod("p", "cpu=2 memory=2Gi"))
     assert after == state
 
@@ -248,15 +249,15 @@ def test_whole_cores_are_checked_again_before_1_37() -> None:
     """All but one core are held, by the pod itself too."""
     smt = "sockets:1 cores:4 threads:2 memory:8Gi"
     for version, put_off in (("v1.36.3", True), ("v1.37.1", False)):
-        state = node(smt, cpu_options="full-pcpus-only=true", version=version, reserved="0,4")
-        state, allocated = running(state, "cpu=4 memory=1Gi")
+        state = node_state(smt, cpu_options="full-pcpus-only=true", version=version, reserved_cpus="0,4")
+        state, allocated = running_pod(state, "cpu=4 memory=1Gi")
         answered, _ = resize(state, allocated, pod("p", "cpu=4 memory=2Gi"))
         assert (answered.reason == DEFERRED) == put_off, version
         assert answered.message.startswith("SMT Alignment Error: not enough free physical CPUs") == put_off
 
 
 def test_a_kubelet_that_would_not_start_answers_nothing() -> None:
-    state = node(TWO, reserved="")
+    state = node_state(reserved_cpus="")
     answered, after = resize(state, pod("p", "request:cpu=1"), pod("p", "request:cpu=2"))
     assert answered.reason == "KubeletWouldNotStart"
     assert after == state
@@ -267,37 +268,40 @@ def test_a_kubelet_that_would_not_start_answers_nothing() -> None:
 
 def test_what_the_node_lacks_puts_a_resize_off() -> None:
     room = totals("cpu=8 memory=8Gi", "cpu=5 memory=1Gi")
-    state = node(TWO)
-    assert said(answer(state, "request:cpu=1", "request:cpu=3500m", room)) == (
+    state = node_state()
+    assert answered_with(answer(state, "request:cpu=1", "request:cpu=3500m", room)) == (
         DEFERRED,
         "Node didn't have enough resource: cpu, requested: 3500, used: 5000, capacity: 8000",
     )
-    assert said(answer(state, "request:cpu=1", "request:cpu=3", room)) == ("", "")
-    assert said(answer(state, "request:memory=1Gi", "request:memory=8Gi", room)) == (
+    assert answered_with(answer(state, "request:cpu=1", "request:cpu=3", room)) == ("", "")
+    assert answered_with(answer(state, "request:memory=1Gi", "request:memory=8Gi", room)) == (
         DEFERRED,
         f"Node didn't have enough resource: memory, requested: {8 << 30}, used: {1 << 30}, capacity: {8 << 30}",
     )
 
 
-def test_cpus_that_the_node_lacks_are_told_before_memory() -> None:
+def test_cpus_that_the_node_lacks_are_reported_before_memory() -> None:
     room = totals("cpu=4 memory=1Gi")
-    assert " cpu," in answer(node(TWO), "request:cpu=1", "request:cpu=5 request:memory=2Gi", room).message
+    assert " cpu," in answer(node_state(), "request:cpu=1", "request:cpu=5 request:memory=2Gi", room).message
 
 
 def test_a_pod_that_asks_for_none_of_a_resource_needs_none_of_it() -> None:
     """The node is overcommitted: the other pods use more than it has."""
     room = totals("cpu=1 memory=8Gi", "cpu=2")
-    assert said(answer(node(TWO), "request:memory=1Gi", "request:memory=2Gi", room)) == ("", "")
+    assert answered_with(answer(node_state(), "request:memory=1Gi", "request:memory=2Gi", room)) == ("", "")
 
 
 def test_totals_that_nobody_tells_are_not_checked() -> None:
-    assert said(answer(node(TWO), "request:cpu=1", "request:cpu=500")) == ("", "")
-    assert said(answer(node(TWO), "request:cpu=1", "request:cpu=500", totals("memory=1Gi"))) == ("", "")
+    assert answered_with(answer(node_state(), "request:cpu=1", "request:cpu=500")) == ("", "")
+    assert answered_with(answer(node_state(), "request:cpu=1", "request:cpu=500", totals("memory=1Gi"))) == (
+        "",
+        "",
+    )
 
 
 def test_topology_is_asked_before_totals() -> None:
-    state = node(f"{TWO} device:v.com/gpu@0=1,1=1", "restricted")
-    state, allocated = running(state, "request:cpu=1 v.com/gpu=2")
+    state = node_state(f"{TWO_NUMA_NODES} device:v.com/gpu@0=1,1=1", "restricted")
+    state, allocated = running_pod(state, "request:cpu=1 v.com/gpu=2")
     narrower = replace(state, devices=(*state.devices, replace(state.devices[0], id="new")))
     answered, _ = resize(narrower, allocated, pod("p", "request:cpu=9 v.com/gpu=2"), totals("cpu=8"))
     assert answered.message == "Resources cannot be allocated with Topology locality"
@@ -306,12 +310,12 @@ def test_topology_is_asked_before_totals() -> None:
 @pytest.mark.parametrize("version", ["v1.33.13", "v1.34.4", "v1.35.4"])
 def test_what_not_even_the_empty_node_holds_is_infeasible_before_1_36(version: str) -> None:
     room = totals("cpu=8 memory=8Gi", "cpu=5")
-    state = node(TWO, version=version)
-    assert said(answer(state, "request:cpu=1", "request:cpu=9", room)) == (
+    state = node_state(version=version)
+    assert answered_with(answer(state, "request:cpu=1", "request:cpu=9", room)) == (
         INFEASIBLE,
         "Node didn't have enough capacity: cpu, requested: 9000, capacity: 8000",
     )
-    assert said(answer(state, "request:cpu=1", "request:cpu=9 request:memory=9Gi", room)) == (
+    assert answered_with(answer(state, "request:cpu=1", "request:cpu=9 request:memory=9Gi", room)) == (
         INFEASIBLE,
         f"Node didn't have enough capacity: memory, requested: {9 << 30}, capacity: {8 << 30}",
     )
@@ -320,21 +324,21 @@ def test_what_not_even_the_empty_node_holds_is_infeasible_before_1_36(version: s
 
 def test_what_only_the_thresholds_of_evictions_take_is_put_off() -> None:
     room = totals("cpu=8 memory=7Gi", unreserved="memory=8Gi")
-    state = node(TWO, version="v1.35.4")
+    state = node_state(version="v1.35.4")
     assert answer(state, "request:memory=1Gi", "request:memory=7500Mi", room).reason == DEFERRED
     assert answer(state, "request:memory=1Gi", "request:memory=8193Mi", room).reason == INFEASIBLE
 
 
 def test_what_not_even_the_empty_node_holds_is_put_off_since_1_36() -> None:
     room = totals("cpu=8 memory=8Gi")
-    assert said(answer(node(TWO), "request:cpu=1", "request:cpu=9", room)) == (
+    assert answered_with(answer(node_state(), "request:cpu=1", "request:cpu=9", room)) == (
         DEFERRED,
         "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 8000",
     )
 
 
 def test_a_static_policy_refuses_before_totals_do() -> None:
-    state = node(TWO, version="v1.35.4")
+    state = node_state(version="v1.35.4")
     assert answer(state, "cpu=1 memory=1Gi", "cpu=9 memory=1Gi", totals("cpu=8")).message == CPU_STATIC
 
 
@@ -344,58 +348,58 @@ def test_a_static_policy_refuses_before_totals_do() -> None:
 def test_1_33_refuses_guaranteed_pods_any_resize_under_a_static_policy() -> None:
     cpu = (INFEASIBLE, "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy")
     memory = (INFEASIBLE, "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy")
-    state = node(TWO, version="v1.33.13")
-    assert said(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == cpu
-    state = node(TWO, version="v1.33.13", memory=True, cpu_policy="none")
-    assert said(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == memory
+    state = node_state(version="v1.33.13")
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=2 memory=2Gi")) == cpu
+    state = node_state(version="v1.33.13", memory_manager="Static", cpu_manager="none")
+    assert answered_with(answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")) == memory
 
 
 def test_in_1_33_one_gate_stands_for_both_managers() -> None:
     for version, answered in (("v1.33.13", ""), ("v1.34.4", INFEASIBLE)):
-        state = node(TWO, version=version, memory=True, cpu_policy="none", gates=CPUS)
+        state = node_state(version=version, memory_manager="Static", cpu_manager="none", gates=CPUS)
         assert answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=2Gi").reason == answered
 
 
 def test_with_its_gate_a_pod_of_other_size_no_longer_fits_its_cpus() -> None:
     """The alpha gate lets the resize come to the Topology Manager, which finds other CPUs held than are asked for."""
-    state = node(TWO, gates=CPUS)
+    state = node_state(gates=CPUS)
     answered = answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")
-    assert said(answered) == (DEFERRED, "Resources cannot be allocated with Topology locality")
+    assert answered_with(answered) == (DEFERRED, "Resources cannot be allocated with Topology locality")
     assert answered.unmodelled == (
         "a resize that is deferred may leave some containers what they were given before the refusal",
     )
 
 
 def test_with_its_gate_best_effort_leaves_a_pod_its_old_cpus() -> None:
-    state, allocated = running(node(TWO, "best-effort", gates=CPUS), "cpu=2 memory=1Gi")
+    state, allocated = running_pod(node_state(policy="best-effort", gates=CPUS), "cpu=2 memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=3 memory=1Gi"))
-    assert (said(answered), after) == (("", ""), state)
+    assert (answered_with(answered), after) == (("", ""), state)
 
 
 def test_with_its_gate_cpus_that_become_whole_are_given() -> None:
-    state, allocated = running(node(TWO, gates=CPUS), "cpu=1500m memory=1Gi")
+    state, allocated = running_pod(node_state(gates=CPUS), "cpu=1500m memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=2 memory=1Gi"))
-    assert said(answered) == ("", "")
-    assert [each.cpus for held in after.pods for each in held.containers] == [0b110]
+    assert answered_with(answered) == ("", "")
+    assert [container.cpus for container in allocations(after.pods)] == [0b110]
 
 
 def test_with_its_gate_cpus_stay_given_though_the_totals_lack_them() -> None:
-    state, allocated = running(node(TWO, gates=CPUS), "cpu=1500m memory=1Gi")
+    state, allocated = running_pod(node_state(gates=CPUS), "cpu=1500m memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=2 memory=1Gi"), totals("cpu=8", "cpu=7"))
     assert answered.reason == DEFERRED
-    assert [each.cpus for held in after.pods for each in held.containers] == [0b110]
+    assert [container.cpus for container in allocations(after.pods)] == [0b110]
 
 
 def test_each_gate_is_its_own_managers() -> None:
     for gate, message in ((CPUS, MEMORY_STATIC), (MEMORY, CPU_STATIC)):
-        state = node(TWO, memory=True, gates=gate)
+        state = node_state(memory_manager="Static", gates=gate)
         assert answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=2Gi").message == message
 
 
 @pytest.mark.parametrize("version", ["v1.30.14", "v1.32.13"])
 def test_no_pod_is_resized_before_1_33(version: str) -> None:
-    answered = answer(node(TWO, version=version), "request:cpu=1", "request:cpu=2")
-    assert said(answered) == (
+    answered = answer(node_state(version=version), "request:cpu=1", "request:cpu=2")
+    assert answered_with(answered) == (
         KUBELET_DOES_NOT_RESIZE,
         f"kubelet {version} resizes no pod in place: its feature gate InPlacePodVerticalScaling is off",
     )
@@ -404,14 +408,14 @@ def test_no_pod_is_resized_before_1_33(version: str) -> None:
 
 def test_the_alpha_of_resizing_is_said_not_to_be_replayed() -> None:
     answered = answer(
-        node(TWO, version="v1.32.13", gates="InPlacePodVerticalScaling"), "request:cpu=1", "request:cpu=2"
+        node_state(version="v1.32.13", gates="InPlacePodVerticalScaling"), "request:cpu=1", "request:cpu=2"
     )
-    told = "feature gate InPlacePodVerticalScaling is alpha in kubelet v1.32.13: what it does there is not replayed"
-    assert (answered.message, answered.unmodelled) == (told, (told,))
+    remark = "feature gate InPlacePodVerticalScaling is alpha in kubelet v1.32.13: what it does there is not replayed"
+    assert (answered.message, answered.unmodelled) == (remark, (remark,))
 
 
 def test_the_gate_of_resizing_counts_until_1_34() -> None:
-    state = node(TWO)
+    state = node_state()
     for version, resized in (("v1.33.0", False), ("v1.34.4", False), ("v1.35.0", True)):
         settings = replace(state.kubelet, version=version, feature_gates={"InPlacePodVerticalScaling": False})
         answered = answer(replace(state, kubelet=settings), "request:cpu=1", "request:cpu=2")

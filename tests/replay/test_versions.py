@@ -1,9 +1,10 @@
-"""Where kubelets of different versions differ in what they do with a pod or a configuration, each with its source."""
+"""Differences between kubelet versions in the treatment of a pod or a configuration, each with its source."""
 
 from dataclasses import replace
 
 import pytest
-from tests.replay.nodes import TWO, TWO_SMT, admit_all, node, pod, told
+from tests.builders import TWO_NUMA_NODES_SMT, node_state, pod
+from tests.replay.verdicts import admit_all, verdict_line
 
 from topomend.model.bitmask import parse_id_list
 from topomend.model.machine import Core
@@ -46,7 +47,7 @@ def refusal(state: NodeState) -> str:
 )
 def test_beta_options_of_the_topology_manager_need_their_gate(version: str, option: str, expected: str) -> None:
     """topologymanager/policy_options.go:CheckPolicyOptionAvailable of v1.30.14, v1.31.14, v1.33.13, v1.35.4."""
-    state = node(TWO, version=version, options=option)
+    state = node_state(version=version, options=option)
     off = replace(state.kubelet, feature_gates={"TopologyManagerPolicyBetaOptions": False})
     assert refusal(replace(state, kubelet=off)) == expected
 
@@ -54,24 +55,24 @@ def test_beta_options_of_the_topology_manager_need_their_gate(version: str, opti
 def test_options_need_the_gate_of_all_options() -> None:
     """cmd/kubelet/app/server.go:run of v1.32.13 and v1.37.1."""
     off = {"CPUManagerPolicyOptions": False, "TopologyManagerPolicyOptions": False}
-    state = node(TWO, "none", version="v1.32.13", cpu_options="full-pcpus-only=true")
+    state = node_state(policy="none", version="v1.32.13", cpu_options="full-pcpus-only=true")
     assert refusal(replace(state, kubelet=replace(state.kubelet, feature_gates=off))) == (
         "CPU Manager policy options map[full-pcpus-only:true] require feature gates "
         '"CPUManager", "CPUManagerPolicyOptions" enabled'
     )
-    state = node(TWO, "none", version="v1.37.1", options="prefer-closest-numa-nodes=true")
+    state = node_state(policy="none", version="v1.37.1", options="prefer-closest-numa-nodes=true")
     assert refusal(replace(state, kubelet=replace(state.kubelet, feature_gates=off))) == (
         "topology manager policy options map[prefer-closest-numa-nodes:true] require feature gates "
         '"TopologyManagerPolicyOptions" enabled'
     )
-    state = node(TWO, "none")
+    state = node_state(policy="none")
     assert refusal(replace(state, kubelet=replace(state.kubelet, feature_gates=off))) == "starts"
 
 
 @pytest.mark.parametrize(("version", "expected"), [("v1.31.14", "starts"), ("v1.32.13", "no cpus provided")])
 def test_a_machine_of_offline_cores_ends_the_start_where_nobody_pins_cpus(version: str, expected: str) -> None:
     """cpumanager/cpu_manager.go:NewManager of v1.31.14 and v1.32.13."""
-    state = node(TWO, "none", version=version, cpu_policy="none", reserved="")
+    state = node_state(policy="none", version=version, cpu_manager="none", reserved_cpus="")
     cores = (*state.machine.cores, Core(0, 0, 0))
     assert refusal(replace(state, machine=replace(state.machine, cores=cores))) == expected
 
@@ -85,16 +86,16 @@ def test_a_machine_of_offline_cores_ends_the_start_where_nobody_pins_cpus(versio
 )
 def test_the_memory_policy_of_windows(version: str, expected: str) -> None:
     """memorymanager/memory_manager.go:NewManager of v1.31.14 and v1.32.13."""
-    state = node(TWO, version=version)
+    state = node_state(version=version)
     assert refusal(replace(state, kubelet=replace(state.kubelet, memory_manager_policy="BestEffort"))) == expected
 
 
 @pytest.mark.parametrize(("version", "pinned"), [("v1.31.14", False), ("v1.32.13", True)])
 def test_gate_memory_manager_counts_until_1_31(version: str, pinned: bool) -> None:
     """cm/container_manager_linux.go:NewContainerManager of v1.31.14; kube_features.go of v1.32.13."""
-    state = node(TWO, version=version, memory=True)
+    state = node_state(version=version, memory_manager="Static")
     off = replace(state, kubelet=replace(state.kubelet, feature_gates={"MemoryManager": False}))
-    assert ("memory 64Mi on 0" in told(admit(off, pod("p", OF_ONE))[0])) == pinned
+    assert ("memory 64Mi on 0" in verdict_line(admit(off, pod("p", OF_ONE))[0])) == pinned
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,9 @@ def test_gate_memory_manager_counts_until_1_31(version: str, pinned: bool) -> No
 )
 def test_a_group_takes_a_numa_node_that_is_in_use(version: str, expected: str) -> None:
     """memorymanager/policy_static.go:Allocate of v1.31.14 and v1.32.13: isAffinityViolatingNUMAAllocations."""
-    state = node(TWO, "restricted", version=version, memory=True)
+    state = node_state(policy="restricted", version=version, memory_manager="Static")
     _, state = admit_all(state, [pod("first", OF_ONE)])
-    assert told(admit(state, pod("second", "cpu=5 memory=9000Mi"))[0]).startswith(expected)
+    assert verdict_line(admit(state, pod("second", "cpu=5 memory=9000Mi"))[0]).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -124,17 +125,17 @@ def test_a_group_takes_a_numa_node_that_is_in_use(version: str, expected: str) -
         ),
     ],
 )
-def test_that_no_core_is_free_is_told_since_1_32(version: str, expected: str) -> None:
+def test_that_no_core_is_free_is_reported_since_1_32(version: str, expected: str) -> None:
     """cpumanager/policy_static.go:SMTAlignmentError.Error of v1.31.14 and v1.32.13."""
-    state = node(TWO_SMT, "none", version=version, cpu_options="full-pcpus-only=true")
+    state = node_state(TWO_NUMA_NODES_SMT, "none", version=version, cpu_options="full-pcpus-only=true")
     verdicts, _ = admit_all(state, [pod("first", "cpu=6 memory=64Mi"), pod("second", OF_TWO)])
-    assert told(verdicts[1]) == expected
+    assert verdict_line(verdicts[1]) == expected
 
 
 @pytest.mark.parametrize(("version", "kept"), [("v1.36.3", False), ("v1.37.1", True)])
 def test_a_restart_keeps_cpus_that_are_no_whole_cores_since_1_37(version: str, kept: bool) -> None:
     """cpumanager/policy_static.go:Allocate of v1.36.3, allocateForAdd of v1.37.1."""
-    state = node(TWO_SMT, version=version)
+    state = node_state(TWO_NUMA_NODES_SMT, version=version)
     _, state = admit(state, pod("p", OF_ONE))
     state = replace(state, kubelet=replace(state.kubelet, cpu_manager_policy_options={"full-pcpus-only": "true"}))
     assert admit(state, pod("p", OF_ONE))[0].admitted == kept
@@ -143,15 +144,15 @@ def test_a_restart_keeps_cpus_that_are_no_whole_cores_since_1_37(version: str, k
 @pytest.mark.parametrize(("version", "cpus"), [("v1.33.13", "1-2,5"), ("v1.34.4", "2-3,6")])
 def test_a_cache_gives_a_core_in_part_since_1_34(version: str, cpus: str) -> None:
     """cpumanager/cpu_assignment.go:takePartialUncore of v1.33.13 and v1.34.4: the request fits the second cache."""
-    state = node(
+    state = node_state(
         "sockets:1 cores:4 threads:2 l3:2 memory:8Gi",
         "none",
         version=version,
-        reserved="0,4",
+        reserved_cpus="0,4",
         cpu_options="prefer-align-cpus-by-uncorecache=true",
         gates="CPUManagerPolicyAlphaOptions",
     )
-    assert told(admit(state, pod("p", "cpu=3 memory=64Mi"))[0]) == f"(any) cpus {cpus}"
+    assert verdict_line(admit(state, pod("p", "cpu=3 memory=64Mi"))[0]) == f"(any) cpus {cpus}"
 
 
 def test_the_distribution_gives_no_more_than_a_numa_node_has_since_1_37() -> None:
@@ -174,15 +175,15 @@ def test_the_distribution_stays_on_a_socket_since_1_37() -> None:
     """cpumanager/cpu_assignment.go:takeByTopologyNUMADistributed of v1.37.1 with align-by-socket."""
     taken = []
     for version in ("v1.36.3", "v1.37.1"):
-        state = node(
+        state = node_state(
             "sockets:2 numa:2 cores:4 memory:2Gi",
             "none",
             version=version,
-            reserved="0",
+            reserved_cpus="0",
             cpu_options="distribute-cpus-across-numa=true align-by-socket=true",
             gates="CPUManagerPolicyAlphaOptions",
         )
-        taken.append(told(admit(state, pod("p", "cpu=6 memory=64Mi"))[0]))
+        taken.append(verdict_line(admit(state, pod("p", "cpu=6 memory=64Mi"))[0]))
     assert taken == ["(any) cpus 4-6,8-10", "(any) cpus 8-10,12-14"]
 
 
@@ -201,15 +202,15 @@ POD_LEVEL = "cpu=2 memory=256Mi"
 )
 def test_pods_with_pod_level_resources_are_pinned_before_1_34(version: str, gates: str, expected: str) -> None:
     """cpumanager/policy_static.go:Allocate of v1.33.13 and v1.34.4."""
-    state = node(TWO, "restricted", version=version, gates=gates)
-    assert told(admit(state, pod("p", OF_ONE, resources=POD_LEVEL))[0]) == expected
+    state = node_state(policy="restricted", version=version, gates=gates)
+    assert verdict_line(admit(state, pod("p", OF_ONE, resources=POD_LEVEL))[0]) == expected
 
 
 @pytest.mark.parametrize(("version", "expected"), [("v1.36.3", "[0-1]"), ("v1.37.1", "[0] cpus 1")])
 def test_pod_level_resources_that_name_nothing_decide_no_class_since_1_37(version: str, expected: str) -> None:
     """pkg/apis/core/v1/helper/qos/qos.go:ComputePodQOS of v1.36.3 and v1.37.1."""
-    state = node(TWO, "restricted", version=version)
-    assert told(admit(state, pod("p", OF_ONE, resources=""))[0]) == expected
+    state = node_state(policy="restricted", version=version)
+    assert verdict_line(admit(state, pod("p", OF_ONE, resources=""))[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_each_container_must_be_guaranteed_by_itself_since_1_37(version: str, ex
             replace(two, resources=replace(two.resources, limits=one.resources.limits)),
         ),
     )
-    assert told(admit(node(TWO, "restricted", version=version), swapped)[0]) == expected
+    assert verdict_line(admit(node_state(policy="restricted", version=version), swapped)[0]) == expected
 
 
 @pytest.mark.parametrize(("version", "served"), [("v1.36.3", True), ("v1.37.1", False)])
@@ -235,26 +236,26 @@ def test_a_container_that_asks_for_no_memory_is_left_alone_since_1_37(version: s
 
     Under a policy without affinity the older one looks for NUMA nodes for nothing and finds none.
     """
-    state = node(TWO, "none", version=version, memory=True, gates="PodLevelResourceManagers")
-    told_of = told(admit(state, pod("p", "request:cpu=1", resources=POD_LEVEL))[0])
+    state = node_state(policy="none", version=version, memory_manager="Static", gates="PodLevelResourceManagers")
+    told_of = verdict_line(admit(state, pod("p", "request:cpu=1", resources=POD_LEVEL))[0])
     assert ("failed to get the default NUMA affinity" in told_of) == served, told_of
 
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 def test_a_numa_id_beyond_63_ends_the_kubelet_with_the_first_pod(policy: str) -> None:
     """topologymanager/bitmask/bitmask.go:NewBitMask, policy.go:HintMerger.Merge."""
-    state = _with_last_id(node(TWO, policy), 64)
+    state = _with_last_id(node_state(policy=policy), 64)
     verdict, after = admit(state, pod("p", OF_ONE))
     assert verdict.reason == KUBELET_WOULD_CRASH
     assert verdict.message == "NUMA nodes 64 do not fit the kubelet's masks, which end at 63"
     assert after == state
-    assert admit(_with_last_id(node(TWO, policy), 63), pod("p", OF_ONE))[0].admitted
+    assert admit(_with_last_id(node_state(policy=policy), 63), pod("p", OF_ONE))[0].admitted
 
 
 def test_a_numa_id_beyond_63_matters_under_policy_none_only_to_memory() -> None:
     """memorymanager/policy_static.go:calculateHints."""
-    assert admit(_with_last_id(node(TWO, "none"), 64), pod("p", OF_ONE))[0].admitted
-    state = _with_last_id(node(TWO, "none", memory=True), 64)
+    assert admit(_with_last_id(node_state(policy="none"), 64), pod("p", OF_ONE))[0].admitted
+    state = _with_last_id(node_state(policy="none", memory_manager="Static"), 64)
     assert admit(state, pod("p", OF_ONE))[0].reason == KUBELET_WOULD_CRASH
 
 

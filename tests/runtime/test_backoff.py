@@ -1,17 +1,11 @@
 from itertools import islice
 
 import pytest
+from tests.clock import Clock
 
 from topomend.runtime.backoff import PODS, RESET_SECONDS, Backoff, Exponential
 
 EXACT = Exponential(1.0, 300.0)
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_each_failure_doubles_the_delay_up_to_a_limit() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from topomend.kube.client import Resource
 from topomend.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
@@ -32,10 +33,10 @@ class Leases:
         return self._keep(content["spec"])
 
     def merge(self, _: Resource, name: str, patch: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        found = self.get(_, name, namespace)
-        if patch["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+        current = self.get(_, name, namespace)
+        if patch["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "")
-        return self._keep({**found["spec"], **patch["spec"]})
+        return self._keep({**current["spec"], **patch["spec"]})
 
     def _answer(self) -> None:
         if self.down:
@@ -52,22 +53,14 @@ class Leases:
 
 
 @dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
 class Candidates:
     leases: Leases = field(default_factory=Leases)
     clock: Clock = field(default_factory=Clock)
-    told: list[tuple[str, bool]] = field(default_factory=list)
+    calls: list[tuple[str, bool]] = field(default_factory=list)
 
     def named(self, name: str) -> LeaderElection:
         client: Any = self.leases
-        return LeaderElection(client, "ns", name, lambda leads: self.told.append((name, leads)), self.clock)
+        return LeaderElection(client, "ns", name, lambda leads: self.calls.append((name, leads)), self.clock)
 
 
 @pytest.fixture
@@ -80,16 +73,16 @@ def test_the_first_to_stand_leads_and_the_second_does_not(candidates: Candidates
     one.try_acquire_or_renew()
     two.try_acquire_or_renew()
     assert (one.leads(), two.leads(), candidates.leases.holder()) == (True, False, "one")
-    assert candidates.told == [("one", True)]
+    assert candidates.calls == [("one", True)]
 
 
 def test_one_that_starts_again_under_its_name_goes_on_at_once(candidates: Candidates) -> None:
     candidates.named("one").try_acquire_or_renew()
     candidates.named("two").try_acquire_or_renew()
-    again = candidates.named("one")
-    again.try_acquire_or_renew()
-    assert again.leads()
-    assert candidates.told == [("one", True), ("one", True)]
+    restarted = candidates.named("one")
+    restarted.try_acquire_or_renew()
+    assert restarted.leads()
+    assert candidates.calls == [("one", True), ("one", True)]
 
 
 def test_a_holder_that_renews_is_never_followed(candidates: Candidates) -> None:
@@ -118,7 +111,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_begin(candidates: C
         candidates.clock.now += 0.5
     assert led_until - start == RENEW_DEADLINE_SECONDS - 0.5
     assert begun - start == DURATION_SECONDS
-    assert candidates.told == [("one", True), ("one", False), ("two", True)]
+    assert candidates.calls == [("one", True), ("one", False), ("two", True)]
 
 
 def test_only_a_change_that_was_seen_counts_and_no_clock_of_another_machine(candidates: Candidates) -> None:

@@ -1,4 +1,4 @@
-"""What a sandbox may not leave behind: processes, mounts, sockets, files."""
+"""Things that a sandbox must not leave behind: processes, mounts, sockets, files."""
 
 import stat
 import time
@@ -12,15 +12,15 @@ PATIENCE = 20.0
 
 def processes(cache: Path) -> list[str]:
     """The command lines of processes that were started from, or on, something below ``cache``."""
-    found = []
+    commands = []
     for process in psutil.process_iter():
         try:
             command = process.cmdline()
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
         if any(str(cache) in word for word in command) and process.pid != psutil.Process().pid:
-            found.append(" ".join(command)[:200])
-    return found
+            commands.append(" ".join(command)[:200])
+    return commands
 
 
 def mounts(cache: Path) -> list[str]:

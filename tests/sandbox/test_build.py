@@ -40,9 +40,9 @@ def test_a_build_that_would_fail_for_want_of_room_is_not_begun() -> None:
     words: list[str] = []
     build.check_room(build.BUILD_MEMORY, build.COLD_DISK, words.append)
     assert words == []
-    with pytest.raises(SandboxUnavailable, match="2Gi of memory and more, and 1Gi are available"):
+    with pytest.raises(SandboxUnavailable, match="2Gi of memory, but only 1Gi are available"):
         build.check_room(1 << 30, build.COLD_DISK, words.append)
-    with pytest.raises(SandboxUnavailable, match="512Mi of disk and more, and 100Mi are free"):
+    with pytest.raises(SandboxUnavailable, match="512Mi of disk, but only 100Mi are free"):
         build.check_room(build.BUILD_MEMORY, 100 << 20, words.append)
     build.check_room(build.BUILD_MEMORY, 1 << 30, words.append)
     assert words == ["1Gi of disk are free: a first build takes about 4Gi"]

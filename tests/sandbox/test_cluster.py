@@ -61,9 +61,9 @@ def until(look: Callable[[], T | None], patience: float = 40.0) -> T:
     """What ``look`` finds, once it does."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
+        seen = look()
+        if seen is not None:
+            return seen
         time.sleep(0.05)
     pytest.fail(f"not seen within {patience} s")
 
@@ -89,8 +89,8 @@ def state(cluster: Sandbox, node: str, file: str) -> Any:
 
 def test_nodes_are_the_machines_that_were_asked_for(api: API) -> None:
     nodes = {node["metadata"]["name"]: node["status"] for node in (api.get("/api/v1/nodes") or {})["items"]}
-    found = {name: (node["capacity"]["cpu"], node["capacity"]["memory"]) for name, node in nodes.items()}
-    assert found == {"wide": ("32", "64Gi"), "split": ("8", "16Gi"), "pods": ("16", "16Gi")}
+    capacities = {name: (node["capacity"]["cpu"], node["capacity"]["memory"]) for name, node in nodes.items()}
+    assert capacities == {"wide": ("32", "64Gi"), "split": ("8", "16Gi"), "pods": ("16", "16Gi")}
     assert nodes["split"]["allocatable"]["vendor.com/gpu"] == "2"
     assert nodes["wide"]["nodeInfo"]["kubeletVersion"].startswith("v1.36.")
 
@@ -101,10 +101,10 @@ def test_a_pod_that_fits_one_numa_node_runs_and_one_that_fits_none_is_refused(cl
     refused = pods.run("third", "split", cpu="2")
     assert (refused["phase"], refused["reason"]) == ("Failed", "TopologyAffinityError")
     assert refused["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"
-    held = sorted(
+    cpus = sorted(
         cpus for pod in state(cluster, "split", "cpu_manager_state")["entries"].values() for cpus in pod.values()
     )
-    assert held == ["1-2", "4-6"]
+    assert cpus == ["1-2", "4-6"]
 
 
 def test_a_device_comes_with_the_cpus_of_its_numa_node(cluster: Sandbox, api: API, pods: Pods) -> None:
@@ -143,8 +143,11 @@ def test_a_kubelet_may_not_change_another_node(cluster: Sandbox) -> None:
     host, _, port = config["clusters"][0]["cluster"]["server"].removeprefix("https://").partition(":")
     token = config["users"][0]["user"]["token"]
     wide = API(host, int(port), cluster.folder / "pki" / "apiserver.crt", token)
-    assert (wide.ask("GET", "/api/v1/nodes/wide") or (0, b""))[0] == 200
-    assert (wide.ask("DELETE", "/api/v1/nodes/split") or (0, b""))[0] == 403
+    own, other = wide.ask("GET", "/api/v1/nodes/wide"), wide.ask("DELETE", "/api/v1/nodes/split")
+    assert own
+    assert own.status == 200
+    assert other
+    assert other.status == 403
 
 
 def test_the_audit_log_says_who_asked_for_what(cluster: Sandbox) -> None:

@@ -18,8 +18,8 @@ def pod(uid: str, node: str = "node-1", created: str = "2026-01-01T00:00:00Z", *
 
 
 def chosen(pods: list[dict[str, Any]], bearer: Bearer, current: str = "") -> str | None:
-    found = choose_pod(pods, bearer, current)
-    return None if found is None else found["metadata"]["uid"]
+    chosen = choose_pod(pods, bearer, current)
+    return None if chosen is None else chosen["metadata"]["uid"]
 
 
 def test_an_agent_stands_for_the_pod_of_its_own_node() -> None:

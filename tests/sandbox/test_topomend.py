@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.patience import stretched
 from tests.sandbox.leftovers import assert_nothing_left, eventually
+from tests.waiting import stretched
 
 import topomend
 from topomend.sandbox.build import ensure_binary

@@ -1,18 +1,22 @@
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.builders import pod_manifest
 
 from topomend.model.cluster import NodeSelectorTerm, Owner, Requirement, Taint, Toleration
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 
-
-def pod(**parts: Any) -> dict[str, Any]:
-    metadata = {"namespace": "train", "name": "p", "uid": "u", "resourceVersion": "7"} | parts.pop("metadata", {})
-    return {"metadata": metadata, "spec": {"containers": [{"name": "main"}]} | parts.pop("spec", {})} | parts
+NOTHING: Mapping[str, Any] = {}
 
 
-def test_a_node_tells_its_labels_taints_totals_and_readiness() -> None:
+def pod(metadata: Mapping[str, Any] = NOTHING, **parts: Any) -> dict[str, Any]:
+    """A Pod ``train/p`` of uid u and version 7, with ``spec`` and ``status`` as given."""
+    return pod_manifest(**{"namespace": "train", "uid": "u", "resourceVersion": "7", **metadata}, **parts)
+
+
+def test_a_node_is_read_with_its_labels_taints_totals_and_readiness() -> None:
     node = read_node(
         {
             "metadata": {"name": "gpu-01", "labels": {"zone": "a"}},
@@ -29,7 +33,7 @@ def test_a_node_without_a_ready_condition_is_not_ready() -> None:
     assert not read_node({"metadata": {"name": "gpu-01"}}).ready
 
 
-def test_a_refused_pod_tells_who_refused_it_and_who_owns_it() -> None:
+def test_a_refused_pod_is_read_with_its_node_and_its_owner() -> None:
     owners = [{"kind": "Config", "name": "c", "uid": "1"}]
     controller = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "2", "controller": True}
     watched = read_watched_pod(
@@ -62,3 +66,68 @@ def test_a_count_that_is_none_is_ignored() -> None:
 def test_a_pod_without_uid_is_refused_by_name_of_the_field() -> None:
     with pytest.raises(MalformedObject, match=r"metadata\.uid: missing"):
         read_watched_pod(pod(metadata={"uid": None}))
+
+
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "rules"),
+    [
+        ({"schedulerName": "default-scheduler", "volumes": [{"name": "scratch", "emptyDir": {}}]}, ()),
+        ({"affinity": {"nodeAffinity": {}}}, ()),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, ()),
+        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}, ("affinity",)),
+        ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}, ("affinity",)),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, ("topologySpreadConstraints",)),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]}, ("volumes",)),
+        ({"volumes": [{"name": "data", "ephemeral": {}}, {"name": "disk", "csi": {"driver": "d"}}]}, ("volumes",)),
+        ({"initContainers": [{"name": "i", "ports": [{"hostPort": 80}]}]}, ("hostPort",)),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 1}, {"hostPort": 80}]}]}, ("hostPort",)),
+        ({"resourceClaims": [{"name": "gpu"}], "schedulerName": "volcano"}, ("resourceClaims", "schedulerName")),
+    ],
+)
+def test_what_only_the_scheduler_judges_is_named(spec: dict[str, Any], rules: tuple[str, ...]) -> None:
+    content = pod(metadata={"name": "p", "namespace": "ns", "uid": "1"}, spec=spec)
+    assert read_watched_pod(content).scheduler_rules == rules
+
+
+RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+ENDED = {"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "ran"),
+    [
+        ("Never", {}, False),
+        ("Never", {"containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, False),
+        ("Never", {"containerStatuses": [RUNNING]}, True),
+        ("Never", {"initContainerStatuses": [ENDED], "containerStatuses": [{"state": {"waiting": {}}}]}, True),
+        ("OnFailure", {"containerStatuses": [RUNNING]}, False),
+        ("Always", {"containerStatuses": [ENDED]}, False),
+    ],
+)
+def test_a_pod_that_restarts_no_container_ran_once_one_started(policy: str, status: dict[str, Any], ran: bool) -> None:
+    metadata = {"name": "p", "namespace": "ns", "uid": "1"}
+    assert read_watched_pod(pod(metadata=metadata, spec={"restartPolicy": policy}, status=status)).ran is ran
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("status", "unschedulable"),
+    [
+        ({}, False),
+        ({"conditions": [UNSCHEDULABLE]}, True),
+        ({"conditions": [{"type": "Ready", "status": "False"}, UNSCHEDULABLE]}, True),
+        ({"conditions": [UNSCHEDULABLE | {"reason": "SchedulingGated"}]}, False),
+        ({"conditions": [UNSCHEDULABLE | {"status": "True"}]}, False),
+        ({"conditions": [UNSCHEDULABLE], "nominatedNodeName": "a"}, False),
+    ],
+)
+def test_a_pod_is_unschedulable_once_the_scheduler_says_so_and_preempts_nothing(
+    status: dict[str, Any], unschedulable: bool
+) -> None:
+    metadata = {"name": "p", "namespace": "ns", "uid": "1"}
+    assert read_watched_pod(pod(metadata=metadata, status=status)).unschedulable is unschedulable

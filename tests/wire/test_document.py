@@ -20,7 +20,7 @@ from topomend.wire.document import Document, MalformedObject
         (lambda d: list(d["n"].fields()), "an object"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_path(read, words: str) -> None:  # type: ignore[no-untyped-def] # lambdas of many types
+def test_what_is_wrong_is_reported_with_its_path(read, words: str) -> None:  # type: ignore[no-untyped-def] # lambdas of many types
     document = Document({"a": {"b": 1}, "n": 7, "t": True, "cpus": "3-1"})
     with pytest.raises(MalformedObject, match=words):
         read(document)

@@ -1,16 +1,16 @@
-"""What of ours is on a pod, and the patch that takes it off and nothing else."""
+"""What topomend has left on a pod, and the patch that removes it and nothing else."""
 
 from typing import Any
 
 import pytest
+from tests.builders import pod_manifest
 
 from topomend.wire.leftovers import leftovers
 
 
 def pod(gates: tuple[str, ...] = (), **metadata: Any) -> dict[str, Any]:
-    spec = {"schedulingGates": [{"name": name} for name in gates]} if gates else {}
-    named = {"namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "7", **metadata}
-    return {"metadata": named, "spec": spec, "status": {"phase": "Pending"}}
+    """A Pod of uid u and version 7."""
+    return pod_manifest("p", gates=gates, namespace="ns", uid="u", resourceVersion="7", **metadata)
 
 
 @pytest.mark.parametrize(
@@ -25,20 +25,20 @@ def pod(gates: tuple[str, ...] = (), **metadata: Any) -> dict[str, Any]:
     ],
     ids=["bare", "others' alone", "names that look like ours", "null and absent fields"],
 )
-def test_a_pod_without_anything_of_ours_has_no_leftovers(content: dict[str, Any]) -> None:
+def test_a_pod_without_anything_of_topomend_has_no_leftovers(content: dict[str, Any]) -> None:
     assert not leftovers(content).any
 
 
-def test_what_is_ours_is_taken_off_and_what_is_others_stays() -> None:
+def test_a_patch_removes_what_topomend_added_and_keeps_the_rest() -> None:
     content = pod(
         ("example.com/gate", "topomend.io/fit", "topomend.io/relaunch"),
         finalizers=["example.com/f", "topomend.io/relaunch"],
         labels={"app": "x", "topomend.io/l": "y"},
         annotations={"mine": "stays", "topomend.io/creator": "me", "topomend.io/relaunch": "false"},
     )
-    found = leftovers(content)
-    assert found.any
-    assert found.patch() == {
+    ours = leftovers(content)
+    assert ours.any
+    assert ours.patch() == {
         "metadata": {
             "uid": "u",
             "resourceVersion": "7",
@@ -60,7 +60,7 @@ def test_the_last_gate_leaves_no_empty_list_and_a_patch_names_only_what_changes(
     }
 
 
-def test_a_replacement_that_waits_names_its_relaunch_and_one_that_was_let_go_does_not() -> None:
+def test_a_replacement_that_waits_names_its_relaunch_and_one_that_was_ungated_does_not() -> None:
     ours = {"topomend.io/record": "p-0123456789", "topomend.io/replaces": "old"}
     waiting = leftovers(pod(("topomend.io/relaunch",), annotations=ours))
     assert (waiting.replaces, waiting.record) == ("old", "p-0123456789")

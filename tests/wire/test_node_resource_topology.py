@@ -1,7 +1,8 @@
 import pytest
 
 from topomend.model.kubelet import KubeletSettings
-from topomend.wire.node_resource_topology import Zone, ZoneResource, node_resource_topology, other_writer
+from topomend.model.zone import Zone, ZoneResource
+from topomend.wire.node_resource_topology import node_resource_topology, other_writer
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
 ZONES = [Zone(0, {0: 10, 2: 21}, (ZoneResource("memory", 98327445504, 97000000000, 5),)), Zone(2, {0: 21, 2: 10}, ())]
@@ -9,7 +10,7 @@ ZONES = [Zone(0, {0: 10, 2: 21}, (ZoneResource("memory", 98327445504, 9700000000
 
 def attributes(settings: KubeletSettings) -> dict[str, str]:
     made = node_resource_topology("n1", OWNER, settings, ZONES, "pfp0v001ef46db3751d8e999")
-    return {each["name"]: each["value"] for each in made["attributes"]}
+    return {attribute["name"]: attribute["value"] for attribute in made["attributes"]}
 
 
 def test_zones_carry_the_names_and_units_that_consumers_parse() -> None:

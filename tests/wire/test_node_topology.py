@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from topomend.model.bitmask import mask_of
+from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.node_state import (
@@ -18,14 +19,7 @@ from topomend.model.node_state import (
     PodAllocation,
 )
 from topomend.wire.document import MalformedObject
-from topomend.wire.node_topology import (
-    Condition,
-    Summary,
-    node_topology,
-    read_conditions,
-    read_node_topology,
-    status_of,
-)
+from topomend.wire.node_topology import node_topology, read_conditions, read_node_topology, status_of
 
 ODD_MACHINE = Machine(
     numa_nodes=(
@@ -107,7 +101,7 @@ def test_a_machine_without_anything_else_survives_too() -> None:
     assert read_node_topology(published(bare)) == bare
 
 
-def test_no_reserved_cpus_is_told_from_reserved_cpus_not_known() -> None:
+def test_no_reserved_cpus_is_distinguished_from_reserved_cpus_not_known() -> None:
     assert published()["status"]["kubelet"]["reservedCPUs"] == ""
     unknown = NodeState("bare", ODD_MACHINE, KubeletSettings(reserved_cpus=None))
     assert "reservedCPUs" not in published(unknown)["status"]["kubelet"]

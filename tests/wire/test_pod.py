@@ -36,7 +36,7 @@ def test_the_namespace_defaults_and_generate_name_stands_in_for_a_name() -> None
     assert (pod.namespace, pod.name) == ("default", "web-")
 
 
-def test_pod_level_resources_are_told_from_none() -> None:
+def test_pod_level_resources_are_distinguished_from_none() -> None:
     assert read_pod(pod_object()).resources is None
     pod = read_pod(pod_object(resources={"limits": {"cpu": "2"}}))
     assert pod.resources is not None

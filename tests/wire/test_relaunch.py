@@ -1,6 +1,7 @@
 import pytest
 
-from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.model.condition import Condition
+from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.wire.document import MalformedObject
 from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
 
@@ -25,7 +26,7 @@ RELAUNCH = Relaunch(
     counts={"Admits": 2, "TopologyAffinityError": 1},
     start_time="2026-01-02T03:04:05Z",
     launched_time="2026-01-02T03:04:06Z",
-    conditions=(RelaunchCondition("Succeeded", "True", "Launched", "on gpu-03", "2026-01-02T03:04:06Z"),),
+    conditions=(Condition("Succeeded", "True", "Launched", "on gpu-03", "2026-01-02T03:04:06Z"),),
     manifest_hash="0f" * 32,
 )
 

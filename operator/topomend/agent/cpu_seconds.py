@@ -102,7 +102,7 @@ class CPUSeconds(Collector):
         if self._cpus and not self._warned:
             self._warned = True
             _log.warning(
-                "no CPU seconds are counted while /proc/stat is of CPUs %s and the machine has %s",
+                "no CPU seconds are counted: /proc/stat shows CPUs %s, but the machine has %s",
                 format_id_list(cpus),
                 format_id_list(self._cpus),
             )
@@ -138,7 +138,7 @@ def _reserved(state: NodeState) -> CPUSet:
 
 
 def read_times() -> _Times:
-    """The seconds of each CPU by id, in the order of MODES; empty if CPUs changed meanwhile, or nothing can be read.
+    """The seconds of each CPU by id, in the order of MODES; empty if CPUs changed during it, or none can be read.
 
     psutil returns CPUs in the order of /proc/stat, without ids and without offline CPUs. The ids therefore come from
     the same file, read before and after.

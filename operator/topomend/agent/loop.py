@@ -8,8 +8,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,16 +23,17 @@ from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.udev import MachineChanges, UdevUnavailable
 from topomend.kube.agent_client import AgentClient, NotConfigured
-from topomend.kube.errors import APIError, Refused
+from topomend.kube.errors import APIError, retry_after
 from topomend.kube.kubeconfig import find_access
 from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.reader_token import ReaderToken
+from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Exponential, Retry
+from topomend.wire.node_topology import status_of
 
 if TYPE_CHECKING:
     from topomend.agent.metrics import Metrics
-    from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher
 
 HOST_SECONDS = 600.0
 """The machine is read again after this long even without a notification from the kernel."""
@@ -42,9 +44,6 @@ SETTLE_SECONDS = 1.0
 DELAYS = Exponential(1.0, 10.0, jitter=0.5)
 """Short enough to publish within 10 s of the API server's return. While it is away, 5,000 agents then send some 700
 requests a second, each answered by a closed port or a 503."""
-
-MAX_RETRY_AFTER_SECONDS = 60.0
-"""The upper bound for a Retry-After of the API server."""
 
 PUBLISHED, USAGE, CANNOT_ASK = 0, 2, 3
 
@@ -136,13 +135,24 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _second_publisher(settings: AgentSettings, client: AgentClient) -> "NodeResourceTopologyPublisher | None":
+_SecondPublisher = Callable[[Discovery, Mapping[str, Any], NodeFacts], Mapping[str, Any]]
+"""Publishes another object, and returns the status with the condition that says whether that succeeded."""
+
+
+def _second_publisher(settings: AgentSettings, client: AgentClient) -> _SecondPublisher | None:
     if not settings.node_resource_topology:
         return None
     # Imported only if enabled, like the metrics.
-    from topomend.publish.node_resource_topology import NodeResourceTopologyPublisher  # noqa: PLC0415
+    from topomend.discover.zones import zones  # noqa: PLC0415
+    from topomend.publish.node_resource_topology import Figures, NodeResourceTopologyPublisher  # noqa: PLC0415
 
-    return NodeResourceTopologyPublisher(client, settings.node_name, time.monotonic)
+    publisher = NodeResourceTopologyPublisher(client, settings.node_name, time.monotonic)
+
+    def publish(discovery: Discovery, status: Mapping[str, Any], node: NodeFacts) -> Mapping[str, Any]:
+        figures = Figures(discovery.state.kubelet, discovery.pods, partial(zones, discovery.state))
+        return publisher.publish(figures, status, node)
+
+    return publish
 
 
 @dataclass(frozen=True)
@@ -151,7 +161,7 @@ class _Agent:
 
     watcher: "_Watcher"
     publisher: Publisher
-    second: "NodeResourceTopologyPublisher | None"
+    second: _SecondPublisher | None
     metrics: "Metrics | None"
 
     def once(self) -> int:
@@ -179,17 +189,16 @@ class _Agent:
                 if self.watcher.kubelet_came_back():
                     self.publisher.forget()
             stop.wait(interval)
-        _log.info("told to end")
+        _log.info("stopped by a signal")
         return PUBLISHED
 
     def _publish(self) -> None:
         node = self.publisher.node()
         start = time.monotonic()
-        discovery = self.watcher.look(node)
+        discovery, status = self.watcher.look(node)
         took = time.monotonic() - start
-        status: Mapping[str, Any] = discovery.published
         if self.second is not None:
-            status = self.second.publish(discovery.state, discovery.pods, status, node)
+            status = self.second(discovery, status, node)
         wrote = self.publisher.publish(status)
         if self.metrics is not None:
             self.metrics.published(discovery.state, took, self.watcher.errors, wrote=wrote)
@@ -216,20 +225,22 @@ class _Watcher:
         self._host: Host | None = None
         self._host_due = 0.0
         self._last_read: tuple[Host, KubeletConfig, Allocations, str] | None = None
-        self._discovery: Discovery | None = None
+        self._latest: tuple[Discovery, Mapping[str, Any]] | None = None
         self._answers = True
         self._came_back = False
 
-    def look(self, node: NodeFacts) -> Discovery:
-        """Discover the node now. Returns the same object until something changes."""
+    def look(self, node: NodeFacts) -> tuple[Discovery, Mapping[str, Any]]:
+        """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
         version, self._node = node.kubelet_version, node
         host, config, allocations = self._read_host(), self._config.read(), self._reader.read()
         self._note_kubelet_answers(allocations)
-        if self._discovery is None or self._last_read != (host, config, allocations, version):
+        if self._latest is None or self._last_read != (host, config, allocations, version):
             self._last_read = (host, config, allocations, version)
             effective = self._settings.kubelet_version or version or None
-            self._discovery = assemble(self._settings.node_name, host, with_version(config, effective), allocations)
-        return self._discovery
+            discovery = assemble(self._settings.node_name, host, with_version(config, effective), allocations)
+            status = status_of(discovery.state, discovery.summary, discovery.conditions)
+            self._latest = discovery, bounded(status)
+        return self._latest
 
     @property
     def errors(self) -> Mapping[str, int]:
@@ -288,9 +299,3 @@ def _machine_changes() -> MachineChanges | None:
     except UdevUnavailable as error:
         _log.warning("%s: the machine is read again every %.0f s", error, HOST_SECONDS)
         return None
-
-
-def retry_after(error: APIError) -> float:
-    """The API server's Retry-After in seconds, at most MAX_RETRY_AFTER_SECONDS; 0 if it names none."""
-    seconds = error.retry_after if isinstance(error, Refused) and error.retry_after else 0.0
-    return min(seconds, MAX_RETRY_AFTER_SECONDS)

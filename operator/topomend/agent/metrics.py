@@ -4,21 +4,32 @@ Imported only if an address is given: the Prometheus library costs memory on eve
 server is left to ``runtime.endpoints``, CPU seconds to ``cpu_seconds``.
 """
 
+import collections
 import time
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from topomend import __version__
-from topomend.agent.cpu_seconds import CPUSeconds
+from topomend.agent.cpu_seconds import EXCLUSIVE, SHARED, CPUSeconds
+from topomend.decide.alignment import Alignment, align_allocation
 from topomend.discover.pod_resources import ALLOCATABLE, LIST
+from topomend.discover.zones import zones
 from topomend.model.node_state import NodeState, allocations
-from topomend.publish.zones import zones
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page, metrics_page
 from topomend.runtime.process_metrics import add_process_metrics
 
 STALE_SECONDS = 120.0
 """``/healthz`` answers 500 after this long without a success: several attempts at the longest back-off."""
+
+ALIGNMENTS = (
+    (EXCLUSIVE, Alignment.NUMA_NODE),
+    (EXCLUSIVE, Alignment.SOCKET),
+    (EXCLUSIVE, Alignment.SPLIT),
+    (SHARED, Alignment.NUMA_NODE),
+    (SHARED, Alignment.FLOATING),
+)
+"""The alignments that containers of each pool can have while they hold anything."""
 
 
 class Metrics:
@@ -39,7 +50,7 @@ class Metrics:
         Info("topomend_agent_build", "The agent's version.", registry=registry).info({"version": __version__})
         self._duration = Histogram(
             "topomend_agent_discovery_duration_seconds",
-            "Time to look at the machine and at the kubelet.",
+            "Time to read the machine and the kubelet.",
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
             registry=registry,
         )
@@ -50,7 +61,7 @@ class Metrics:
             self._publishes.labels(result)
         self._last_success = Gauge(
             "topomend_agent_last_success_timestamp_seconds",
-            "When the server last was known to hold what the node is.",
+            "When the API server last had the node's current state, in Unix time.",
             registry=registry,
         )
         self._cpus = Gauge(
@@ -66,6 +77,12 @@ class Metrics:
             "topomend_agent_numa_memory_bytes",
             "Memory of a NUMA node, by use: pinned by the Memory Manager, or shared by all others.",
             ["numa", "state"],
+            registry=registry,
+        )
+        self._containers = Gauge(
+            "topomend_agent_containers",
+            "Containers that hold exclusive CPUs, pinned memory or devices, by the pool of their CPUs and alignment.",
+            ["pool", "alignment"],
             registry=registry,
         )
         self._pod_resources_errors = Counter(
@@ -145,8 +162,20 @@ class Metrics:
             pinned = sum(item.allocatable - item.available for item in zone.resources if item.name == "memory")
             self._memory.labels(zone.numa_node, "exclusive").set(pinned)
             self._memory.labels(zone.numa_node, "shared").set(sizes[zone.numa_node] - pinned)
+        self._show_containers(state)
         self._devices.clear()
         for device in state.devices:
-            use = "held" if (device.resource, device.id) in allocated else "free" if device.healthy else "unhealthy"
+            use = (
+                "allocated" if (device.resource, device.id) in allocated else "free" if device.healthy else "unhealthy"
+            )
             for numa in device.numa_nodes or ("",):
                 self._devices.labels(numa, device.resource, use).inc()
+
+    def _show_containers(self, state: NodeState) -> None:
+        """Count the containers, without init containers: what those held is their pod's until it ends."""
+        counts = collections.Counter[tuple[str, Alignment]]()
+        for pod in state.pods:
+            answers = [align_allocation(state, pod, container) for container in pod.containers if not container.init]
+            counts.update((EXCLUSIVE if answer.cpus else SHARED, answer.alignment) for answer in answers)
+        for pool, alignment in ALIGNMENTS:
+            self._containers.labels(pool, alignment.value).set(counts[pool, alignment])

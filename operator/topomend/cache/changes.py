@@ -1,8 +1,8 @@
 """The changes that lead from one snapshot to the next: ``apply(snapshot, change) -> snapshot``.
 
-A relist (``...Listed``) replaces all that was known of its kind, which repairs what a gap in a watch hid; only objects
-written after ``version``, the list's resourceVersion, stay. A change without news returns an equal snapshot. Times are
-seconds of a clock that only goes forward. Owns what each change means. Leaves reading objects to ``wire``.
+A relist (``...Listed``) replaces every object of its kind, which repairs a gap in the watch; only objects written after
+``version``, the list's resourceVersion, stay. A change without news returns an equal snapshot. Times are in seconds
+of a monotonic clock. Owns the meaning of each change. Leaves reading objects to ``wire``.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,12 @@ from typing import Protocol
 from topomend.cache.assumed import after_binding, after_end, assume, forget, with_assumed_pods, with_ended
 from topomend.cache.snapshot import (
     AssumedPod,
+    PodKey,
     Publication,
     Refusal,
     ReplayMismatches,
     Snapshot,
+    UnboundPod,
     excluding,
     including,
     is_newer,
@@ -27,27 +29,31 @@ from topomend.model.relaunch import Relaunch
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
-"""How long a pod that left the watch counts against its node without being published, and one that ended does not
-though it is: five times what an agent takes at worst to publish a change."""
+"""How long the operator waits for a node to publish a change of its pods: five times the worst delay of an agent.
+
+Until then a pod that left the watch counts against its node, and a pod that ended does not.
+"""
 
 MISMATCH_SECONDS = 600.0
-"""How long a kubelet's disagreement with replay counts."""
+"""How long a mismatch between a kubelet and replay counts."""
 
 SILENT_SECONDS = 1800.0
-"""After this long without a heartbeat a node's agent is taken to be gone: two beats are late by then
-(publish/publisher.py: HEARTBEAT_SECONDS and a quarter)."""
+"""An agent without a heartbeat for this long counts as silent: it has missed two (publish/publisher.py:
+HEARTBEAT_SECONDS and a quarter)."""
 
-SILENT = "its agent has confirmed nothing for half an hour: does it run, and is its clock right?"
+SILENT = (
+    "its agent has confirmed nothing for half an hour; check that the agent runs and that the node's clock is right"
+)
 
 ENDED = ("Succeeded", "Failed")
-"""The phases of pods of which no container runs, nor ever will: by then their kubelet gives what they held to others
+"""The phases of pods whose containers have all ended for good. Their kubelet allocates their resources to other pods
 (pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
 
 UNBOUND_SECONDS = 30.0
 """How long an ungated pod that no scheduler binds stays assumed."""
 
 REFUSAL_PREFIX = "Pod was rejected: "
-"""What a kubelet writes before the reason why it did not admit a pod (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
+"""The prefix of the message of every pod that a kubelet refused (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
 
 
 class Change(Protocol):
@@ -63,7 +69,7 @@ def apply(snapshot: Snapshot, change: Change) -> Snapshot:
 
 
 def is_refusal(pod: WatchedPod) -> bool:
-    """Whether a kubelet did not admit this pod, for whatever reason."""
+    """Whether a kubelet refused this pod, for any reason."""
     return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
 
 
@@ -72,7 +78,7 @@ def is_refusal(pod: WatchedPod) -> bool:
 
 @dataclass(frozen=True)
 class PodUpdated:
-    """A pod is there, or has changed."""
+    """A pod was created or has changed."""
 
     pod: WatchedPod
     now: float
@@ -81,8 +87,8 @@ class PodUpdated:
         """Remember a refused or gated pod; assume a bound one on its node until it ends."""
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
-        known = snapshot.gated.get(key)
-        since = snapshot.gated_since[key] if known and known.uid == pod.uid else self.now
+        gated = snapshot.gated.get(key)
+        since = snapshot.gated_since[key] if gated and gated.uid == pod.uid else self.now
         snapshot = replace(
             snapshot,
             refused=self._refused(snapshot.refused),
@@ -90,6 +96,7 @@ class PodUpdated:
             gated_since=including(snapshot.gated_since, key, since)
             if is_gated
             else excluding(snapshot.gated_since, key),
+            unbound=self._unbound(snapshot.unbound, key),
         )
         if pod.phase == "Pending":
             return after_binding(snapshot, key, pod) if pod.node else snapshot
@@ -98,20 +105,27 @@ class PodUpdated:
             snapshot = forget(snapshot, key)
         return after_end(snapshot, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else snapshot
 
+    def _unbound(self, unbound: Mapping[PodKey, UnboundPod], key: PodKey) -> Mapping[PodKey, UnboundPod]:
+        pod, before = self.pod, unbound.get(key)
+        if not (pod.narrowed and pod.unschedulable and pod.phase == "Pending") or pod.node or pod.gates or pod.deleting:
+            return excluding(unbound, key)
+        since = before.since if before and before.pod.uid == pod.uid else self.now
+        return including(unbound, key, UnboundPod(pod, since))
+
     def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
         if not is_refusal(self.pod):
             return excluding(refused, self.pod.uid)
-        known = refused.get(self.pod.uid)
-        if known is None:
+        refusal = refused.get(self.pod.uid)
+        if refusal is None:
             return including(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
-        # A controller that is deleted may leave its failed pods behind: it had replaced them, and they stay its own.
-        pod = self.pod if self.pod.owner else replace(self.pod, owner=known.pod.owner)
-        return including(refused, pod.uid, Refusal(pod, known.version, known.seen))
+        # A deleted controller may orphan its failed pods. It had replaced them, so keep its name as their owner.
+        pod = self.pod if self.pod.owner else replace(self.pod, owner=refusal.pod.owner)
+        return including(refused, pod.uid, Refusal(pod, refusal.version, refusal.first_seen))
 
 
 @dataclass(frozen=True)
 class PodRemoved:
-    """A pod was deleted or began to run: the watch on pods that do not run cannot tell these two apart."""
+    """A pod was deleted or started to run: the watch leaves out running pods, so it reports both alike."""
 
     namespace: str
     name: str
@@ -119,9 +133,12 @@ class PodRemoved:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Forget it; an assumed one stays assumed for a while, until a publication contains it."""
+        """Forget it. An assumed pod stays assumed until a publication contains it, or for UNPUBLISHED_SECONDS."""
         key = (self.namespace, self.name)
         snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid))
+        unbound = snapshot.unbound.get(key)
+        if unbound and unbound.pod.uid == self.uid:
+            snapshot = replace(snapshot, unbound=excluding(snapshot.unbound, key))
         gated, assumed_pod = snapshot.gated.get(key), snapshot.assumed.get(key)
         if gated and gated.uid == self.uid:
             snapshot = replace(
@@ -142,12 +159,16 @@ class PodsListed:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """What is not listed is gone; the rest is as listed."""
+        """Remove pods that are not listed, and update the others."""
         listed = {pod.uid for pod in self.pods}
-        known = [*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()]
+        watched = [
+            *(refusal.pod for refusal in snapshot.refused.values()),
+            *snapshot.gated.values(),
+            *(unbound.pod for unbound in snapshot.unbound.values()),
+        ]
         bound = [(key, assumed.pod.uid) for key, assumed in snapshot.assumed.items() if assumed.expires is None]
-        gone = [(pod.namespace, pod.name, pod.uid) for pod in known if not is_newer(pod.version, self.version)]
-        for namespace, name, uid in [*gone, *((*key, uid) for key, uid in bound)]:
+        older = [(pod.namespace, pod.name, pod.uid) for pod in watched if not is_newer(pod.version, self.version)]
+        for namespace, name, uid in [*older, *((*key, uid) for key, uid in bound)]:
             if uid not in listed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
         for pod in self.pods:
@@ -160,12 +181,12 @@ class PodsListed:
 
 @dataclass(frozen=True)
 class NodeUpdated:
-    """A node is there, or has changed."""
+    """A node was created or has changed."""
 
     node: Node
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Remember it as it is now."""
+        """Replace the node."""
         return replace(snapshot, nodes=including(snapshot.nodes, self.node.name, self.node))
 
 
@@ -188,7 +209,7 @@ class NodesListed:
     version: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """These are the nodes."""
+        """Replace all nodes."""
         newer = {name: node for name, node in snapshot.nodes.items() if is_newer(node.version, self.version)}
         nodes = {node.name: node for node in self.nodes} | newer
         return snapshot if nodes == snapshot.nodes else replace(snapshot, nodes=nodes)
@@ -196,9 +217,10 @@ class NodesListed:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """When an agent last confirmed what it published: its own word for it, and seconds by the observer's clock.
+    """When an agent last confirmed its publication.
 
-    ``age`` is how long ago that is if both clocks agree, ``now`` when it was seen.
+    ``time`` is by the agent's clock (RFC 3339). ``age`` is how long ago that was, in seconds, if both clocks agree.
+    ``now`` is when the operator read it.
     """
 
     time: str
@@ -208,7 +230,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Published:
-    """A node's agent published a state; ``problem`` says why it is not to be relied on."""
+    """A node's agent published a state. ``problem`` says why the state is unreliable, empty if it is not."""
 
     state: NodeState
     version: str
@@ -216,26 +238,26 @@ class Published:
     heartbeat: Heartbeat | None = None
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Take the state, and forget the assumed pods that it contains.
+        """Replace the node's publication, and forget the assumed pods that it contains.
 
-        A state that is merely confirmed stays the publication that it was, its version included.
+        A heartbeat without a new state keeps the publication, its version included.
         """
         name = self.state.name
-        known = snapshot.publications.get(name)
-        if known and not is_newer(self.version, known.confirmed or known.version):
+        before = snapshot.publications.get(name)
+        if before and not is_newer(self.version, before.confirmed or before.version):
             return snapshot
-        heard, problem = self._heard(known), self.problem
+        heard, problem = self._heard(before), self.problem
         if self.heartbeat and not problem and heard + SILENT_SECONDS <= self.heartbeat.now:
             problem = SILENT
         time = self.heartbeat.time if self.heartbeat else ""
-        if known and (problem, self.state) == (known.problem, known.state):
-            confirmed = replace(known, confirmed=self.version, heartbeat=time, heard=heard)
+        if before and (problem, self.state) == (before.problem, before.state):
+            confirmed = replace(before, confirmed=self.version, heartbeat=time, heard=heard)
             snapshot = replace(snapshot, publications=including(snapshot.publications, name, confirmed))
-            return with_ended(snapshot, name, {}) if known.ended else snapshot
+            return with_ended(snapshot, name, {}) if before.ended else snapshot
         published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
         shown = published.shown
         arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
-        if name in snapshot.mismatches and (arrived or (known and emptied(known.state) != emptied(self.state))):
+        if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):
             snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, name))
         snapshot = replace(
             snapshot,
@@ -245,13 +267,13 @@ class Published:
         )
         return with_assumed_pods(snapshot, {name}.union(*(pod.nodes for pod in arrived.values())))
 
-    def _heard(self, known: Publication | None) -> float:
-        """A heartbeat that is seen to come is new whatever the agent's clock says; else the clock is all there is."""
+    def _heard(self, before: Publication | None) -> float:
+        """When the last heartbeat was, by the operator's clock. Only the first one is dated by the agent's clock."""
         if self.heartbeat is None:
             return 0.0
-        if known is None or not known.heartbeat:
+        if before is None or not before.heartbeat:
             return self.heartbeat.now - max(0.0, self.heartbeat.age)
-        return known.heard if known.heartbeat == self.heartbeat.time else self.heartbeat.now
+        return before.heard if before.heartbeat == self.heartbeat.time else self.heartbeat.now
 
 
 @dataclass(frozen=True)
@@ -262,7 +284,7 @@ class Unreadable:
     problem: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Remember what is wrong, and no longer rely on what was published before."""
+        """Record the problem, and forget the earlier publication."""
         return replace(
             snapshot,
             unreadable=including(snapshot.unreadable, self.name, self.problem),
@@ -272,7 +294,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """A node's published object is gone."""
+    """A node's published object was deleted."""
 
     name: str
 
@@ -293,9 +315,9 @@ class PublicationsListed:
     version: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """What is not listed is gone; the rest is as listed."""
-        listed = {seen.name if isinstance(seen, Unreadable) else seen.state.name for seen in self.publications}
-        newer = {name for name, known in snapshot.publications.items() if is_newer(known.version, self.version)}
+        """Remove publications that are not listed, and update the others."""
+        listed = {change.name if isinstance(change, Unreadable) else change.state.name for change in self.publications}
+        newer = {name for name, before in snapshot.publications.items() if is_newer(before.version, self.version)}
         for name in (snapshot.publications.keys() | snapshot.unreadable.keys()) - listed - newer:
             snapshot = Unpublished(name).apply_to(snapshot)
         for publication in self.publications:
@@ -308,12 +330,12 @@ class PublicationsListed:
 
 @dataclass(frozen=True)
 class RelaunchUpdated:
-    """A record is there, or has changed."""
+    """A record was created or has changed."""
 
     relaunch: Relaunch
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Remember it while it is open."""
+        """Keep it while it is open."""
         key = (self.relaunch.namespace, self.relaunch.name)
         if not self.relaunch.is_open:
             return replace(snapshot, relaunches=excluding(snapshot.relaunches, key))
@@ -340,13 +362,13 @@ class RelaunchesListed:
     version: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """These are the records."""
-        newer = {key: known for key, known in snapshot.relaunches.items() if is_newer(known.version, self.version)}
+        """Replace all records."""
+        newer = {key: record for key, record in snapshot.relaunches.items() if is_newer(record.version, self.version)}
         still_open = {(record.namespace, record.name): record for record in self.relaunches if record.is_open}
         return replace(snapshot, relaunches=still_open | newer)
 
 
-# What we do ourselves
+# The operator's own decisions, and time
 
 
 @dataclass(frozen=True)
@@ -365,7 +387,7 @@ class PodAssumed:
 
 @dataclass(frozen=True)
 class PodForgotten:
-    """An assumed pod will not come."""
+    """An assumed pod will not be bound to its nodes."""
 
     namespace: str
     name: str
@@ -377,14 +399,14 @@ class PodForgotten:
 
 @dataclass(frozen=True)
 class MismatchDetected:
-    """A node's kubelet refused the pod of this uid, which replay of its published state admits."""
+    """A node's kubelet refused the pod of this uid, although replay of its published state admits it."""
 
     node: str
     uid: str
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Count it against the node, until that admits a pod as predicted, its topology changes, or time passes."""
+        """Count it against the node until the node admits a pod as predicted, its topology changes, or it expires."""
         before = snapshot.mismatches.get(self.node)
         pods = before.pods if before else frozenset()
         if self.uid in pods:
@@ -402,7 +424,7 @@ class TimePassed:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Expire assumptions and mismatches, and cease to rely on silent agents."""
+        """Expire assumptions and mismatches, and mark the publications of silent agents as unreliable."""
         for key, assumed_pod in snapshot.assumed.items():
             if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
                 snapshot = forget(snapshot, key)
@@ -410,7 +432,7 @@ class TimePassed:
             if mismatch.since + MISMATCH_SECONDS <= self.now:
                 snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, node))
         for name, publication in snapshot.publications.items():
-            recent = {key: seen for key, seen in publication.ended.items() if seen + UNPUBLISHED_SECONDS > self.now}
+            recent = {key: ended for key, ended in publication.ended.items() if ended + UNPUBLISHED_SECONDS > self.now}
             if len(recent) < len(publication.ended):
                 snapshot = with_ended(snapshot, name, recent)
         silent = {

@@ -3,7 +3,7 @@
 A published state is always a little older than its node. The snapshot removes the pods that have ended since, and adds
 the assumed ones: ungated by the operator or bound by a scheduler, and not published yet.
 ``Publication.state_with_assumed`` is the node's state with those pods admitted by replay, so that no two pods are sent
-to the same free CPUs. Owns what is known. Leaves how it changes to ``changes`` and decisions to ``decide``.
+to the same free CPUs. Owns the data. Leaves changes to ``changes`` and decisions to ``decide``.
 """
 
 from collections.abc import Mapping
@@ -82,11 +82,19 @@ class AssumedPod:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refused pod. ``version`` is its resourceVersion when it was first seen, ``seen`` that time in seconds."""
+    """A refused pod. ``first_seen`` is when its refusal was first seen, in seconds, ``version`` its version then."""
 
     pod: WatchedPod
     version: str
-    seen: float
+    first_seen: float
+
+
+@dataclass(frozen=True)
+class UnboundPod:
+    """A narrowed pod for which the scheduler finds no node, since the time ``since`` in seconds."""
+
+    pod: WatchedPod
+    since: float
 
 
 @dataclass(frozen=True)
@@ -99,11 +107,12 @@ class ReplayMismatches:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything known of the cluster.
+    """The cluster as the operator knows it.
 
-    ``unreadable``: by node, what is wrong with its published object. ``refused``: by uid. ``gated``: the pods behind a
-    gate of the operator; ``gated_since``: when each was first seen so, in seconds. ``relaunches``: the open records.
-    ``mismatches``: by node, the refusals that replay did not predict.
+    ``unreadable``: by node, the problem of its published object. ``refused``: by uid. ``gated``: the pods with a gate
+    of the operator; ``gated_since``: the time in seconds at which the operator first saw each one gated.
+    ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
+    ungated pods that the scheduler cannot bind.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -115,6 +124,7 @@ class Snapshot:
     relaunches: Mapping[PodKey, Relaunch] = field(default_factory=dict)
     assumed: Mapping[PodKey, AssumedPod] = field(default_factory=dict)
     mismatches: Mapping[str, ReplayMismatches] = field(default_factory=dict)
+    unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
 
     def why_unknown(self, node: str) -> str:
         """Why the node's state is not known or not to be relied on, in one line; empty where it is known."""
@@ -130,13 +140,13 @@ _successors: IdentityCache[NodeState, dict[int, tuple[Pod, NodeState]]] = Identi
 
 def _after(state: NodeState, pod: Pod) -> NodeState:
     successors = _successors.of(state)
-    known = successors.get(id(pod))
-    if known is None:
+    successor = successors.get(id(pod))
+    if successor is None:
         admitted = admit(state, pod)[1]
         if admitted is state:
-            return state  # remembering that would keep the state alive for ever
-        known = successors[id(pod)] = (pod, admitted)
-    return known[1]
+            return state  # caching the state under itself would keep it alive for ever
+        successor = successors[id(pod)] = (pod, admitted)
+    return successor[1]
 
 
 _remains: IdentityCache[NodeState, dict[PodKey, NodeState]] = IdentityCache(dict)
@@ -151,7 +161,7 @@ def _ending(state: NodeState, key: PodKey) -> NodeState:
 
 
 def topology_changed(before: Snapshot, after: Snapshot) -> bool:
-    """Whether a node came, went or changed in more than in what its pods hold."""
+    """Whether a node was added, removed, or changed in more than its allocations."""
     if before.nodes != after.nodes or before.publications.keys() != after.publications.keys():
         return True
     pairs = ((publication, after.publications[name]) for name, publication in before.publications.items())

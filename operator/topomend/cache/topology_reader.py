@@ -1,6 +1,6 @@
-"""Reads a NodeTopology object as a change of the snapshot: published, or unreadable.
+"""Read a NodeTopology object as a change of the snapshot: published, or unreadable.
 
-Owns that equal machines are held once for all nodes. Leaves the fields of the object to ``wire``.
+Owns the sharing of equal machines between nodes. Leaves the fields of the object to ``wire``.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from topomend.wire.node_topology import (
 _Part = TypeVar("_Part")
 
 MAX_MACHINES = 10_000
-"""How many machines are remembered: nodes publish theirs again and again, and many are equal."""
+"""The number of cached machines: nodes publish theirs repeatedly, and many are equal."""
 
 _machines: BoundedDict[bytes, Machine] = BoundedDict(MAX_MACHINES)
 _kubelets: BoundedDict[bytes, KubeletSettings] = BoundedDict(MAX_MACHINES)
@@ -39,9 +39,9 @@ _cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_MACHIN
 def published(
     content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
 ) -> changes.Published | changes.Unreadable:
-    """The change that a NodeTopology object means, seen at ``date``, which is ``now`` by the snapshot's clock.
+    """The change that a NodeTopology object means, read at ``date``, which is ``now`` by the snapshot's clock.
 
-    The state of an object that is ``known`` in this version is not read again. Raises MalformedObject.
+    If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject.
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
@@ -53,7 +53,7 @@ def published(
 
 
 def _state(content: dict[str, Any]) -> NodeState:
-    """The state as admission reads it, sharing equal machines and settings with other nodes."""
+    """The node's state. Equal machines and settings are shared with other nodes."""
     status = content["status"]
     relevant = _relevant(status.get("machine"))
     machine = _read_once(_machines, relevant, lambda: _sharing_cores(read_machine({"status": {"machine": relevant}})))
@@ -64,19 +64,19 @@ def _state(content: dict[str, Any]) -> NodeState:
 
 
 def _relevant(machine: object) -> object:
-    """The machine without PCI devices and without the hardware that the kubelet does not see."""
+    """The machine without PCI devices and other hardware, which admission does not read."""
     if not isinstance(machine, dict):
         return machine
     return {key: value for key, value in machine.items() if key not in ("pciDevices", "hardware")}
 
 
 def _sharing_cores(machine: Machine) -> Machine:
-    """Machines that differ in a few bytes of memory have the same cores."""
+    """``machine`` with cores shared between machines that differ only in their memory."""
     return replace(machine, cores=_cores.setdefault(machine.cores, machine.cores))
 
 
 def _read_once(known: BoundedDict[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
-    """What ``read`` returns, once for equal contents."""
+    """The result of ``read``, called once for equal contents."""
     digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
     part = known.get(digest)
     if part is None:
@@ -85,7 +85,7 @@ def _read_once(known: BoundedDict[bytes, _Part], content: object, read: Callable
 
 
 def why_not_ready(content: dict[str, Any]) -> str:
-    """Why the object's agent says that it is not Ready; empty where it is, or says nothing.
+    """The reason and message of the object's condition Ready if it is not True; otherwise empty.
 
     Raises MalformedObject.
     """

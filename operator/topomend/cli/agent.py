@@ -13,37 +13,49 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  topomend agent --node-name gpu-01 --kubelet-address 127.0.0.1 \\
+      --pod-resources /var/lib/kubelet/pod-resources/kubelet.sock
+  topomend agent --node-name gpu-01 --kubelet-config /var/lib/kubelet/config.yaml --once
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
-    "--node-name", required=True, envvar="NODE_NAME", metavar="NAME", help="The Node this is. [env: NODE_NAME]"
+    "--node-name",
+    required=True,
+    envvar="NODE_NAME",
+    metavar="NAME",
+    help="The name of this node's Node object. [env: NODE_NAME]",
 )
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
-@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="Its drop-in folder, as --config-dir names it.")
-@click.option(
-    "--kubelet-flags", type=_FILE, metavar="FILE", help="A file that holds the kubelet's flags, as MicroK8s has."
-)
+@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="The kubelet's --config-dir.")
+@click.option("--kubelet-flags", type=_FILE, metavar="FILE", help="A file with the kubelet's flags, as on MicroK8s.")
 @click.option("--pod-resources", type=_FILE, metavar="SOCKET", help="The kubelet's pod-resources socket.")
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
-@click.option("--kubelet-version", metavar="VERSION", help="In place of the version that the Node object tells.")
+@click.option("--kubelet-version", metavar="VERSION", help="Overrides the kubelet version in the Node.")
 @click.option(
     "--kubelet-address",
     metavar="HOST[:PORT]",
-    help="Ask the kubelet there for the configuration it runs with (configz), at the port that the Node tells.",
+    help="Ask the kubelet at this address for its configuration (configz). Default port: the one in the Node's status.",
 )
-@click.option("--kubelet-ca", type=_FILE, metavar="FILE", help="Its certificate's authority, if not the cluster's.")
+@click.option(
+    "--kubelet-ca", type=_FILE, metavar="FILE", help="The CA of the kubelet's certificate. Default: the cluster's."
+)
 @click.option(
     "--kubelet-tls-verify",
     type=click.Choice(["preferred", "required"]),
     default="preferred",
     show_default=True,
-    help="What to do where its certificate cannot be verified: read the answer and say so, or ask nothing.",
+    help="If the kubelet's certificate cannot be verified: preferred asks and reports it, required does not ask.",
 )
 @click.option(
     "--kubelet-reader",
     default=AgentSettings.kubelet_reader,
     show_default=True,
     metavar="NAMESPACE/NAME",
-    help="The service account whose token it is shown; it needs the right nodes/configz and no other.",
+    help="The service account whose token the agent sends to the kubelet. It needs the right nodes/configz only.",
 )
 @click.option(
     "--root",
@@ -51,7 +63,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     default=Path("/"),
     show_default=True,
     metavar="DIR",
-    help="The folder that holds the host's sys/ and proc/.",
+    help="The folder that contains the host's sys/ and proc/.",
 )
 @click.option(
     "--interval",
@@ -59,20 +71,24 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     default=0.75,
     show_default=True,
     metavar="SECONDS",
-    help="The time between two looks at the kubelet.",
+    help="The time between two polls of the kubelet.",
 )
-@click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics and /healthz there; off by default.")
+@click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /healthz and /readyz at this address. Off by default.",
+)
 @click.option(
     "--node-resource-topology",
     is_flag=True,
-    help="Publish the node's NodeResourceTopology too, for schedulers that read it; off by default.",
+    help="Also publish the node's NodeResourceTopology, for schedulers that read it. Off by default.",
 )
-@click.option("--once", is_flag=True, help="Publish once and end.")
+@click.option("--once", is_flag=True, help="Publish once and exit.")
 @log_flags
 def agent(*, log_level: str, log_format: str, **settings: Any) -> None:
-    """Publish this node's NodeTopology, and keep it true.
+    """Publish this node's NodeTopology and keep it up to date.
 
-    The cluster is the one that KUBECONFIG names, else the one this runs in. Ends with 3 if that cannot be asked.
+    Connects to the cluster of KUBECONFIG, or to the one that it runs in. Exits with 3 if that fails.
     """
     log_to_stderr(log_level, log_format)
     click.get_current_context().exit(run(AgentSettings(**settings)))

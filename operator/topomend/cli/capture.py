@@ -1,4 +1,4 @@
-"""``capture``: pack what discovery reads of this machine into an archive, for a bug report or a test."""
+"""``capture``: pack the files that discovery reads into an archive, for a bug report or a test."""
 
 from pathlib import Path
 
@@ -10,7 +10,14 @@ from topomend.discover.capture import capture as pack
 _SUFFIXES = (".tar.gz", ".tgz")
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  topomend capture gpu-01.tar.gz
+  tar xzf gpu-01.tar.gz && topomend discover --root gpu-01
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--root",
@@ -18,13 +25,13 @@ _SUFFIXES = (".tar.gz", ".tgz")
     default=Path("/"),
     show_default=True,
     metavar="DIR",
-    help="The folder that holds sys/ and proc/: / for this host.",
+    help="The folder that contains sys/ and proc/.",
 )
 def capture(file: Path, root: Path) -> None:
-    """Pack what discovery reads of this machine into FILE.tar.gz.
+    """Pack the files that topomend discover reads on this machine into FILE, a .tar.gz archive.
 
-    Unpacked, it is a folder for `topomend discover --root` that prints what is printed here. It holds sizes, counts
-    and ids out of /sys and /proc: no pod, no secret, no serial number, no hardware address, no host name.
+    Unpack the archive elsewhere, and `topomend discover --root` prints the same machine there. The archive contains
+    sizes, counts and ids from /sys and /proc: no pod, secret, serial number, hardware address or host name.
     """
     suffix = next((ending for ending in _SUFFIXES if file.name.endswith(ending) and file.name != ending), None)
     if suffix is None:
@@ -33,11 +40,11 @@ def capture(file: Path, root: Path) -> None:
     captured = pack(root, folder)
     if not captured.host.machine.cores:
         raise CannotAsk(
-            f"--root {root}: no CPU that is online under sys/devices/system/cpu; does it hold sys/ and proc/?"
+            f"--root {root}: no online CPU under sys/devices/system/cpu; name a folder that contains sys/ and proc/"
         )
     try:
         file.write_bytes(captured.archive)
     except OSError as error:
         raise CannotAsk(f"{file} cannot be written: {error.strerror or error}") from error
     click.echo(f"{file}: {captured.files} files, {len(captured.archive) / 1024:.0f} KiB")
-    click.echo(f"To see what it says: tar xzf {file} && topomend discover --root {folder}")
+    click.echo(f"To inspect it: tar xzf {file} && topomend discover --root {folder}")

@@ -1,4 +1,4 @@
-"""The demo's environment: a sandbox, its output on the terminal, and waiting with a deadline.
+"""The demo's cluster: a sandbox, the demo's lines on the terminal, and waiting with a deadline.
 
 The story itself is left to ``demo``.
 """
@@ -21,41 +21,41 @@ POLL = 0.05
 _Result = TypeVar("_Result")
 
 
-class DidNotHappen(Exception):
+class StepFailed(Exception):
     """The API did not show the next step of the story in time."""
 
 
-class Stage:
+class DemoCluster:
     """A sandbox as a context manager, which takes it down at the end."""
 
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
         self._began = time.monotonic()
 
-    def __enter__(self) -> "Stage":
-        self.title(f"A control plane and {len(self._nodes)} NUMA machines")
-        self.sandbox = Sandbox.up(self._nodes, on_progress=self.say)
+    def __enter__(self) -> "DemoCluster":
+        self.echo_heading(f"A control plane and {len(self._nodes)} NUMA machines")
+        self.sandbox = Sandbox.up(self._nodes, on_progress=self.echo)
         self.client: Client = connect(str(self.sandbox.kubeconfig))
         return self
 
     def __exit__(self, *failure: object) -> None:
         self.client.close()
         self.sandbox.down()
-        self.say("everything is taken down again")
+        self.echo("The sandbox is taken down.")
 
-    def title(self, text: str) -> None:
+    def echo_heading(self, text: str) -> None:
         """Print the heading of a chapter, with the time since the start."""
         elapsed = click.style(f"{time.monotonic() - self._began:.1f} s", dim=True)
         click.echo(f"\n{click.style(text, fg='cyan', bold=True)}  {elapsed}")
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         """Print one line of the story."""
         click.echo(f"  {text}")
 
     def run(self, command: list[str], last: int | None = None) -> None:
         """Run a kubectl command and print it with its output; only the ``last`` lines if that is given.
 
-        Raises DidNotHappen if the command fails.
+        Raises StepFailed if the command fails.
         """
         click.echo(f"  {click.style('$', fg='green')} {click.style(' '.join(command), bold=True)}")
         done = self._numa(command[2:]) if command[1] == "numa" else self._kubectl(command[1:])
@@ -63,7 +63,7 @@ class Stage:
         for line in [*lines[len(lines) - last if last is not None else 0 :], *done.stderr.splitlines()]:
             click.echo(f"    {line}")
         if done.returncode:
-            raise DidNotHappen(f"{' '.join(command)} ended with {done.returncode}")
+            raise StepFailed(f"{' '.join(command)} ended with {done.returncode}")
 
     def _kubectl(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*self.sandbox.kubectl_prefix(), *arguments], capture_output=True, text=True, check=False)
@@ -75,7 +75,7 @@ class Stage:
         return subprocess.run([*entry, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     def wait(self, what: str, look: Callable[[], _Result | None], patience: float = PATIENCE) -> _Result:
-        """Call ``look`` until its result is true, and return that. Raises DidNotHappen after ``patience`` seconds."""
+        """Call ``look`` until its result is true, and return that. Raises StepFailed after ``patience`` seconds."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             result = look()
@@ -84,6 +84,6 @@ class Stage:
             try:
                 self.sandbox.check_programs()
             except ProgramFailed as failure:
-                raise DidNotHappen(f"{what}: {failure}") from failure
+                raise StepFailed(f"{what}: {failure}") from failure
             time.sleep(POLL)
-        raise DidNotHappen(f"{what}, within {patience:.0f} s")
+        raise StepFailed(f"{what}, within {patience:.0f} s")

@@ -1,15 +1,15 @@
 """``discover``: print this host, or a recorded one, as a NodeTopology. Writes nothing and needs no cluster."""
 
-import json
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
-import yaml
 
 from topomend.cli.failures import CannotAsk
+from topomend.cli.output import DOCUMENTS, NAME, TABLE, WIDE, echo_document, object_name, output_option
 from topomend.cli.table import echo_table
 from topomend.discover import Discovery
 from topomend.discover import discover as look
@@ -17,6 +17,8 @@ from topomend.model.bitmask import format_id_list
 from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.pci_distance import pci_distance
 from topomend.model.quantity import format_bytes
+from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+from topomend.wire.node_topology import node_topology, status_of
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 MOST_COLUMNS = 24
@@ -25,36 +27,48 @@ MOST_COLUMNS = 24
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  topomend discover                                   # this host
+  topomend discover -o json > host.json
+  topomend discover --root gpu-01 -o wide             # a host packed by topomend capture
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=Path("/"),
     show_default=True,
     metavar="DIR",
-    help="The folder that holds sys/ and proc/: / for this host.",
+    help="The folder that contains sys/ and proc/.",
 )
 @click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
-@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="Its drop-in folder, as --config-dir names it.")
+@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="The kubelet's drop-in folder (--config-dir).")
 @click.option("--pod-resources", type=_FILE, metavar="SOCKET", help="The kubelet's pod-resources socket.")
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
 @click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.36.3.")
-@click.option("--node-name", metavar="NAME", help="The node's name; by default the host's or the folder's.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True
-)
+@click.option("--node-name", metavar="NAME", help="The node's name. Default: the host's name, or the folder's.")
+@output_option()
 def discover(root: Path, node_name: str | None, output: str, **parts: Path | str | None) -> None:
     """Print this host, or a recorded one, as a NodeTopology.
 
-    What is not given, or cannot be read, is named in the conditions. The table shows the devices that work is placed
-    by, wide every PCI function; topomend capture packs a host into a folder for --root.
+    Works without the kubelet's files and socket; the conditions name each missing or unreadable source. The table lists
+    accelerators, network adapters and storage, -o wide every PCI function. --root reads a machine that topomend capture
+    has packed.
     """
     discovery = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
     if not discovery.state.machine.cores:
         raise CannotAsk(
-            f"--root {root}: no CPU that is online under sys/devices/system/cpu; does it hold sys/ and proc/?"
+            f"--root {root}: no online CPU under sys/devices/system/cpu; name a folder that contains sys/ and proc/"
         )
-    _PRINTERS[output](discovery)
+    if output in DOCUMENTS:
+        echo_document(_object(discovery), output)
+    elif output == NAME:
+        click.echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
+    else:
+        _PRINTERS[output](discovery)
 
 
 def _name_of(root: Path) -> str:
@@ -63,12 +77,9 @@ def _name_of(root: Path) -> str:
     return re.sub(r"[^a-z0-9.-]+", "-", name.lower()).strip("-.") or "host"
 
 
-def _print_json(discovery: Discovery) -> None:
-    click.echo(json.dumps(discovery.node_topology(), indent=1))
-
-
-def _print_yaml(discovery: Discovery) -> None:
-    click.echo(yaml.safe_dump(discovery.node_topology(), sort_keys=False), nl=False)
+def _object(discovery: Discovery) -> dict[str, Any]:
+    status = status_of(discovery.state, discovery.summary, discovery.conditions)
+    return node_topology(discovery.state.name, status)
 
 
 def _print_table(discovery: Discovery) -> None:
@@ -186,7 +197,7 @@ def _echo_distances(devices: Sequence[PCIDevice]) -> None:
         row[number] = "-"
     echo_table([["DISTANCE", *(device.address for device in shown)], *rows])
     if len(devices) > MOST_COLUMNS:
-        click.echo(f"{len(devices) - MOST_COLUMNS} more are left out: -o json has the path of each")
+        click.echo(f"{len(devices) - MOST_COLUMNS} more are omitted; -o json has the path of each")
 
 
 def _condition_rows(discovery: Discovery) -> list[tuple[str, str, str, str]]:
@@ -196,8 +207,6 @@ def _condition_rows(discovery: Discovery) -> list[tuple[str, str, str, str]]:
 
 
 _PRINTERS: Mapping[str, Callable[[Discovery], None]] = {
-    "table": _print_table,
-    "wide": _print_wide,
-    "json": _print_json,
-    "yaml": _print_yaml,
+    TABLE: _print_table,
+    WIDE: _print_wide,
 }

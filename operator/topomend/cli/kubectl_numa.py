@@ -6,21 +6,26 @@ from topomend import __version__
 from topomend.cli.lazy import LazyGroup
 
 _VERBS = {
-    "show": ("topomend.cli.numa.show", "show", "Draw the nodes, and who holds what on them."),
-    "explain": ("topomend.cli.numa.explain", "explain", "Say why a node refuses a pod, and where it would fit."),
-    "fit": ("topomend.cli.numa.fit", "fit", "Say how many replicas of a pod fit now."),
-    "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
-    "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List what was done about refused pods."),
-    "export": ("topomend.cli.numa.export", "export", "Print what a bug report needs, without secrets."),
-    "drain": ("topomend.cli.numa.drain", "drain", "Leave nothing of topomend on any pod, before it is deleted."),
-    "check": ("topomend.cli.numa.check", "check", "Say what is not as it should be."),
+    "show": ("topomend.cli.numa.show", "show", "Draw the NUMA nodes of each node and the containers on them."),
+    "explain": (
+        "topomend.cli.numa.explain",
+        "explain",
+        "Explain why a node refuses a pod, and name nodes that would admit it.",
+    ),
+    "aligned": ("topomend.cli.numa.aligned", "aligned", "Show which running containers use a single NUMA node."),
+    "fit": ("topomend.cli.numa.fit", "fit", "Count the replicas of a pod that fit now."),
+    "simulate": ("topomend.cli.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
+    "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List the relaunches of refused pods."),
+    "export": ("topomend.cli.numa.export", "export", "Print the contents of a bug report, without secrets."),
+    "drain": ("topomend.cli.numa.drain", "drain", "Ungate all pods and remove everything of topomend from them."),
+    "check": ("topomend.cli.numa.check", "check", "Check that every node publishes its topology."),
 }
 
 
 @click.group("kubectl numa", cls=LazyGroup, lazy=_VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kubectl numa")
 def numa() -> None:
-    """NUMA nodes of a cluster: who holds what, why a pod was refused, and where it would fit."""
+    """Show the NUMA nodes of a cluster, explain refused pods, and find nodes that would admit a pod."""
 
 
 def main() -> None:

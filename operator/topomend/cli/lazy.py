@@ -10,8 +10,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from topomend.cli.failures import BadInput
+from topomend.cli.nearest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,31 @@ class LazyGroup(click.Group):
         # Check before the command starts anything: processes that it starts import some of these modules.
         if extra and (missing := extra.missing()):
             raise BadInput(
-                f"{cmd_name} needs {missing}, which is not installed here: the images of topomend are without it. "
-                f"Where you want to run it: pip install 'topomend[{extra.name}]'"
+                f"{cmd_name} needs {missing}, which is not installed here and is in no image of topomend. "
+                f"Install it with: pip install 'topomend[{extra.name}]'"
             )
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - the table names commands only
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that ``args`` begin with. Raises BadInput that suggests the nearest if there is none."""
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            near = did_you_mean(name, self.list_commands(ctx))
+            raise BadInput(f"no command {name}{near or f'; {ctx.command_path} -h lists them'}")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The options and commands that begin with ``incomplete``. Imports no command."""
+        items = click.Command.shell_complete(self, ctx, incomplete)
+        return items + [
+            CompletionItem(name, help=help_text)
+            for name, (_, _, help_text) in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -13,8 +13,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def log_flags(command: _Command) -> _Command:
     """Give a command both flags."""
     for name, choices, default, text in (
-        ("format", FORMATS, "text", "How a line of the log is written."),
-        ("level", LEVELS, "info", "The least severe records that are logged."),
+        ("format", FORMATS, "text", "The format of log lines."),
+        ("level", LEVELS, "info", "The lowest level that is logged."),
     ):
         command = click.option(
             f"--log-{name}",

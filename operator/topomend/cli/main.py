@@ -6,13 +6,18 @@ from topomend import __version__
 from topomend.cli.lazy import Extra, LazyGroup
 
 _COMMANDS = {
-    "agent": ("topomend.cli.agent", "agent", "Publish this node's NodeTopology, and keep it true."),
-    "operator": ("topomend.cli.operator", "operator", "Explain refused pods and relaunch them where they fit."),
+    "agent": ("topomend.cli.agent", "agent", "Publish this node's NodeTopology and keep it up to date."),
+    "operator": (
+        "topomend.cli.operator",
+        "operator",
+        "Explain refused pods and relaunch them on nodes that admit them.",
+    ),
     "discover": ("topomend.cli.discover", "discover", "Print this host, or a recorded one, as a NodeTopology."),
-    "capture": ("topomend.cli.capture", "capture", "Pack what discover reads here, for a bug report."),
-    "simulate": ("topomend.cli.simulate", "simulate", "Admit pods one after another as a node's kubelet would."),
-    "sandbox": ("topomend.cli.sandbox", "sandbox", "Run a real cluster on made-up NUMA machines."),
-    "demo": ("topomend.cli.demo", "demo", "Watch a refused pod get relaunched, on a sandbox."),
+    "capture": ("topomend.cli.capture", "capture", "Pack this machine's topology for a bug report."),
+    "simulate": ("topomend.cli.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
+    "sandbox": ("topomend.cli.sandbox", "sandbox", "Run a real cluster of made-up NUMA machines."),
+    "completion": ("topomend.cli.completion", "completion", "Print the shell completion script of topomend."),
+    "demo": ("topomend.cli.demo", "demo", "Show in a sandbox how a refused pod is relaunched."),
 }
 
 _SANDBOX = Extra("sandbox", ("grpc", "topomend.sandbox"))
@@ -26,4 +31,4 @@ _SANDBOX = Extra("sandbox", ("grpc", "topomend.sandbox"))
 )
 @click.version_option(__version__, prog_name="topomend")
 def main() -> None:
-    """Pods that a kubelet refused for their NUMA topology: explained, and running on a node that admits them."""
+    """Explain pods that a kubelet refused for their NUMA topology, and relaunch them on a node that admits them."""

@@ -19,19 +19,26 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FOREIGN_LOGGERS = ("kopf", "kubernetes", "urllib3", "aiohttp", "asyncio")
 
 
-@click.command("operator", context_settings={"show_default": True})
+_EXAMPLES = """\b
+Examples:
+  topomend operator                                  # on the cluster of KUBECONFIG
+  topomend operator --leader-elect --log-format json   # one of several
+"""
+
+
+@click.command("operator", epilog=_EXAMPLES, context_settings={"show_default": True})
 @setting_flags
 @log_flags
 def operator(*, log_level: str, log_format: str, **values: Any) -> None:
-    """Explain pods that a kubelet refused for their topology, and relaunch bare ones where replay says they fit.
+    """Explain pods that a kubelet refused for their topology, and relaunch bare ones on nodes that admit them.
 
-    Asks the cluster of KUBECONFIG, or the one it runs in. Runs until SIGTERM or SIGINT.
+    Connects to the cluster of KUBECONFIG, or to the one that it runs in. Runs until SIGTERM or SIGINT.
     """
     settings = Settings(**values)
     _check_address("--health-address", settings.health_address)
     _check_address("--metrics-address", settings.metrics_address)
     if bool(settings.pod_name) != bool(settings.pod_uid):
-        raise BadInput("--pod-name and --pod-uid name one pod: give both or neither")
+        raise BadInput("--pod-name and --pod-uid belong together: give both or neither")
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)
     # kopf warns that it handles no signals; this module handles them.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

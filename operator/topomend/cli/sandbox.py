@@ -17,6 +17,7 @@ import click
 
 from topomend.cli.failures import NO, BadInput, CannotAsk
 from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.output import DOCUMENTS, NAME, WIDE, echo_document, object_name, output_option
 from topomend.cli.table import echo_table
 from topomend.discover import read_host
 from topomend.model.bitmask import parse_id_list
@@ -32,9 +33,7 @@ DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
 
 POLICIES = ["none", "best-effort", "restricted", "single-numa-node"]
 
-_name_option = click.option(
-    "--name", default="default", show_default=True, metavar="NAME", help="Which sandbox, where there are several."
-)
+_name_option = click.option("--name", default="default", show_default=True, metavar="NAME", help="The sandbox's name.")
 
 
 def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
@@ -59,37 +58,78 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Each kubelet flag: the field of KubeletSettings that it sets, and its parser."""
 
 
+_UP_EXAMPLES = """\b
+Examples:
+  topomend sandbox up --nodes 3 --topomend
+  topomend sandbox up --policy restricted \\
+      --machine "sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2"
+"""
+_DOWN_EXAMPLES = """\b
+Examples:
+  topomend sandbox down
+  topomend sandbox down --name other
+"""
+_STATUS_EXAMPLES = """\b
+Examples:
+  topomend sandbox status
+  topomend sandbox status -o json | jq ".programs[].name"
+"""
+_KUBECONFIG_EXAMPLES = """\b
+Examples:
+  export KUBECONFIG=$(topomend sandbox kubeconfig)
+"""
+_EXEC_EXAMPLES = """\b
+Examples:
+  topomend sandbox exec node-1 -- lscpu
+  topomend sandbox exec node-1 -- cat /var/lib/kubelet/cpu_manager_state
+"""
+_KUBECTL_EXAMPLES = """\b
+Examples:
+  topomend sandbox kubectl -- get nodes
+  topomend sandbox kubectl --name other -- apply -f pod.yaml
+"""
+
+
 @click.group()
 def sandbox() -> None:
-    """Run a real Kubernetes cluster on made-up NUMA machines, on this one.
+    """Run a real Kubernetes cluster of made-up NUMA machines on this machine.
 
-    Control plane and kubelets are real and unchanged; only containers do nothing. The first time builds them, which
-    takes about five minutes.
+    The control plane and the kubelets are real and unmodified. Containers are not real and do nothing. The first run
+    builds the programs, which takes about five minutes.
     """
 
 
-@sandbox.command()
+@sandbox.command(epilog=_UP_EXAMPLES)
 @_name_option
 @click.option(
-    "--nodes", type=click.IntRange(1, 64), help="How many nodes; more than machines repeats the last machine."
+    "--nodes",
+    type=click.IntRange(1, 64),
+    help="The number of nodes. Default: one for each --machine. Further nodes repeat the last machine.",
 )
 @click.option(
     "--machine",
     "machines",
     multiple=True,
     metavar="SHAPE|DIR",
-    help=f"A shape, or a recorded tree with sys/ in it; once for each node. Default: {DEFAULT_SHAPE!r}.",
+    help=f"A shape, or a folder with a recorded sys/. Repeat it for each node. Default: {DEFAULT_SHAPE!r}.",
 )
 @click.option("--policy", multiple=True, metavar="POLICY", help=f"Topology Manager: {', '.join(POLICIES)}.")
 @click.option("--scope", multiple=True, metavar="SCOPE", help="Topology Manager: container or pod.")
-@click.option("--topology-manager-options", multiple=True, metavar="K=V,...")
-@click.option("--cpu-manager-policy", multiple=True, metavar="POLICY", help="static (default) or none.")
-@click.option("--cpu-manager-options", multiple=True, metavar="K=V,...")
-@click.option("--memory-manager-policy", multiple=True, metavar="POLICY", help="Static (default) or None.")
-@click.option("--reserved-cpus", multiple=True, metavar="CPULIST", help="Default: CPU 0.")
-@click.option("--reserved-memory", multiple=True, metavar="RESERVATIONS", help="Default: 100Mi of the first NUMA node.")
-@click.option("--audit", is_flag=True, help="Have the API server log who asked for what.")
-@click.option("--topomend", is_flag=True, help="Install topomend in it, and run an agent a node and the operator.")
+@click.option("--topology-manager-options", multiple=True, metavar="K=V,...", help="Topology Manager policy options.")
+@click.option("--cpu-manager-policy", multiple=True, metavar="POLICY", help="CPU Manager: static (default) or none.")
+@click.option("--cpu-manager-options", multiple=True, metavar="K=V,...", help="CPU Manager policy options.")
+@click.option(
+    "--memory-manager-policy", multiple=True, metavar="POLICY", help="Memory Manager: Static (default) or None."
+)
+@click.option("--reserved-cpus", multiple=True, metavar="CPULIST", help="CPUs reserved for the system. Default: 0.")
+@click.option(
+    "--reserved-memory",
+    multiple=True,
+    metavar="RESERVATIONS",
+    help="Memory reserved for the system. Default: 100Mi on the first NUMA node.",
+)
+@click.option("--audit", is_flag=True, help="Write an audit log of the API server.")
+@click.option("--topomend", is_flag=True, help="Also install topomend: run the operator and an agent for each node.")
 def up(
     *,
     name: str,
@@ -99,9 +139,9 @@ def up(
     topomend: bool,
     **settings: tuple[str, ...],
 ) -> None:
-    """Bring a sandbox up and leave it running.
+    """Start a sandbox and leave it running.
 
-    Every flag of a kubelet is given once, for all nodes, or as often as --machine, in the same order.
+    Give each kubelet flag once for all nodes, or as often as --machine and in the same order.
     """
     try:
         specs = _specs(nodes, machines or (DEFAULT_SHAPE,), settings)
@@ -112,8 +152,8 @@ def up(
         _already_up(name, specs, audit=audit, topomend=topomend)
         return
     try:
-        with _progress() as say:
-            sandbox = Sandbox.up(specs, name=name, audit=audit, topomend=topomend, on_progress=say)
+        with _progress() as report:
+            sandbox = Sandbox.up(specs, name=name, audit=audit, topomend=topomend, on_progress=report)
         sandbox.detach()
     except SandboxError as error:
         raise CannotAsk(str(error)) from error
@@ -121,7 +161,7 @@ def up(
     click.echo(f"export KUBECONFIG={sandbox.kubeconfig}")
 
 
-@sandbox.command()
+@sandbox.command(epilog=_DOWN_EXAMPLES)
 @_name_option
 def down(*, name: str) -> None:
     """End every process of a sandbox and remove its files."""
@@ -130,25 +170,31 @@ def down(*, name: str) -> None:
     click.echo(f"Sandbox {name} is down." if existed else f"There was no sandbox {name}.")
 
 
-@sandbox.command()
+@sandbox.command(epilog=_STATUS_EXAMPLES)
 @_name_option
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option()
 @click.pass_context
 def status(context: click.Context, /, *, name: str, output: str) -> None:
-    """Show the nodes and programs of a sandbox. Exits with 1 where a node is not ready or a program has ended."""
+    """Show the nodes and programs of a sandbox.
+
+    Exits with 1 if a node is not ready or a program has ended.
+    """
     with _failures():
         sandbox_status = registry.status(name)
-    if output == "json":
-        click.echo(json.dumps(asdict(sandbox_status), indent=1, default=str))
+    if output in DOCUMENTS:
+        echo_document(json.loads(json.dumps(asdict(sandbox_status), default=str)), output)
+    elif output == NAME:
+        for node in sandbox_status.nodes:
+            click.echo(object_name("v1", "Node", node.name))
     else:
-        _print_status(sandbox_status)
+        _print_status(sandbox_status, wide=output == WIDE)
     if not all(node.ready for node in sandbox_status.nodes) or any(
         program.exit is not None for program in sandbox_status.programs
     ):
         context.exit(NO)
 
 
-@sandbox.command()
+@sandbox.command(epilog=_KUBECONFIG_EXAMPLES)
 @_name_option
 def kubeconfig(*, name: str) -> None:
     """Print the path of the administrator's kubeconfig."""
@@ -156,14 +202,14 @@ def kubeconfig(*, name: str) -> None:
         click.echo(registry.status(name).kubeconfig)
 
 
-@sandbox.command("exec", context_settings={"ignore_unknown_options": True})
+@sandbox.command("exec", epilog=_EXEC_EXAMPLES, context_settings={"ignore_unknown_options": True})
 @_name_option
 @click.argument("node")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
-    """Run a command where the kubelet of NODE runs: it sees that machine's /sys, and /var/lib/kubelet is the kubelet's.
+    """Run a command in the mount namespace of NODE's kubelet.
 
-    For example: topomend sandbox exec node-1 -- lscpu
+    The command sees the /sys of the made-up machine and the kubelet's /var/lib/kubelet.
     """
     with _failures():
         prefix = registry.exec_prefix(name, node)
@@ -171,18 +217,15 @@ def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
     os.execvp(prefix[0], [*prefix, *command])  # noqa: S606 - the user's own command, as an argument list
 
 
-@sandbox.command(context_settings={"ignore_unknown_options": True})
+@sandbox.command(epilog=_KUBECTL_EXAMPLES, context_settings={"ignore_unknown_options": True})
 @_name_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(*, name: str, arguments: tuple[str, ...]) -> None:
-    """Run kubectl as the sandbox's administrator.
-
-    For example: topomend sandbox kubectl -- get nodes
-    """
+    """Run kubectl as the sandbox's administrator."""
     with _failures():
         registry.status(name)
-        with _progress() as say:
-            prefix = registry.kubectl_prefix(name, ensure_binary(say))
+        with _progress() as report:
+            prefix = registry.kubectl_prefix(name, ensure_binary(report))
     os.execv(prefix[0], [*prefix, *arguments])  # noqa: S606 - the user's own arguments, as a list
 
 
@@ -200,7 +243,7 @@ def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: 
         same = registry.description(name)["fingerprint"] == fingerprint
     if not same:
         raise BadInput(
-            f"sandbox {name} is up already with other nodes or flags; end it with: "
+            f"sandbox {name} is up already with other nodes or flags; take it down with: "
             f"topomend sandbox down --name {name}, or choose another --name"
         )
     click.echo(f"Sandbox {name} is up already.")
@@ -210,7 +253,7 @@ def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple
     """The nodes that the flags describe. Nodes beyond the last machine repeat it with its settings."""
     count = nodes or len(machines)
     if count < len(machines):
-        raise BadInput(f"--nodes {count} is fewer than the {len(machines)} machines")
+        raise BadInput(f"--nodes {count} is less than the number of --machine flags ({len(machines)})")
     for flag, texts in settings.items():
         if len(texts) not in (0, 1, len(machines)):
             raise BadInput(
@@ -238,7 +281,7 @@ def _machine(source: str) -> tuple[Shape | None, Machine, Sequence[Device]]:
         return shape, shape.machine(), shape.offered_devices()
     if not (folder / "sys").is_dir():
         raise BadInput(
-            f"--machine {source!r} is neither a shape such as {DEFAULT_SHAPE!r} nor a folder that holds sys/"
+            f"--machine {source!r} is neither a shape such as {DEFAULT_SHAPE!r} nor a folder that contains sys/"
         )
     host = read_host(folder)
     if not host.machine.cores:
@@ -271,7 +314,7 @@ def _replace_line(words: str) -> None:
     click.echo(f"\r\033[K{words[: width - 1]}", nl=False, err=True)
 
 
-def _print_status(status: registry.Status) -> None:
+def _print_status(status: registry.Status, *, wide: bool) -> None:
     pids = {program.name: program.pid for program in status.programs}
     rows: list[tuple[str, ...]] = [("NODE", "READY", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")]
     rows += [
@@ -289,20 +332,18 @@ def _print_status(status: registry.Status) -> None:
     ]
     echo_table(rows)
     click.echo()
-    others = [program for program in status.programs if not program.name.startswith("kubelet-")]
-    echo_table(
-        [
-            ("PROGRAM", "PID", "MEMORY", "RESTARTS", "METRICS"),
-            *(
-                (
-                    program.name,
-                    str(program.pid or "-"),
-                    format_bytes(program.memory) if program.memory else "-",
-                    str(program.restarts),
-                    program.metrics or "-",
-                )
-                for program in others
-            ),
-        ]
-    )
+    others = [program for program in status.programs if wide or not program.name.startswith("kubelet-")]
+    programs = [("PROGRAM", "PID", "MEMORY", "RESTARTS", "METRICS", "LOG"), *map(_program_row, others)]
+    echo_table([row if wide else row[:-1] for row in programs])
     click.echo(f"\nKUBECONFIG={status.kubeconfig}")
+
+
+def _program_row(program: registry.ProgramStatus) -> tuple[str, ...]:
+    return (
+        program.name,
+        str(program.pid or "-"),
+        format_bytes(program.memory) if program.memory else "-",
+        str(program.restarts),
+        program.metrics or "-",
+        str(program.log),
+    )

@@ -39,7 +39,7 @@ def _type_of(default: object, flag: Flag) -> click.ParamType[Any]:
         return click.IntRange(_whole(flag.minimum), _whole(flag.maximum), min_open=flag.min_open)
     if isinstance(default, float):
         return click.FloatRange(flag.minimum, flag.maximum, min_open=flag.min_open)
-    return click.STRING
+    return click.Choice(flag.choices) if flag.choices else click.STRING
 
 
 def _whole(bound: float | None) -> int | None:

@@ -1,21 +1,24 @@
 """``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from topomend.cache.topology_reader import why_not_ready
 from topomend.cli.failures import NO, BadInput
 from topomend.cli.kubelet_flags import read_options, read_reservations
 from topomend.cli.manifests import read_documents
+from topomend.cli.output import DOCUMENTS, NAME, WIDE, echo_document, output_option
+from topomend.cli.refusal_record import refusal_record
 from topomend.cli.table import echo_table
+from topomend.decide.explanation import Cause, cause_of
+from topomend.decide.remedy import Remedy, remedy_of
 from topomend.model.bitmask import format_id_list, members, parse_id_list
 from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
 from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, parse_shape
 from topomend.model.verdict import ContainerPlacement, Verdict
@@ -33,37 +36,72 @@ _OPTION_GATES = {
 """A given option enables the feature gates that guard it."""
 
 
-@click.command()
+_EXAMPLES = """\b
+Examples:
+  topomend simulate --node "numa:2 cores:8 memory:32Gi" --pods pods.yaml --cpu-manager-policy static
+  kubectl get ntopo gpu-01 -o yaml | topomend simulate --node - --pods pod.yaml
+  topomend simulate --node gpu-01.yaml --pods pods.yaml --topology-manager-policy restricted -o json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
-    "--node", required=True, metavar="FILE|SHAPE", help="A NodeTopology (YAML or JSON, - is stdin), or a shape."
+    "--node", required=True, metavar="FILE|SHAPE", help="A NodeTopology (YAML or JSON; - is stdin), or a shape."
 )
 @click.option(
-    "--pods", required=True, metavar="FILE", help="Pods, Lists and PodEnds as YAML or JSON documents, - is stdin."
+    "--pods", required=True, metavar="FILE", help="Pods, Lists and PodEnds as YAML or JSON documents; - is stdin."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@output_option()
 @click.option("--topology-manager-policy", metavar="POLICY", help="none, best-effort, restricted or single-numa-node.")
 @click.option("--topology-manager-scope", metavar="SCOPE", help="container or pod.")
-@click.option("--topology-manager-options", metavar="K=V,...", help="As the kubelet's flag.")
+@click.option("--topology-manager-options", metavar="K=V,...", help="The kubelet's topologyManagerPolicyOptions.")
 @click.option("--cpu-manager-policy", metavar="POLICY", help="none or static.")
-@click.option("--cpu-manager-options", metavar="K=V,...", help="As the kubelet's configuration names them.")
+@click.option("--cpu-manager-options", metavar="K=V,...", help="The kubelet's cpuManagerPolicyOptions.")
 @click.option("--memory-manager-policy", metavar="POLICY", help="None or Static.")
-@click.option("--reserved-cpus", metavar="CPULIST", help="CPUs kept for the system, such as 0,32.")
-@click.option("--reserved-memory", metavar="RESERVATIONS", help="Such as '0:memory=512Mi;1:memory=256Mi'.")
+@click.option("--reserved-cpus", metavar="CPULIST", help="CPUs reserved for the system, such as 0,32.")
+@click.option(
+    "--reserved-memory",
+    metavar="RESERVATIONS",
+    help="Memory reserved on each NUMA node, such as '0:memory=512Mi;1:memory=256Mi'.",
+)
 @click.pass_context
 def simulate(context: click.Context, /, node: str, pods: str, output: str, **overrides: str | None) -> None:
-    """Admit the pods of a trace one after another, as the node's kubelet would.
+    """Admit pods one after another as the node's kubelet would, and print its answer to each.
 
-    A shape is one line such as "sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2". In a
-    trace, {"kind": "PodEnd", "metadata": {"name": ...}} ends the life of a pod. Exits with 1 if a pod was refused. What
-    the NodeTopology says is not known of the node goes to stderr.
+    A shape describes a machine in one line: "sockets:2 numa:2 cores:8 threads:2 memory:64Gi
+    device:vendor.com/gpu@0=2,1=2". Among the pods, a document {"kind": "PodEnd", "metadata": {"name": ...}} ends an
+    earlier one. Exits with 1 if a pod is refused. If the NodeTopology is not Ready, a warning on stderr says
+    why.
     """
     if node == pods == "-":
         raise BadInput("--node - and --pods -: stdin can be read only once; put one of them into a file")
     state = _with_overrides(_read_node(node), overrides)
-    verdicts = list(_admit_all(state, pods))
-    _PRINTERS[output](verdicts)
-    if not all(verdict.admitted for verdict in verdicts):
+    answers = list(_admit_all(state, pods))
+    if output in DOCUMENTS:
+        echo_document([answer.record for answer in answers], output)
+    elif output == NAME:
+        _print_names(answers)
+    else:
+        _print_table(answers, wide=output == WIDE)
+    if not all(answer.verdict.admitted for answer in answers):
         context.exit(NO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The kubelet's answer to one pod; of a refusal also the cause and what would be admitted instead."""
+
+    verdict: Verdict
+    cause: Cause | None = None
+    remedy: Remedy | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record that ``-o json`` prints."""
+        record = verdict_record(self.verdict)
+        if self.cause and self.remedy:
+            record |= refusal_record(self.cause, self.remedy)
+        return record
 
 
 def _read_node(source: str) -> NodeState:
@@ -71,13 +109,13 @@ def _read_node(source: str) -> NodeState:
         return _shape_state(source)
     documents = [content for content in read_documents(source, "--node") if content is not None]
     if len(documents) != 1:
-        raise BadInput(f"--node {source}: {len(documents)} documents where one NodeTopology belongs")
+        raise BadInput(f"--node {source}: {len(documents)} documents; give exactly one NodeTopology")
     try:
         state, problem = read_node_topology(documents[0]), why_not_ready(documents[0])
     except MalformedObject as error:
         raise BadInput(f"--node {source}: {error}") from error
     if problem:
-        click.echo(f"take this with care: {state.name}: {problem}", err=True)
+        click.echo(f"warning: {state.name}: {problem}", err=True)
     return state
 
 
@@ -85,20 +123,25 @@ def _shape_state(text: str) -> NodeState:
     try:
         shape = parse_shape(text)
     except InvalidShape as error:
-        raise BadInput(f"--node {text!r} is no file, and as a shape: {error}") from error
+        raise BadInput(f"--node {text!r} is neither a file nor a valid shape: {error}") from error
     return NodeState(name="shape", machine=shape.machine(), devices=shape.offered_devices())
 
 
-def _admit_all(state: NodeState, source: str) -> Iterator[Verdict]:
+def _admit_all(state: NodeState, source: str) -> Iterator[_Answer]:
     try:
         for step in read_trace(read_documents(source, "--pods")):
             if isinstance(step, PodEnd):
                 state = release(state, step.namespace, step.name)
                 continue
-            verdict, state = admit(state, step)
-            yield verdict
+            verdict, after = admit(state, step)
+            yield _Answer(verdict) if verdict.admitted else _refused(state, step, verdict)
+            state = after
     except MalformedObject as error:
         raise BadInput(f"--pods {source}: {error}") from error
+
+
+def _refused(state: NodeState, pod: Pod, verdict: Verdict) -> _Answer:
+    return _Answer(verdict, cause_of(verdict, state, pod), remedy_of(state, pod))
 
 
 def _with_overrides(state: NodeState, overrides: dict[str, str | None]) -> NodeState:
@@ -142,25 +185,31 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _print_json(verdicts: list[Verdict]) -> None:
-    click.echo(json.dumps([verdict_record(verdict) for verdict in verdicts], indent=1))
+def _print_names(answers: list[_Answer]) -> None:
+    """The pods that are admitted."""
+    for answer in answers:
+        if answer.verdict.admitted:
+            click.echo(f"pod/{answer.verdict.name}")
 
 
-def _print_yaml(verdicts: list[Verdict]) -> None:
-    click.echo(yaml.safe_dump([verdict_record(verdict) for verdict in verdicts], sort_keys=False), nl=False)
-
-
-def _print_table(verdicts: list[Verdict]) -> None:
-    rows: list[tuple[str, ...]] = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES")]
+def _print_table(answers: list[_Answer], *, wide: bool) -> None:
+    verdicts = [answer.verdict for answer in answers]
+    rows: list[tuple[str, ...]] = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES", "PREFERRED")]
     for verdict in verdicts:
         pod = f"{verdict.namespace}/{verdict.name}"
         rows += [_row(pod, container, verdict) for container in verdict.containers] or [
-            (pod, "-", _yes(verdict.admitted), "-", "-", "-", "-")
+            (pod, "-", _yes(verdict.admitted), "-", "-", "-", "-", "-")
         ]
-    echo_table(rows)
-    for verdict in verdicts:
+    echo_table([row if wide else row[:-1] for row in rows])
+    for answer in answers:
+        verdict, pod = answer.verdict, f"{answer.verdict.namespace}/{answer.verdict.name}"
         if not verdict.admitted:
-            click.echo(f"{verdict.namespace}/{verdict.name}: {verdict.reason}: {verdict.message}")
+            click.echo(f"{pod}: {verdict.reason}: {verdict.message}")
+        if answer.cause:
+            where = f"container {answer.cause.container}: " if answer.cause.container else ""
+            click.echo(f"{pod}: {where}{answer.cause.text}")
+        if answer.remedy and answer.remedy.words:
+            click.echo(f"{pod}: {answer.remedy.words}")
         for unknown in verdict.unmodelled:
             click.echo(f"{verdict.namespace}/{verdict.name}: not modelled: {unknown}")
 
@@ -177,15 +226,9 @@ def _row(pod: str, container: ContainerPlacement, verdict: Verdict) -> tuple[str
             f"{devices.resource}={devices.count}@{format_id_list(devices.numa_nodes)}" for devices in container.devices
         )
         or "-",
+        _yes(container.preferred),
     )
 
 
 def _yes(admitted: bool) -> str:
     return "yes" if admitted else "no"
-
-
-_PRINTERS: dict[str, Callable[[list[Verdict]], None]] = {
-    "table": _print_table,
-    "json": _print_json,
-    "yaml": _print_yaml,
-}

@@ -7,16 +7,22 @@ import click
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
     """Print ``rows`` as kubectl does, the first being the heading, with three spaces between columns."""
-    widths = _widths(rows)
+    widths = column_widths(rows)
     for row in rows:
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        echo_row(row, widths)
+
+
+def echo_row(row: Sequence[str], widths: Sequence[int]) -> None:
+    """Print one row of a table whose columns have these widths."""
+    click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def aligned_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """One line per row: the first column left-aligned, the others right-aligned, two spaces apart."""
-    widths = _widths(rows)
+    widths = column_widths(rows)
     return ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip() for row in rows]
 
 
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The width of each column; none where there are no rows."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]

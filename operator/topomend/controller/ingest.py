@@ -1,7 +1,7 @@
 """Turns objects from watches and lists into changes of the snapshot, and enqueues the pods that they concern.
 
 One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. Owns reading and
-the choice of pods to enqueue. Leaves what a change does to ``cache``.
+the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
 """
 
 import logging

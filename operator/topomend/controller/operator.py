@@ -16,7 +16,7 @@ from topomend.cache.changes import TimePassed
 from topomend.controller.ingest import Ingest
 from topomend.controller.relist import Relister
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
+from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted, retry_after
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.metrics import Metrics
@@ -36,8 +36,8 @@ from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
 RELIST_RETRY_SECONDS = 2.0
-MAX_RETRY_AFTER_SECONDS = 60.0
-"""At most this long, whatever the API server asks for, and after an unexpected error."""
+UNEXPECTED_SECONDS = 60.0
+"""Before everything is listed again after an unexpected error."""
 
 FORBIDDEN_SECONDS = 1.0
 """Before a request is repeated that the API server has forbidden: permissions do not change within milliseconds."""
@@ -226,7 +226,7 @@ class Operator:
             try:
                 if self._leads.is_set():
                     self._reconciler.expire_assumed()
-                    self._reconciler.ease_brake()
+                    self._reconciler.release_brake()
                     self._staleness.report()
             except APIError as error:
                 _log.debug("assumed pods, brake and agents were not all checked: %s", error)
@@ -243,10 +243,10 @@ class Operator:
             try:
                 self._parameters.ensure()
             except APIError as error:
-                _log.debug("the policies' parameters are looked at again: %s", error)
+                _log.debug("the policies' parameters could not be checked: %s; retried", error)
                 wait = max(TICK_SECONDS, _retry_after(error))
             except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
-                _log.error("the policies' parameters are looked at again: unexpected: %r", error)
+                _log.error("the policies' parameters could not be checked: unexpected: %r; retried", error)
 
     def _relist_loop(self) -> None:
         while not self._stopped.is_set():
@@ -267,7 +267,7 @@ class Operator:
         except Exception as error:  # noqa: BLE001  without the relist, what the streams miss is lost
             _log.error("the cluster could not be listed: unexpected: %r; retried", error)
             _log.debug("where it happened", exc_info=True)
-            return MAX_RETRY_AFTER_SECONDS
+            return UNEXPECTED_SECONDS
         if not self._listed.is_set():
             _log.info("the cluster is listed")
             self._listed.set()
@@ -275,7 +275,7 @@ class Operator:
         return self._settings.relist_seconds
 
     def _unready(self) -> str:
-        return "" if self._parameters.asked else "the policies' parameters do not name this pod as an owner yet"
+        return "" if self._parameters.ensured else "the policies' parameters do not name this pod as an owner yet"
 
     def _problem(self) -> str:
         late = time.monotonic() - self._relisted
@@ -299,11 +299,10 @@ class Operator:
 
 
 def _retry_after(error: Exception) -> float:
-    """How many seconds to leave the API server alone: as it asks, within bounds."""
+    """How many seconds to leave the API server alone after this error."""
     if isinstance(error, Forbidden | Invalid | MethodNotAllowed):
         return FORBIDDEN_SECONDS
-    asked = error.retry_after if isinstance(error, APIError) and error.retry_after else 0.0
-    return min(asked, MAX_RETRY_AFTER_SECONDS)
+    return retry_after(error)
 
 
 def _new_identity() -> str:

@@ -1,4 +1,4 @@
-"""Whether a node admits all pods assumed there, in whichever order they arrive.
+"""Whether a node admits all pods assumed there, in any order of arrival.
 
 The operator ungates pods one after another, but the scheduler binds them concurrently: the kubelet may see the later
 one first and give it the CPUs meant for the other. And where a pod of the node has ended, an assumed pod may have been
@@ -37,7 +37,7 @@ def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
 
 
 def _admitted(state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], *, last: Pod) -> bool:
-    """Whether all are admitted in this order, whichever ends came between them.
+    """Whether all are admitted in this order, with any ends of other pods between them.
 
     ``last`` comes after every end, for it is ungated after them. A pod that is not admitted before an end must have
     come after it.

@@ -8,7 +8,12 @@ from enum import Enum
 
 from topomend.cache.changes import is_refusal
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_ANNOTATION, RELAUNCH_FINALIZER
+from topomend.wire.group import (
+    MAX_ATTEMPTS_ANNOTATION,
+    RELAUNCH_ANNOTATION,
+    RELAUNCH_FINALIZER,
+    RELAUNCH_STARTED_ANNOTATION,
+)
 
 REASONS = ("TopologyAffinityError", "SMTAlignmentError", "EmptyPodSharedPoolError", "UnexpectedAdmissionError")
 """The reasons that the kubelet's topology, CPU, memory and device managers give (cm/topologymanager/scope.go,
@@ -19,8 +24,14 @@ DEFAULT_MAX_ATTEMPTS = 5
 SUFFIX = "Suffix"
 """The name policy by which a replacement has a name of its own, and is created before the refused pod is deleted."""
 
-_COUNTS_ITS_FAILURES = "Job"
-_RETRIES_ITSELF = "DaemonSet"
+_COUNTS_ITS_FAILURES = ("batch", "Job")
+_DELETE_THEIR_FAILED_PODS = (("apps", "DaemonSet"), ("apps", "StatefulSet"))
+_LEAVE_THEIR_FAILED_PODS = (("apps", "ReplicaSet"), ("", "ReplicationController"))
+"""Controllers that count neither failed pods nor delete them: pkg/controller/replicaset/replica_set.go makes another
+and forgets the failed one. Any other kind may still want to read its failed pod, or may make no other."""
+
+_RECREATE_DELETED_PODS = (*_LEAVE_THEIR_FAILED_PODS, ("apps", "StatefulSet"))
+"""Controllers that create another pod for a deleted one and count nothing. A Job counts it as a failure."""
 
 
 class Treatment(Enum):
@@ -46,9 +57,12 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings of a pod's namespace, or the operator's, where the pod has none."""
+    """The settings of a pod's namespace, or the operator's, where the pod has none.
 
-    relaunch: bool = True
+    ``opted_out`` is why refusals are only explained; empty where refused pods are relaunched.
+    """
+
+    opted_out: str = ""
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     name_policy: str = ""
 
@@ -62,8 +76,9 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
     """The treatment of ``pod``."""
     if not is_refusal(pod) or pod.reason not in REASONS:
         return _leave(f"{pod.name} was not refused for its topology")
-    if pod.relaunch == "false" or (not limits.relaunch and pod.relaunch != "true"):
-        return _leave(f'{RELAUNCH_ANNOTATION} is "false"')
+    opted_out = _why_opted_out(pod, limits)
+    if opted_out:
+        return _leave(opted_out)
     if pod.mirror:
         return _leave(f"{pod.name} is a static pod, which only its kubelet creates")
     if pod.owner:
@@ -72,14 +87,16 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
 
 
 def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
-    owner = f"{controller.kind} {controller.name}"
-    if controller.kind == _COUNTS_ITS_FAILURES:
+    owner, kind = f"{controller.kind} {controller.name}", (controller.group, controller.kind)
+    if kind == _COUNTS_ITS_FAILURES:
         return _leave(f"{owner} counts its failed pods and creates the next one", is_recreated=True)
-    if controller.kind == _RETRIES_ITSELF:
-        return _leave(f"{owner} deletes its failed pods and tries the same node again", is_recreated=True)
+    if kind in _DELETE_THEIR_FAILED_PODS:
+        return _leave(f"{owner} deletes its failed pods and creates the next one", is_recreated=True)
     if pod.deleting:
         return _leave(f"{pod.name} is being deleted", is_recreated=True)
-    return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods", is_recreated=True)
+    if kind in _LEAVE_THEIR_FAILED_PODS:
+        return Eligibility(Treatment.CLEAR, f"{owner} recreates its pods", is_recreated=True)
+    return _leave(f"{owner} decides what becomes of its failed pods", is_recreated=True)
 
 
 def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
@@ -90,6 +107,9 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
         return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
     if pod.gates:
         return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
+    if pod.ran and pod.relaunch_started != "true":
+        why = f"a container of {pod.name} has run, and restartPolicy Never promises that it runs once"
+        return _leave(f'{why}; annotate it with {RELAUNCH_STARTED_ANNOTATION}: "true" to have it run again')
     if pod.generation > 1 + pod.released:
         # Whoever may update pods but not create them could otherwise have this one created by the operator.
         why = f"{pod.name} was changed after its creation (generation {pod.generation}) and is not recreated"
@@ -105,3 +125,17 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
 
 def _leave(reason: str, *, is_recreated: bool = False) -> Eligibility:
     return Eligibility(Treatment.LEAVE, reason, is_recreated=is_recreated)
+
+
+def is_recreated_when_deleted(pod: WatchedPod, limits: Limits) -> bool:
+    """Whether a pod that has not run may be deleted because its controller creates another in its place."""
+    if pod.owner is None or _why_opted_out(pod, limits):
+        return False
+    return (pod.owner.group, pod.owner.kind) in _RECREATE_DELETED_PODS
+
+
+def _why_opted_out(pod: WatchedPod, limits: Limits) -> str:
+    """Why refusals of the pod are only explained; empty where they are not. The pod decides before its namespace."""
+    if pod.relaunch == "false":
+        return f'{RELAUNCH_ANNOTATION} is "false"'
+    return "" if pod.relaunch == "true" else limits.opted_out

@@ -23,7 +23,14 @@ from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import MAX_ANSWERS, FastAdmission, FastPlacement, PodShape, Refusal, shape_of
+from topomend.replay.fast_path.admission import (
+    MAX_ANSWERS,
+    FastAdmission,
+    FastPlacement,
+    FastRefusal,
+    PodShape,
+    shape_of,
+)
 from topomend.replay.identity_cache import IdentityCache
 
 MAX_MISMATCHES = 3
@@ -32,6 +39,11 @@ MAX_MISMATCHES = 3
 ADMITS = "Admits"
 MISMATCHED = "ReplayMismatch"
 UNKNOWN = "Unknown"
+JUST_REFUSED = "JustRefused"
+BACKING_OFF = "BackingOff"
+
+_DISTRUSTED = (JUST_REFUSED, BACKING_OFF, MISMATCHED)
+"""The answers for a node whose kubelet refused what replay admits, or may do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class NodeStatus:
     ``reason`` is ``ADMITS``, or in one word why the node does not admit the pod, and ``summary`` what that is counted
     under; it is empty for the node that refused the pod, which an explanation has named already.
 
-    Of a node that admits the pod, ``hostname`` is the label by which the scheduler is told of it and ``numa_nodes`` are
+    Of a node that admits the pod, ``hostname`` is the label by which the scheduler knows it and ``numa_nodes`` are
     those that the pod is aligned to, none where it is not aligned.
     """
 
@@ -90,6 +102,16 @@ class Diagnosis:
     rejected: tuple[NodeStatus, ...]
     replayed: tuple[tuple[KubeletSettings, str], ...] = ()
 
+    @property
+    def any_node_will_do(self) -> bool:
+        """Whether every kubelet that was asked admits the pod and aligns it to nothing.
+
+        Then nothing speaks for one node or against another that the scheduler does not know itself.
+        """
+        return not any(status.numa_nodes for status in self.candidates) and not any(
+            status.reason.endswith("Error") or status.reason in _DISTRUSTED for status in self.rejected
+        )
+
     def verdicts(self, explained: int) -> tuple[NodeVerdict, ...]:
         """The answers for a record, candidates first; only the first ``explained`` have an explanation."""
         answers = (*self.candidates, *self.rejected)
@@ -104,7 +126,7 @@ class Diagnosis:
         )
 
     def counts(self) -> dict[str, int]:
-        """How many nodes gave which answer."""
+        """The number of nodes by answer."""
         rejected = Counter(status.reason for status in self.rejected)
         return ({ADMITS: len(self.candidates)} if self.candidates else {}) | dict(rejected.most_common())
 
@@ -116,7 +138,7 @@ class Diagnosis:
             return f"no {other}node admits it now: {reasons}" if reasons else f"there is no {other}node"
         named = [candidate.place for candidate in self.candidates[:3]]
         more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
-        return f"{', '.join(named)}{more} would admit it" + (f"; {reasons} refuse" if reasons else "")
+        return f"{', '.join(named)}{more} would admit it" + (f"; other nodes: {reasons}" if reasons else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +194,7 @@ def insufficient(name: str, resource: str) -> NodeStatus:
 def backing_off(name: str) -> NodeStatus:
     """The answer of a node that refused a pod of the same workload which replay had admitted there."""
     why = f"{name} refused a pod of this workload that replay had admitted, and has published nothing since"
-    return _rejected(name, "BackingOff", why, "backing off")
+    return _rejected(name, BACKING_OFF, why, "backing off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +220,7 @@ def _question(pod: Pod, placement: Placement) -> _Question:
 def _answer(snapshot: Snapshot, node: Node, question: _Question, rejected_by: RejectedBy | None) -> NodeStatus:
     publication = snapshot.publications.get(node.name)
     if rejected_by and rejected_by.node == node.name and not _published_since(publication, rejected_by):
-        return _rejected(node.name, "JustRefused", f"{node.name} refused it and has published nothing since", "")
+        return _rejected(node.name, JUST_REFUSED, f"{node.name} refused it and has published nothing since", "")
     if publication is None or publication.problem:
         problem = snapshot.why_unknown(node.name)
         return _filtered(node, question) or _rejected(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
@@ -210,12 +232,11 @@ def _answer(snapshot: Snapshot, node: Node, question: _Question, rejected_by: Re
     status = _remembered(node, state, question)
     if status.admits or status._explain:
         return status
-    policy = publication.state.kubelet.topology_manager_policy
     return NodeStatus(
         status.node,
         status.reason,
         status.summary,
-        _explain=lambda: explain(admit(state, pod)[0], node.name, policy),
+        _explain=lambda: explain(admit(state, pod)[0], state, pod),
     )
 
 
@@ -235,7 +256,7 @@ class _Answers:
         self._names: frozenset[str] | None = None
 
     def may_hold(self, state: NodeState, name: str) -> bool:
-        """Whether a pod of this name, in whichever namespace, holds something there.
+        """Whether a pod of this name, in any namespace, has an allocation there.
 
         ``FastAdmission.is_on`` checks that first too, but has to look up the state again: a fifth of a large diagnosis.
         """
@@ -272,7 +293,7 @@ def _replay(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
     outcome = fit.outcome(state)
     if isinstance(outcome, FastPlacement):
         return _admits(node, outcome.numa_nodes, score_of(state, outcome))
-    if isinstance(outcome, Refusal):
+    if isinstance(outcome, FastRefusal):
         return NodeStatus(node.name, outcome.reason, ",".join(outcome.lacking))
     return _replay_whole(node, state, fit.pod)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.explanation import explain, refused_merge
 from topomend.decide.filters import filter_node_affinity, insufficient_resource
+from topomend.decide.remedy import remedy_of
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import emptied
 from topomend.model.pod import Pod, requests_of
@@ -40,7 +41,16 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     if not nodes or any(_could_admit(snapshot, node, pod, fit) for node in nodes):
         return ""
     closest = min(_miss(snapshot, node, pod) for node in nodes)
-    return f"no node admits {pod.name} even when empty; closest: {closest.text}"
+    words = _remedy_words(snapshot, closest, pod)
+    return f"no node admits {pod.name} even when empty; closest: {closest.text}{f'; {words}' if words else ''}"
+
+
+def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
+    """What the closest node would admit when empty; nothing where its total is too small."""
+    publication = snapshot.publications.get(closest.node)
+    if publication is None or insufficient_resource(snapshot.nodes[closest.node], pod, ()):
+        return ""
+    return remedy_of(emptied(publication.state), pod).words
 
 
 def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: FastAdmission) -> bool:
@@ -55,9 +65,9 @@ def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
     resource = insufficient_resource(node, pod, ())
     if resource:
         return _insufficient_total(node, pod, resource)
-    state = snapshot.publications[node.name].state
-    verdict, _ = admit(emptied(state), pod)
-    return _Miss(_distance(verdict), node.name, explain(verdict, node.name, state.kubelet.topology_manager_policy))
+    empty = emptied(snapshot.publications[node.name].state)
+    verdict, _ = admit(empty, pod)
+    return _Miss(_distance(verdict), node.name, explain(verdict, empty, pod))
 
 
 def _insufficient_total(node: Node, pod: Pod, resource: str) -> _Miss:

@@ -15,12 +15,16 @@ from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, NodeStatus, RejectedBy, diagnose
+from topomend.decide.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
 from topomend.replay.admission import admit
 
 MAX_NAMED_NODES = 3
-"""For how many nodes a pod is ungated: one could fill up or be cordoned, and its node affinity cannot be widened."""
+"""For how many nodes a pod is ungated: one could fill up or be cordoned, and its node affinity cannot be widened.
+
+A pod with rules that only the scheduler can judge is ungated for every node that admits it: the scheduler may be able
+to use none of the best three, where the pod's own siblings may be."""
 
 NOTHING_RESERVED: Mapping[str, NUMAMask] = MappingProxyType({})
 
@@ -42,6 +46,11 @@ class RelaunchOn:
     def nodes(self) -> tuple[str, ...]:
         """The candidates' names."""
         return tuple(candidate.node for candidate in self.candidates)
+
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """The hostname labels to narrow the pod to, best first; empty where any node will do."""
+        return () if self.diagnosis.any_node_will_do else tuple(candidate.hostname for candidate in self.candidates)
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ def choose(
     usable = (
         candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
     )
-    candidates = tuple(islice(usable, MAX_NAMED_NODES))
+    candidates = tuple(islice(usable, None if pod.scheduler_rules else MAX_NAMED_NODES))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
     return RelaunchOn(candidates, diagnosis, f"{candidates[0].place} admits it by replay")
@@ -173,14 +182,16 @@ def explain_refusal(snapshot: Snapshot, refusal: Refusal, now: float) -> Explain
     if publication is None or publication.problem:
         problem = snapshot.why_unknown(pod.node)
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}); the cause is unknown: {problem}")
-    policy = publication.state.kubelet.topology_manager_policy
-    verdict, _ = admit(publication.state_with_assumed, pod.pod)
+    state = publication.state_with_assumed
+    verdict, _ = admit(state, pod.pod)
     if not verdict.admitted:
-        return Explained(explain(verdict, pod.node, policy), blocking_resources(verdict))
+        words = remedy_of(state, pod.pod).words
+        text = f"{explain(verdict, state, pod.pod)}{f'; {words}' if words else ''}"
+        return Explained(text, blocking_resources(verdict))
     if is_newer(publication.version, refusal.version) or publication.ended:
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
-    if now < refusal.seen + PUBLICATION_SECONDS:
-        return AwaitsPublication(refusal.seen + PUBLICATION_SECONDS)
+    if now < refusal.first_seen + PUBLICATION_SECONDS:
+        return AwaitsPublication(refusal.first_seen + PUBLICATION_SECONDS)
     if pod.reason not in _ALIGNMENT_REASONS:
         return Explained(f"{pod.node} refused {pod.name}: {pod.message}")
     return ReplayMismatch(

@@ -13,7 +13,7 @@ from topomend.decide.filters import filter_pod
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
-from topomend.model.node_state import NodeState, emptied, free_cpus, largest_hole
+from topomend.model.node_state import NodeState, emptied, free_cpus, most_free_cpus
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
@@ -46,7 +46,7 @@ def reserved_numa_nodes(snapshot: Snapshot, pod: WatchedPod, now: float) -> dict
         for older in _older(snapshot, pod)
         if now - snapshot.gated_since.get((older.namespace, older.name), now) >= PATIENCE_SECONDS
     ]
-    names = _by_largest_hole(snapshot) if patient else ()
+    names = _by_most_free_cpus(snapshot) if patient else ()
     reserved: dict[str, NUMAMask] = {}
     for older in sorted(patient, key=_age)[:MAX_OLDER_PODS]:
         if len(reserved) < MAX_RESERVATIONS:
@@ -54,13 +54,13 @@ def reserved_numa_nodes(snapshot: Snapshot, pod: WatchedPod, now: float) -> dict
     return reserved
 
 
-def _by_largest_hole(snapshot: Snapshot) -> list[str]:
-    holes = [
-        (-_remembered_hole(publication.state_with_assumed), name)
+def _by_most_free_cpus(snapshot: Snapshot) -> list[str]:
+    by_free_cpus = [
+        (-_cached_most_free_cpus(publication.state_with_assumed), name)
         for name, publication in snapshot.publications.items()
         if name in snapshot.nodes and not publication.problem
     ]
-    return [name for _, name in sorted(holes)]
+    return [name for _, name in sorted(by_free_cpus)]
 
 
 def _reserve(snapshot: Snapshot, pod: WatchedPod, names: Iterable[str]) -> dict[str, NUMAMask]:
@@ -87,15 +87,15 @@ def _numa_nodes_for(pod: Pod, empty: NodeState, current: NodeState) -> NUMAMask:
     return 1 << max(large, key=lambda node: (free[node], -node))
 
 
-def _remembered_hole(state: NodeState) -> int:
-    holes = _holes.of(state)
-    if not holes:
-        holes.append(largest_hole(state))
-    return holes[0]
+def _cached_most_free_cpus(state: NodeState) -> int:
+    cached = _most_free_cpus.of(state)
+    if not cached:
+        cached.append(most_free_cpus(state))
+    return cached[0]
 
 
-_holes: IdentityCache[NodeState, list[int]] = IdentityCache(list)
-"""Each state's largest hole, once it was worked out."""
+_most_free_cpus: IdentityCache[NodeState, list[int]] = IdentityCache(list)
+"""The cached result of ``most_free_cpus`` for each state."""
 
 
 def yields_to(

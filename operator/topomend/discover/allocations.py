@@ -94,7 +94,7 @@ class AllocationReader:
             joined = join(listed, state, self._names)
             if joined is not None:
                 if why := why_implausible(joined.pods, joined.devices, joined.memory):
-                    return self._last_known("Implausible", f"the kubelet's answers or files tell of {why}")
+                    return self._last_known("Implausible", f"the kubelet's answers or files contain {why}")
                 if state is not None:
                     self._names = learn_names(listed, state, joined, self._names)
                 self._last_read = (listed, before)
@@ -116,14 +116,14 @@ class AllocationReader:
     def _remarked(self, joined: Allocations) -> Allocations:
         if self._state_folder is not None:
             return joined
-        why = "the kubelet's state directory is not given: what init containers hold is not known"
+        why = "the kubelet's state directory is not given, so allocations of init containers are unknown"
         return replace(joined, remark=why)
 
     def _last_known(self, reason: str, problem: str) -> Allocations:
         self._last_read = None
         if self._last_good is None:
             return Allocations(reason=reason, problem=problem)
-        return replace(self._last_good, reason=reason, problem=f"{problem}; what was last known is shown")
+        return replace(self._last_good, reason=reason, problem=f"{problem}; the last known state is shown")
 
 
 def join(

@@ -8,22 +8,20 @@ beside this one, writing the object to ``publish``.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import or_
-from typing import Any
 
 from topomend.discover.allocations import Allocations, PodName
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
+from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, free_cpus
 from topomend.model.quantity import format_bytes
-from topomend.replay.admission import book_of, release, shared_pool
+from topomend.replay.admission import machine_state_of, release, shared_pool
 from topomend.replay.container_manager import ContainerManager, start
-from topomend.wire.bounded import bounded
-from topomend.wire.node_topology import Condition, Summary, node_topology, status_of
 
 MAX_MESSAGE = 1000
 """Letters that the column Status can show."""
@@ -42,26 +40,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What is published of a node. ``pods`` names all active pods, also those without exclusive resources."""
+    """What was discovered of a node. ``pods`` names all active pods, also those without exclusive resources."""
 
     state: NodeState
     summary: Summary
     conditions: tuple[Condition, ...]
     pods: tuple[PodName, ...] = ()
-
-    @cached_property
-    def status(self) -> dict[str, Any]:
-        """The object's status, conditions without times. The same object on every access."""
-        return status_of(self.state, self.summary, self.conditions)
-
-    @cached_property
-    def published(self) -> Mapping[str, Any]:
-        """The status as it is published, cut to the size that the API server accepts (``wire.bounded``)."""
-        return bounded(self.status)
-
-    def node_topology(self) -> dict[str, Any]:
-        """The NodeTopology object."""
-        return node_topology(self.state.name, self.status)
 
 
 def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocations) -> Discovery:
@@ -109,7 +93,7 @@ def _as_the_kubelet_started(
         if total != now:
             remarks.append(
                 f"NUMA node {node.id} has {format_bytes(now)} of {resource}, the kubelet counted {format_bytes(total)} "
-                "when it started and decides by that"
+                "at its start and still uses that"
             )
         return total
 
@@ -160,18 +144,21 @@ def _settings(
     if not config.reason and settings.cpu_manager_policy == "none" and allocations.allocatable_cpus:
         # Under policy none the kubelet lists no allocatable CPUs (cpumanager/policy_none.go:GetAllocatableCPUs).
         contradictions.append(
-            "the kubelet gives out CPUs exclusively, cpuManagerPolicy is none: is it the kubelet's own?"
+            "the kubelet allocates exclusive CPUs, but cpuManagerPolicy is none; "
+            "check that the configuration is the kubelet's own"
         )
     if settings.cpu_manager_policy != "static" or not allocations.allocatable_cpus:
         return settings, tuple(contradictions)
     unknown = allocations.allocatable_cpus & ~machine.cpus
     if unknown:
-        contradictions.append(f"the kubelet can give CPUs {format_id_list(unknown)}, which this machine does not have")
+        contradictions.append(
+            f"the kubelet can allocate CPUs {format_id_list(unknown)}, which this machine does not have"
+        )
     reserved = machine.cpus & ~allocations.allocatable_cpus
     if settings.reserved_cpus is not None and settings.reserved_cpus != reserved:
         contradictions.append(
             f"reservedSystemCPUs is {format_id_list(settings.reserved_cpus)}, "
-            f"the kubelet keeps {format_id_list(reserved)}: is the configuration the kubelet's own?"
+            f"but the kubelet reserves {format_id_list(reserved)}; check that the configuration is the kubelet's own"
         )
     return replace(settings, reserved_cpus=reserved), tuple(contradictions)
 
@@ -181,8 +168,8 @@ def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iter
     for file, running in (allocations.policies or {}).items():
         if running != configured[file]:
             yield (
-                f"{file} is of policy {running[:40]}, the configuration says {configured[file]}: "
-                "is it the kubelet's own?"
+                f"{file} is of policy {running[:40]}, but the configuration says {configured[file]}; "
+                "check that it is the kubelet's own"
             )
 
 
@@ -194,7 +181,7 @@ def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: Con
     if isinstance(kubelet, str):
         return kubelet
     unknown = (configured.reserved_cpus or 0) & ~machine.cpus
-    return f"reservedSystemCPUs names CPUs {format_id_list(unknown)}, which are not there" if unknown else ""
+    return f"reservedSystemCPUs names CPUs {format_id_list(unknown)}, which do not exist" if unknown else ""
 
 
 def _impossible(state: NodeState) -> Iterator[str]:
@@ -215,7 +202,8 @@ def _impossible(state: NodeState) -> Iterator[str]:
             yield f"{name} holds memory of NUMA nodes {format_id_list(unknown)}, which this machine does not have"
     if state.memory is not None and mask_of(node.numa_node for node in state.memory) != state.machine.numa_mask:
         listed = format_id_list(mask_of(node.numa_node for node in state.memory))
-        yield f"{MEMORY_STATE} is of NUMA nodes {listed}, this machine has {format_id_list(state.machine.numa_mask)}"
+        numa_nodes = format_id_list(state.machine.numa_mask)
+        yield f"{MEMORY_STATE} is of NUMA nodes {listed}, but this machine has {numa_nodes}"
 
 
 # Conditions
@@ -291,5 +279,5 @@ def _free_memory(state: NodeState, kubelet: ContainerManager) -> str:
     """Memory of each NUMA node that can still be pinned, in Gi, comma-separated; empty if the policy pins none."""
     if kubelet.memory is None:
         return ""
-    free = book_of(kubelet.memory, state).free("memory")
+    free = machine_state_of(kubelet.memory, state).free("memory")
     return ",".join(f"{size / (1 << 30):.1f}".removesuffix(".0") for size in free.values())

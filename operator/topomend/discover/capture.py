@@ -24,7 +24,7 @@ _HARDWARE_ADDRESS = re.compile(r"\b([a-z]{2,5}x)([0-9a-f]{16}|[0-9a-f]{12})\b", 
 
 
 @dataclass
-class EventRecorder(Root):
+class RecordingRoot(Root):
     """A Root that records the files, links and folders that are read, by their real path relative to the root."""
 
     files: dict[str, str] = field(default_factory=dict)
@@ -88,16 +88,16 @@ class Capture:
 
 
 def capture(path: Path, folder: str) -> Capture:
-    """Pack what discovery reads under ``path`` into a .tar.gz with the one folder ``folder``. Reproducible."""
-    recorder = EventRecorder(path.absolute())
-    host = read_host_of(recorder, whole=True)
+    """Pack the files that discovery reads under ``path`` into a .tar.gz with one folder, ``folder``. Reproducible."""
+    root = RecordingRoot(path.absolute())
+    host = read_host_of(root, whole=True)
     # udev's hardware database is no file under the root, so the names from it are written as udev's records.
     for device in host.machine.pci_devices:
         if device.vendor_name or device.device_name:
-            recorder.files[record_of(device.address)] = (
+            root.files[record_of(device.address)] = (
                 f"E:ID_VENDOR_FROM_DATABASE={device.vendor_name}\nE:ID_MODEL_FROM_DATABASE={device.device_name}\n"
             )
-    entries = list(_entries(recorder, folder))
+    entries = list(_entries(root, folder))
     packed = io.BytesIO()
     with (
         gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as compressed,
@@ -108,28 +108,28 @@ def capture(path: Path, folder: str) -> Capture:
     return Capture(host, packed.getvalue(), len(entries))
 
 
-def _entries(recorder: EventRecorder, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+def _entries(root: RecordingRoot, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     """Archive entries. Class links that lead to no PCI device are left out: among them are the interfaces of pods."""
     scrub = _Scrubber()
-    for place in sorted(recorder.folders):
+    for place in sorted(root.folders):
         entry = tarfile.TarInfo(f"{folder}/{place}")
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755
         yield entry, b""
-    for place, text in sorted(recorder.files.items()):
+    for place, text in sorted(root.files.items()):
         content = text.encode()
         entry = tarfile.TarInfo(f"{folder}/{scrub(place)}")
         entry.size = len(content)
         yield entry, content
-    for place, target in sorted(recorder.links.items()):
-        if place.startswith("sys/class/") and not _leads_to_pci(recorder, place):
+    for place, target in sorted(root.links.items()):
+        if place.startswith("sys/class/") and not _leads_to_pci(root, place):
             continue
         entry = tarfile.TarInfo(f"{folder}/{scrub(place)}")
         entry.type, entry.linkname = tarfile.SYMTYPE, scrub(target)
         yield entry, b""
 
 
-def _leads_to_pci(recorder: EventRecorder, place: str) -> bool:
-    return any(ADDRESS.fullmatch(part) for part in recorder.target(place).split("/"))
+def _leads_to_pci(root: RecordingRoot, place: str) -> bool:
+    return any(ADDRESS.fullmatch(part) for part in root.target(place).split("/"))
 
 
 class _Scrubber:

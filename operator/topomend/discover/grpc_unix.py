@@ -51,7 +51,7 @@ def call_all(path: Path, service: str, methods: Sequence[str], seconds: float, m
     """
     http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
     http.initiate_connection()
-    answers = {_ask(http, f"/{service}/{method}"): _Answer(method, most) for method in methods}
+    answers = {_ask(http, f"/{service}/{method}"): _UnaryResponse(method, most) for method in methods}
     try:
         with _Connection(path, seconds) as connection:
             while not all(answer.ended for answer in answers.values()):
@@ -79,7 +79,7 @@ def _ask(http: H2Connection, path: str) -> int:
     return stream
 
 
-def _take(http: H2Connection, received: bytes, answers: Mapping[int, "_Answer"]) -> None:
+def _take(http: H2Connection, received: bytes, answers: Mapping[int, "_UnaryResponse"]) -> None:
     for event in http.receive_data(received):
         if isinstance(event, ConnectionTerminated):
             raise ConnectionAbortedError(f"the server ended the connection (HTTP/2 error {event.error_code})")
@@ -130,7 +130,7 @@ class _Connection:
         self._socket.settimeout(remaining)
 
 
-class _Answer:
+class _UnaryResponse:
     """The answer to one call as far as it was received."""
 
     def __init__(self, method: str, most: int) -> None:

@@ -112,7 +112,7 @@ def _core_kinds(root: Root, online: CPUSet) -> tuple[CoreKind, ...]:
         kind_and_capacity = names.get(cpu, ""), capacities.get(cpu)
         kinds[kind_and_capacity] = kinds.get(kind_and_capacity, 0) | 1 << cpu
     if len(kinds) > MOST_KINDS:
-        root.remark(CPUS, f"has CPUs of {len(kinds)} capacities: they are not told apart")
+        root.remark(CPUS, f"has CPUs of {len(kinds)} capacities, which are not distinguished")
     if not 2 <= len(kinds) <= MOST_KINDS:
         return ()
     ordered = sorted(kinds.items(), key=lambda item: (-(item[0][1] or 0), lowest(item[1])))

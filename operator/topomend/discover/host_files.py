@@ -33,28 +33,28 @@ _PADDING = " \t\r\n\0"
 """Recorded trees carry zero bytes where sysfs gave a whole page."""
 
 
-class Unreadable(Exception):
+class SourceUnreadable(Exception):
     """A file cannot be read. The text completes a sentence that begins with the file's name."""
 
 
-class Absent(Unreadable):
+class Absent(SourceUnreadable):
     """The file does not exist."""
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises Unreadable, and Absent if it does not exist."""
+    """The content of a regular file of at most ``most`` bytes. Raises SourceUnreadable; Absent if there is no file."""
     try:
         # Opening a pipe or device of that name could otherwise block for ever.
         with open(path, "rb", opener=_without_waiting) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise Unreadable("is not a file")
+                raise SourceUnreadable("is not a file")
             content = stream.read(most + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise Absent("is not there") from error
     except (OSError, ValueError) as error:
-        raise Unreadable(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise SourceUnreadable(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if len(content) > most:
-        raise Unreadable(f"is longer than {most} bytes")
+        raise SourceUnreadable(f"is longer than {most} bytes")
     return content
 
 
@@ -88,7 +88,7 @@ class Root:
             return read_bytes(Path(self.resolve(name)), most).decode("utf-8", errors="replace").strip(_PADDING)
         except Absent:
             return None
-        except Unreadable as error:
+        except SourceUnreadable as error:
             self.problem(name, str(error))
             return None
 

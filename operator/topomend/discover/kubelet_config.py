@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from topomend.discover.host_files import Unreadable, read_bytes
+from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_process import Flags
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
@@ -117,10 +117,10 @@ def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: 
         for drop_in in dropped_in:
             content = _merged(content, _load(drop_in))
         content = _overridden(content, flags or {})
-    except Unreadable as error:
+    except SourceUnreadable as error:
         return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configuration {error}",))
     if file is None and flags is None and not dropped_in:
-        why = f"no kubelet configuration: folder {drop_ins} holds none whose name ends in .conf"
+        why = f"no kubelet configuration: folder {drop_ins} has no file whose name ends in .conf"
         return KubeletConfig(KubeletSettings(), "Unreadable", (why,))
     config = _read(Document(content))
     if drop_ins is None or drop_ins.is_dir():
@@ -134,7 +134,7 @@ def read_configz(answer: object) -> KubeletConfig:
     try:
         _check_kind(document["kubeletconfig"])
     except MalformedObject as error:
-        return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configz is no {KIND}: {error}",))
+        return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configz is not a {KIND}: {error}",))
     return _read(document["kubeletconfig"])
 
 
@@ -142,7 +142,7 @@ def config_fingerprint(*files: Path | None, drop_ins: Path | None = None) -> obj
     """A value that changes whenever a file changes, or a drop-in is added or removed."""
     try:
         return tuple((path, *mark_of(path)) for path in (*filter(None, files), *_drop_ins(drop_ins)))
-    except Unreadable as error:
+    except SourceUnreadable as error:
         return str(error)
 
 
@@ -161,7 +161,7 @@ def _drop_ins(folder: Path | None) -> Iterator[Path]:
         return
     files = sorted(folder.rglob("*.conf"))
     if len(files) > MAX_DROP_INS:
-        raise Unreadable(f"folder {folder} holds more than {MAX_DROP_INS} files")
+        raise SourceUnreadable(f"folder {folder} has more than {MAX_DROP_INS} files")
     yield from (path for path in files if not path.is_dir())
 
 
@@ -169,14 +169,14 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         # Not the faster C loader: deeply nested input crashes the process there.
         content = yaml.safe_load(read_bytes(path, MAX_BYTES))
-    except Unreadable as error:
+    except SourceUnreadable as error:
         raise type(error)(f"{path} {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise Unreadable(f"{path} is not YAML: {' '.join(str(error).split())[:160]}") from error
+        raise SourceUnreadable(f"{path} is not YAML: {' '.join(str(error).split())[:160]}") from error
     try:
         _check_kind(Document(content))
     except MalformedObject as error:
-        raise Unreadable(f"{path} is no {KIND} of {API_VERSION}: {error}") from error
+        raise SourceUnreadable(f"{path} is not a {KIND} of {API_VERSION}: {error}") from error
     assert isinstance(content, dict)  # noqa: S101 - a document that has a kind is one
     return content
 
@@ -218,7 +218,7 @@ def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overridden(content: dict[str, Any], flags: Flags) -> dict[str, Any]:
-    """``content`` with every flag in place of its field. Raises Unreadable."""
+    """``content`` with every flag in place of its field. Raises SourceUnreadable."""
     fields: dict[str, Any] = {
         _TEXT_FLAGS[name]: values[-1] for name, values in flags.items() if name in _TEXT_FLAGS and values
     }
@@ -243,7 +243,7 @@ def _pairs(name: str, values: Sequence[str], between: str) -> dict[str, str]:
     for part in filter(None, parts):
         key, separator, value = part.partition(between)
         if not separator:
-            raise Unreadable(f"is overridden by --{name} with {part[:60]!r}, which is not KEY{between}VALUE")
+            raise SourceUnreadable(f"is overridden by --{name} with {part[:60]!r}, which is not KEY{between}VALUE")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -257,7 +257,9 @@ def _reservation(text: str) -> dict[str, Any]:
     """``NUMA:RESOURCE=QUANTITY,...`` as the file would have it (pkg/util/flag/flags.go:ReservedMemoryVar)."""
     node, _, limits = text.partition(":")
     if not node.isascii() or not node.isdigit() or len(node) > 9:
-        raise Unreadable(f"is overridden by --reserved-memory with {text[:60]!r}, which begins with no NUMA node's id")
+        raise SourceUnreadable(
+            f"is overridden by --reserved-memory with {text[:60]!r}, which does not begin with a NUMA node's id"
+        )
     return {"numaNode": int(node), "limits": _pairs("reserved-memory", [limits], "=")}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topomend.discover.host_files import Unreadable, read_bytes
+from topomend.discover.host_files import SourceUnreadable, read_bytes
 
 PROC = Path("/proc")
 MAX_COMMAND_LINE = 1 << 17
@@ -75,22 +75,22 @@ def read_flags(arguments: Sequence[str]) -> Flags:
 def read_flags_file(path: Path) -> Flags:
     """The flags in a file in shell syntax with comments, such as MicroK8s has.
 
-    Variables are not expanded: no flag that is used here contains one. Raises Unreadable.
+    Variables are not expanded: no flag that is used here contains one. Raises SourceUnreadable.
     """
     try:
         text = read_bytes(path, MAX_COMMAND_LINE).decode(errors="replace")
-    except Unreadable as error:
+    except SourceUnreadable as error:
         raise type(error)(f"{path} {error}") from error
     try:
         return read_flags(shlex.split(text, comments=True))
     except ValueError as error:
-        raise Unreadable(f"{path} holds no flags: {error}") from error
+        raise SourceUnreadable(f"{path} does not contain flags: {error}") from error
 
 
 def _command_line(process: Path) -> list[str]:
     try:
         text = read_bytes(process / "cmdline", MAX_COMMAND_LINE).decode(errors="replace")
-    except Unreadable:
+    except SourceUnreadable:
         return []
     return text.removesuffix("\0").split("\0")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from topomend.discover.host_files import Unreadable
+from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config import (
     NOT_GIVEN,
     KubeletConfig,
@@ -24,13 +24,14 @@ from topomend.discover.kubelet_process import kubelet_of, read_flags_file
 from topomend.kube.errors import APIError, Forbidden, Refused
 from topomend.kube.kubelet_client import Configz
 from topomend.model.kubelet import KubeletSettings
+from topomend.runtime.backoff import Exponential, Retry
 
 RECHECK_SECONDS = 300.0
 """A kubelet reads its settings only at its start, which replaces its socket. This covers a start that was missed."""
 
-LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 1.0, 60.0
-"""The delay after a failed request, doubled each time. A starting kubelet has its socket a moment before it answers;
-one behind a firewall never answers, and costs a time-out each time."""
+DELAYS = Exponential(1.0, 60.0)
+"""The delays after failed requests. A starting kubelet has its socket a moment before it answers; one behind a firewall
+never answers, and costs a time-out each time."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 
@@ -90,7 +91,7 @@ class SettingsReader:
         self._proc, self._socket, self._monotonic = proc, socket, monotonic
         self._last_marks: object = None
         self._next_read = 0.0
-        self._failures = 0
+        self._retry = Retry(DELAYS)
         self._config: KubeletConfig | None = None
         self._running: tuple[object, KubeletConfig] | None = None
 
@@ -132,14 +133,14 @@ class SettingsReader:
         try:
             running = _running(self._configz())
         except APIError as error:
-            self._next_read = self._monotonic() + min(MOST_RETRY_SECONDS, LEAST_RETRY_SECONDS * 2**self._failures)
-            self._failures = min(self._failures + 1, 8)
+            now = self._monotonic()
+            self._next_read = now + self._retry.failed(now)
             if started is None or self._running is None or self._running[0] != started:
                 return self._without_configz(written, error)
             # The same kubelet answered before, and it reads settings only at its start.
             running = self._running[1]
         else:
-            self._failures = 0
+            self._retry.succeeded()
             self._running = (started, running)
         if running.reason:
             return running
@@ -159,7 +160,7 @@ class SettingsReader:
 def _with_flags_file(files: WrittenConfig, path: Path) -> KubeletConfig:
     try:
         flags = read_flags_file(path)
-    except Unreadable as error:
+    except SourceUnreadable as error:
         return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's flags: {error}",))
     for name, given in (("config", files.file), ("config-dir", files.drop_ins)):
         if flags.get(name) and given is None:
@@ -180,10 +181,10 @@ def _comparison(running: KubeletConfig, written: KubeletConfig) -> dict[str, Any
     if written.reason == "NotGiven":
         return {"source": "ReadFromConfigz"}
     if written.reason:
-        contradicted = f"not in force, yet: {written.problems[0]}"
+        contradicted = f"the changed file is not in force: {written.problems[0]}"
     elif differing := list(_differences(running.settings, written.settings)):
         contradicted = (
-            f"the kubelet runs with another {', '.join(differing)} than its file says: what it runs with counts"
+            f"the kubelet runs with another {', '.join(differing)} than its file says; the running kubelet counts"
         )
     else:
         return {"source": "ReadFromConfigz"}
@@ -194,11 +195,11 @@ def _why(error: APIError) -> str:
     if not isinstance(error, Refused):
         return str(error)
     if error.status == 401:
-        return f"{error}: it takes no tokens (authentication.webhook.enabled), or could not have this one reviewed"
+        return f"{error}: it accepts no tokens (authentication.webhook.enabled), or could not have this one reviewed"
     if isinstance(error, Forbidden):
-        return f"{error}: a kubelet before 1.33 wants nodes/proxy for it, which no agent gets"
+        return f"{error}: a kubelet before 1.33 wants nodes/proxy, a right that no agent has"
     if error.status in (404, 405):
-        return f"{error}: its configuration turns it off (enableDebuggingHandlers)"
+        return f"{error}: its configuration disables configz (enableDebuggingHandlers)"
     return str(error)
 
 

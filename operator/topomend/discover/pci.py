@@ -260,7 +260,7 @@ def _names_from_libudev() -> Names:
     try:
         return udev.pci_names()
     except udev.UdevUnavailable as error:
-        _log.warning("PCI devices are told by their ids alone: %s", error)
+        _log.warning("PCI devices are shown by their ids only: %s", error)
         return {}
 
 

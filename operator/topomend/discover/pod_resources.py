@@ -76,9 +76,9 @@ class PodResourcesClient:
             method = ALLOCATABLE
             return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable))
         except DecodeError as error:
-            raise self._failed(method, f"answers {method} with what is no such message") from error
+            raise self._failed(method, f"answers {method} with an invalid message") from error
         except InvalidIDList as error:
-            raise self._failed(method, f"answers what cannot be: {error}") from error
+            raise self._failed(method, f"gives an impossible answer: {error}") from error
 
     def _failed(self, method: str, what: str) -> PodResourcesUnavailable:
         self.errors[method] += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from topomend.discover.host_files import Absent, Unreadable, read_bytes
+from topomend.discover.host_files import Absent, SourceUnreadable, read_bytes
 from topomend.model.bitmask import MAX_ID, CPUSet, mask_of
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.devices.manager import natural_key
@@ -97,7 +97,7 @@ def _load(path: Path) -> Document:
         return Document(json.loads(read_bytes(path, MAX_BYTES)), str(path))
     except Absent:
         return Document(None, str(path))
-    except Unreadable as error:
+    except SourceUnreadable as error:
         raise StateUnreadable(f"{path} {error}") from error
     except (ValueError, RecursionError) as error:
         raise StateUnreadable(f"{path} is not JSON: {str(error)[:160]}") from error

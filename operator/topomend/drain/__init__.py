@@ -1,5 +1,5 @@
-"""Take topomend out of a cluster: afterwards no pod waits for it, none is lost, and no pod carries anything of it.
+"""Drain a cluster before topomend is uninstalled: no pod waits for it, no pod is lost, no pod has anything of it.
 
-Owns the order of the steps and what each removes. Leaves open relaunches to the protocol in ``relaunch``, and removing
-the manifests to the user. Each step only does what is still missing, so a drain can be repeated at any time.
+Owns the order of the steps and what each removes. Leaves open relaunches to the protocol in ``relaunch``, and deleting
+the manifests to the user. A step does only what is not done yet, so a drain can be repeated at any time.
 """

@@ -57,8 +57,9 @@ class Drain:
             if (is_clean and begun > in_force) or begun > deadline:
                 break
             time.sleep(PASS_SECONDS)
-        if remade := self._gating.remade():
-            self._journal.leave(
-                remade,
-                "it was deleted and is there again: an operator runs outside the Deployment; stop it, drain again",
+        if recreated := self._gating.recreated():
+            self._journal.report_remaining(
+                recreated,
+                "an operator outside the Deployment created it again after it was deleted; stop that operator, then "
+                "drain again",
             )

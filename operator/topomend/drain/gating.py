@@ -30,7 +30,7 @@ class Gating:
         for resource, name in _PARAMETERS:
             self._delete(resource, name, self._namespace)
 
-    def remade(self) -> str:
+    def recreated(self) -> str:
         """The first parameter object that exists again, as text; empty where none does. Raises APIError.
 
         If one does, an operator still runs somewhere.
@@ -48,7 +48,7 @@ class Gating:
             if not self._journal.dry:
                 self._client.delete(resource, name, namespace, uid=uid)
         except (NotFound, Conflict):
-            return  # somebody else deleted or recreated it meanwhile; ``remade`` looks again
+            return  # somebody else deleted or recreated it meanwhile; ``recreated`` looks again
         self._journal.did("gating objects deleted", f"{resource.plural} {name}: deleted, so that no new pod is gated")
 
     def _read_uid(self, resource: Resource, name: str, namespace: str) -> str:

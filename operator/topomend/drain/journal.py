@@ -1,4 +1,4 @@
-"""Record what a drain did, one line as each thing happens, and what it could not do.
+"""Report a drain: one line for each thing that it did, and the things that it could not drain.
 
 Owns counting and output. Leaves the words of each line to the step that writes it.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Journal:
-    """Counts what was done and prints it through ``say``, one line a call.
+    """Counts what was done and prints it through ``say``, which gets one line a call.
 
     ``dry`` is whether the drain only reports what it would do. Several threads may use it at once.
     """
@@ -18,7 +18,7 @@ class Journal:
         self.dry = dry
         self._say, self._lock = say, threading.Lock()
         self._done: Counter[str] = Counter()
-        self._remaining: dict[str, str] = {}
+        self._not_drained: dict[str, str] = {}
 
     def did(self, what: str, line: str) -> None:
         """Count one thing of the kind ``what``, such as "pods cleaned", and print ``line``."""
@@ -31,21 +31,21 @@ class Journal:
         with self._lock:
             self._say(line)
 
-    def leave(self, thing: str, why: str) -> None:
-        """Note that ``thing`` could not be drained, and why."""
+    def report_remaining(self, thing: str, why: str) -> None:
+        """Report at the end that ``thing`` could not be drained, and why and what to do."""
         with self._lock:
-            self._remaining[thing] = why
+            self._not_drained[thing] = why
 
-    def settle(self, thing: str) -> None:
+    def resolve(self, thing: str) -> None:
         """Forget that ``thing`` could not be drained: a later attempt succeeded."""
         with self._lock:
-            self._remaining.pop(thing, None)
+            self._not_drained.pop(thing, None)
 
     @property
-    def left(self) -> tuple[tuple[str, str], ...]:
+    def remaining(self) -> tuple[tuple[str, str], ...]:
         """What could not be drained, as pairs of thing and reason, sorted by thing."""
         with self._lock:
-            return tuple(sorted(self._remaining.items()))
+            return tuple(sorted(self._not_drained.items()))
 
     def count(self) -> int:
         """How many things were done so far, of all kinds."""
@@ -57,4 +57,4 @@ class Journal:
         with self._lock:
             counts = ", ".join(f"{number} {what}" for what, number in sorted(self._done.items()))
         done = "would be drained" if self.dry else "drained"
-        return f"{done}: {counts or 'nothing was left to do'}"
+        return f"{done}: {counts or 'nothing to do'}"

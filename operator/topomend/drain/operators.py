@@ -50,10 +50,10 @@ class Operators:
             return
         self._election.stop(keep_seconds=KEPT_SECONDS if self._foreign_holder else 0)
         if self._foreign_holder:
-            self._journal.leave(
+            self._journal.report_remaining(
                 f"operator {self._foreign_holder}",
-                "it runs outside the Deployment, and would gate and claim pods again; it is kept from writing for an "
-                f"hour: stop it, then: kubectl -n {self._namespace} delete lease {NAME}",
+                "it runs outside the Deployment and would gate and claim pods again; its Lease is taken for an hour; "
+                f"stop it, then run: kubectl -n {self._namespace} delete lease {NAME}",
             )
 
     def _scale_down(self) -> None:
@@ -74,10 +74,9 @@ class Operators:
         while names := self._operator_pods():
             if time.monotonic() > deadline:
                 for name in names:
-                    self._journal.leave(
+                    self._journal.report_remaining(
                         f"pod {self._namespace}/{name}",
-                        f"an operator that has not ended within {self._seconds:.0f} s; see that its node is there, and "
-                        "drain again",
+                        f"this operator did not end within {self._seconds:.0f} s; check its node, then drain again",
                     )
                 return
             time.sleep(POLL_SECONDS)
@@ -91,9 +90,9 @@ class Operators:
         for pod in self._client.list(PODS, labels=LABELS, fields="status.phase=Running").items:
             metadata = pod["metadata"]
             if metadata["namespace"] != self._namespace:
-                self._journal.leave(
+                self._journal.report_remaining(
                     f"pod {metadata['namespace']}/{metadata['name']}",
-                    "an operator of another installation: drain that one too, with --operator-namespace",
+                    "this operator belongs to another installation; drain that one too, with --operator-namespace",
                 )
 
     def _take_lease(self, operator_pods: list[str]) -> None:
@@ -111,10 +110,10 @@ class Operators:
         while not self._election.leads() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         if not self._election.leads():
-            self._journal.leave(f"Lease {self._namespace}/{NAME}", "it could not be taken")
+            self._journal.report_remaining(f"Lease {self._namespace}/{NAME}", "it could not be taken; drain again")
             return
         if self._foreign_holder:
-            self._journal.note(f"operator {holder} is kept from writing: its Lease is taken")
+            self._journal.note(f"operator {holder} may no longer write: its Lease was taken")
             time.sleep(RENEW_DEADLINE_SECONDS)
 
     def _renews(self, holder: str) -> bool:

@@ -15,20 +15,20 @@ from topomend.kube.errors import APIError, Conflict, NotFound
 from topomend.wire.leftovers import Leftovers, leftovers
 
 AT_ONCE = 8
-"""Concurrent requests: most pods of a large cluster may carry the stamp of their creator."""
+"""Concurrent requests: most pods of a large cluster may have the annotation that names their creator."""
 
 TRIES = 10
-"""Attempts for one pod: its kubelet writes a starting pod several times a second."""
+"""Attempts for one pod: its kubelet updates a starting pod several times a second."""
 
 
 class Pods:
-    """All pods of the cluster that carry something of ours."""
+    """The pods of the cluster that have gates, finalizers, annotations or labels of topomend."""
 
     def __init__(self, client: Client, relaunches: Relaunches, journal: Journal) -> None:
         self._client, self._relaunches, self._journal = client, relaunches, journal
 
     def clean_all(self) -> None:
-        """Clean every pod. Raises APIError where pods cannot be listed; a pod that cannot be cleaned is journaled."""
+        """Clean every pod. Reports a pod that cannot be cleaned; raises APIError if pods cannot be listed."""
         pods = self._client.read(PODS, _ours).items
         with ThreadPoolExecutor(AT_ONCE) as executor:
             list(executor.map(self._clean, pods))
@@ -45,16 +45,16 @@ class Pods:
                 return
             self._strip(what, pod)
         except APIError as error:
-            self._journal.leave(what, str(error))
+            self._journal.report_remaining(what, str(error))
 
     def _strip(self, what: str, pod: Leftovers) -> None:
-        """Patch the pod until it carries nothing of ours, at most TRIES times. Raises APIError."""
+        """Patch the pod until it has nothing of topomend, at most TRIES times. Raises APIError."""
         for _ in range(TRIES):
             if self._try_strip(what, pod):
-                self._journal.settle(what)
+                self._journal.resolve(what)
                 return
             pod = replace(pod, version="")
-        self._journal.leave(what, "it changes faster than it can be cleaned")
+        self._journal.report_remaining(what, "it changes too often to be cleaned; drain again")
 
     def _try_strip(self, what: str, pod: Leftovers) -> bool:
         """Make one attempt; read the pod again where it may have changed since it was listed. Raises APIError."""
@@ -78,4 +78,4 @@ def _ours(content: dict[str, Any]) -> Iterable[Leftovers]:
 
 def _describe(pod: Leftovers) -> str:
     parts = {"gates": pod.gates, "finalizers": pod.finalizers, "annotations": pod.annotations, "labels": pod.labels}
-    return "taken off: " + "; ".join(f"{kind} {', '.join(names)}" for kind, names in parts.items() if names)
+    return "removed: " + "; ".join(f"{kind} {', '.join(names)}" for kind, names in parts.items() if names)

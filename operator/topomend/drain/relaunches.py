@@ -1,11 +1,10 @@
-"""End the relaunches that have begun. The protocol itself does it (``relaunch/protocol.py``): none is lost or doubled.
+"""End the relaunches that have begun. The relaunch protocol does it, so no pod is lost and none runs twice.
 
-Owns which relaunches are ended and what the journal says of them.
+Owns which relaunches are ended, and their lines in the journal.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -14,8 +13,9 @@ from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import protocol, records
+from topomend.relaunch import messages, records
 from topomend.relaunch.driver import Chosen, Driver, NoProgress, Outcome
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.document import MalformedObject
 from topomend.wire.leftovers import Leftovers
 from topomend.wire.relaunch import read_relaunch
@@ -68,7 +68,9 @@ class Relaunches:
             record = read_relaunch(content)
         except MalformedObject as error:
             metadata = content["metadata"]
-            self._journal.leave(f"relaunch {metadata['namespace']}/{metadata['name']}", f"it is malformed: {error}")
+            self._journal.report_remaining(
+                f"relaunch {metadata['namespace']}/{metadata['name']}", f"it is malformed: {error}"
+            )
             return []
         if not record.is_open:
             return []
@@ -76,7 +78,7 @@ class Relaunches:
 
     def _end(self, begun: _Begun) -> bool:
         driver = Driver(
-            self._client, _never_choose, _now, partial(records.record_that_made, self._client), draining=True
+            self._client, _never_choose, timestamp, partial(records.record_that_made, self._client), draining=True
         )
         try:
             outcome = driver.run(begun.namespace, begun.pod, begun.uid, begun.record, may_start=False)
@@ -85,12 +87,12 @@ class Relaunches:
         if outcome.launched:
             pod = outcome.launched
             self._journal.did(
-                "replacements let go", f"pod {pod.namespace}/{pod.name}: let go, it replaces a refused pod"
+                "replacements ungated", f"pod {pod.namespace}/{pod.name}: ungated, it replaces a refused pod"
             )
-        if isinstance(outcome.last, protocol.Pause):
+        if isinstance(outcome.last, messages.Pause):
             return self._unfinished(begun, outcome.last.waiting_for)
         self._report(begun, outcome)
-        self._journal.settle(str(begun))
+        self._journal.resolve(str(begun))
         return True
 
     def _report(self, begun: _Begun, outcome: Outcome) -> None:
@@ -103,9 +105,9 @@ class Relaunches:
 
     def _unfinished(self, begun: _Begun, why: str) -> bool:
         self.unended.add(begun.uid)
-        self._journal.leave(
+        self._journal.report_remaining(
             str(begun),
-            f"{why}; where its pod is gone, its manifest is in the record: "
+            f"{why}; if its pod no longer exists, its manifest is in the record: "
             f"kubectl -n {begun.namespace} get relaunch {begun.record} -o yaml",
         )
         return False
@@ -114,18 +116,14 @@ class Relaunches:
 def _planned(step: Step) -> str:
     match step:
         case Step.RECORDED:
-            return "nothing was done yet; the refused pod stays as it is"
+            return "it was only recorded; the refused pod stays as it is"
         case Step.COMMITTED | Step.BLOCKED:
-            return "the pod is created anew, unless it is there, and let go"
+            return "the pod is recreated if it does not exist, and ungated"
         case Step.CREATED:
-            return "the replacement is let go"
-    return "it has ended; the record is given back"
+            return "the replacement is ungated"
+    return "it has ended; the finalizer of its record is removed"
 
 
 def _never_choose(pod: WatchedPod, record: Relaunch) -> Chosen:
     """The driver's ``choose``, which a draining protocol never calls: the scheduler places the replacements."""
-    raise AssertionError(f"nobody chooses a node for {pod.name} of {record.name}")
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    raise AssertionError(f"a drain must not choose a node for {pod.name} of {record.name}")

@@ -1,18 +1,18 @@
-"""A small API client for the agent: the few requests that it needs, over the standard library.
+"""A small API client for the agent: the few requests that it needs.
 
-The official ``kubernetes`` client, which the operator uses, costs some 60 MiB more on every node. Owns connections and
-the translation of errors. Leaves credentials to ``kubeconfig``. Objects are plain dictionaries. It uses no proxy: an
-agent speaks to its API server directly.
+The official ``kubernetes`` client, which the operator uses, costs some 60 MiB more on every node. Owns the paths of
+these requests. Leaves credentials to ``kubeconfig``, connections to ``transport``, and what a status means to
+``errors``. Objects are plain dictionaries. It uses no proxy: an agent speaks to its API server directly.
 """
 
 import json
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from topomend.kube.errors import Unanswered, answered, refused
-from topomend.kube.kubeconfig import Access, NotConfigured, find_access
+from topomend.kube.errors import Unanswered, answered
+from topomend.kube.kubeconfig import NotConfigured, find_access
+from topomend.kube.transport import FAILURES, Server, Transport
 from topomend.wire import node_resource_topology as zones
 from topomend.wire.group import API_VERSION
 
@@ -37,7 +37,8 @@ class AgentClient:
 
     def __init__(self) -> None:
         self._access = find_access()
-        self._connection: HTTPConnection | None = None
+        server = Server(self._access.host, self._access.port, self._access.tls)
+        self._transport = Transport(server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES)
 
     def node(self, name: str) -> dict[str, Any]:
         """The Node object."""
@@ -77,9 +78,7 @@ class AgentClient:
 
     def close(self) -> None:
         """Close the connection. The next request opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._transport.close()
 
     def _apply(self, path: str, content: Mapping[str, Any], manager: str, *, force: bool = True) -> dict[str, Any]:
         return self._ask("PATCH", path, {"fieldManager": manager, "force": str(force).lower()}, content)
@@ -95,43 +94,16 @@ class AgentClient:
         target = self._access.path + path + (f"?{urlencode(query)}" if query else "")
         body = None if content is None else json.dumps(content, separators=(",", ":")).encode()
         try:
-            answer, text = self._answer(method, target, body, content_type)
-        except (HTTPException, OSError, ValueError) as error:
-            self.close()
+            response = self._transport.request(method, target, body, self._headers(content_type if body else None))
+        except FAILURES as error:
             raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
-        if not 200 <= answer.status < 300:
-            raise refused(answer.status, text, answer.headers.get("Retry-After"))
-        return answered(text, f"{method} {path}")
+        return answered(response.status, response.body, f"{method} {path}", response.retry_after)
 
-    def _answer(self, method: str, target: str, body: bytes | None, content_type: str) -> tuple[HTTPResponse, bytes]:
+    def _headers(self, content_type: str | None) -> dict[str, str]:
         headers = {"Accept": "application/json"}
-        if body is not None:
+        if content_type:
             headers["Content-Type"] = content_type
+        # Every request reads the token: the kubelet replaces its file long before it expires.
         if token := self._access.token():
             headers["Authorization"] = f"Bearer {token}"
-        if self._connection is not None:
-            try:
-                return self._exchange(self._connection, method, target, body, headers)
-            except ConnectionError:
-                # The server closed an idle connection. Every request of this client may be sent twice.
-                self.close()
-        self._connection = _connection(self._access)
-        return self._exchange(self._connection, method, target, body, headers)
-
-    def _exchange(
-        self, connection: HTTPConnection, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[HTTPResponse, bytes]:
-        connection.request(method, target, body, headers)
-        answer = connection.getresponse()
-        text = answer.read(MAX_ANSWER_BYTES + 1)
-        if len(text) > MAX_ANSWER_BYTES:
-            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        if answer.will_close:
-            self.close()
-        return answer, text
-
-
-def _connection(access: Access) -> HTTPConnection:
-    if access.tls is None:
-        return HTTPConnection(access.host, access.port, timeout=TIMEOUT_SECONDS)
-    return HTTPSConnection(access.host, access.port, timeout=TIMEOUT_SECONDS, context=access.tls())
+        return headers

@@ -5,8 +5,10 @@ and because they cost time and memory. Owns paging and preconditions. Leaves ret
 whether a request may be sent twice.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,9 @@ from topomend.wire.group import API_VERSION
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+WATCH_SECONDS = 300
+"""How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
 
 PAGE = 500
 """Objects on one page of a list. Pages keep the API server from building one huge answer."""
@@ -68,6 +73,14 @@ class Reading(Generic[_Read]):
 
     items: tuple[_Read, ...]
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """An object that was created or changed, or that was deleted."""
+
+    content: dict[str, Any]
+    deleted: bool
 
 
 PODS = Resource("v1", "pods")
@@ -142,16 +155,24 @@ class Client:
         return Listing(tuple(item for page in pages for item in page.items), pages[-1].version)
 
     def read(
-        self, resource: Resource, reader: Callable[[dict[str, Any]], Iterable[_Read]], *, fields: str = ""
+        self,
+        resource: Resource,
+        reader: Callable[[dict[str, Any]], Iterable[_Read]],
+        *,
+        namespace: str = "",
+        fields: str = "",
+        labels: str = "",
     ) -> Reading[_Read]:
-        """What ``reader`` makes of every object in all namespaces that ``fields`` selects. Raises APIError.
+        """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
 
-        Only one page of objects is in memory at a time, because what is read of thousands is far smaller. ``reader``
-        may return no value for an object, and its errors pass through.
+        Only one page of objects is in memory at a time: the values read from thousands of objects are far smaller.
+        ``reader`` may return no value for an object, and its errors pass through.
         """
-        query = {"limit": str(SMALL_PAGE)} | ({"fieldSelector": fields} if fields else {})
+        query = {"limit": str(SMALL_PAGE)}
+        query |= {"fieldSelector": fields} if fields else {}
+        query |= {"labelSelector": labels} if labels else {}
         values, version = list[_Read](), ""
-        for page in self._pages(resource.path(), query):
+        for page in self._pages(resource.path(namespace), query):
             for item in page.items:
                 values += reader(item)
             version = page.version
@@ -166,6 +187,26 @@ class Client:
                 return
             query = {key: text for key, text in query.items() if key != "resourceVersion"}
             query["continue"] = metadata["continue"]
+
+    def watch(
+        self, resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = ""
+    ) -> Iterator[WatchEvent]:
+        """The changes since the resourceVersion ``version`` as they happen. Ends after WATCH_SECONDS.
+
+        Raises Gone where ``version`` is too old, Unanswered where the stream breaks off, and other APIErrors.
+        """
+        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
+        query |= {"fieldSelector": fields} if fields else {}
+        query |= {"labelSelector": labels} if labels else {}
+        path = resource.path(namespace)
+        target = f"{path}?{urlencode(query)}"
+        with _unanswered(f"GET {path}"):
+            response = self._send("GET", target, seconds=WATCH_SECONDS + READ_SECONDS)
+            with closing(response.response):
+                if response.status != 200:
+                    raise refused(response.status, response.read(), response.headers.get("Retry-After"))
+                for line in response.response:
+                    yield _watch_event(answered(response.status, line, f"GET {path}"))
 
     def version(self) -> str:
         """The API server's version, such as ``v1.36.3``. Raises APIError."""
@@ -193,7 +234,8 @@ class Client:
     ) -> dict[str, Any]:
         """Merge ``patch`` into an object (RFC 7386) and return the result. Raises APIError.
 
-        A uid or resourceVersion in the patch is a precondition: Conflict where it does not hold.
+        A resourceVersion in the patch is a precondition: Conflict where it does not hold. A uid that is not the
+        object's is Invalid where the version holds.
         """
         path = resource.path(namespace, name, subresource)
         return self._ask("PATCH", path, patch, content_type="application/merge-patch+json")
@@ -223,19 +265,45 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        if method != "GET" and self._may_write and not self._may_write():
-            raise NotPermitted(f"{method} {path}: not sent, another operator leads")
-        headers = {**self._api.default_headers, "Accept": "application/json", "Content-Type": content_type}
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        try:
-            response = self._api.call_api(method, url, headers, body, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+        with _unanswered(f"{method} {path}"):
+            target = path + (f"?{urlencode(query)}" if query else "")
+            response = self._send(method, target, body, content_type)
             content = response.read()
-        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-            raise Unanswered(f"{method} {path}: {_in_one_line(error)}") from error
-        if response.status >= 400:
-            raise refused(response.status, content, response.headers.get("Retry-After"))
-        return answered(content, f"{method} {path}")
+        return answered(response.status, content, f"{method} {path}", response.headers.get("Retry-After"))
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        seconds: float = READ_SECONDS,
+    ) -> Any:
+        """The official client's response to a request for ``target``, a path with its query. Its content is unread.
+
+        ``seconds`` is how long the API server may be silent. Raises NotPermitted, and the official client's errors.
+        """
+        if method != "GET" and self._may_write and not self._may_write():
+            raise NotPermitted(f"{method} {target.partition('?')[0]}: not sent, another operator leads")
+        headers = {**self._api.default_headers, "Accept": "application/json", "Content-Type": content_type}
+        self._api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+        url = self._api.configuration.host + target
+        return self._api.call_api(method, url, headers, body, _request_timeout=(CONNECT_SECONDS, seconds))
+
+
+@contextmanager
+def _unanswered(request: str) -> Iterator[None]:
+    try:
+        yield
+    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+        raise Unanswered(f"{request}: {_in_one_line(error)}") from error
+
+
+def _watch_event(content: dict[str, Any]) -> WatchEvent:
+    """An event of a watch stream. Raises the APIError of an event that is an error."""
+    if content["type"] == "ERROR":
+        raise refused(int(content["object"].get("code", 500)), json.dumps(content["object"]).encode(), None)
+    return WatchEvent(content["object"], deleted=content["type"] == "DELETED")
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
@@ -253,7 +321,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Client
     except (config.ConfigException, OSError, ValueError) as error:
         where = kubeconfig or "~/.kube/config"
         raise NoCluster(
-            f"no cluster to ask by {where}: {_in_one_line(error)} Set KUBECONFIG, or run with a service account."
+            f"{where} names no cluster: {_in_one_line(error)} Set KUBECONFIG, or run with a service account."
         ) from error
     return Client(configuration)
 
@@ -266,6 +334,15 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
         return "default"
     chosen = next((candidate for candidate in contexts if candidate["name"] == context), current)
     return str(chosen.get("context", {}).get("namespace") or "default")
+
+
+def context_names(kubeconfig: str | None = None) -> list[str]:
+    """The names of a kubeconfig's contexts; none where it cannot be read."""
+    try:
+        contexts, _ = config.list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)
+    except (config.ConfigException, OSError, ValueError):
+        return []
+    return [str(context["name"]) for context in contexts]
 
 
 def _in_one_line(error: Exception) -> str:

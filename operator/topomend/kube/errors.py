@@ -25,6 +25,9 @@ from typing import Any
 MAX_MESSAGE = 300
 """Longer messages are cut: an API server may quote whole objects, which must not reach a log."""
 
+MAX_RETRY_AFTER_SECONDS = 60.0
+"""At most this long, whatever an API server asks for."""
+
 
 class APIError(Exception):
     """A request to the Kubernetes API that did not succeed.
@@ -33,6 +36,12 @@ class APIError(Exception):
     """
 
     retry_after: float | None = None
+
+
+def retry_after(error: Exception) -> float:
+    """Seconds to leave the API server alone: as it asks, at most MAX_RETRY_AFTER_SECONDS; 0 where it asks nothing."""
+    asked = error.retry_after if isinstance(error, APIError) else None
+    return min(asked or 0.0, MAX_RETRY_AFTER_SECONDS)
 
 
 class NotPermitted(APIError):
@@ -112,23 +121,25 @@ _BY_STATUS: Mapping[int, type[Refused]] = {
 }
 
 
-def answered(content: bytes, request: str) -> dict[str, Any]:
-    """The object in a successful answer to ``request``, which is the method and the path.
+def answered(status: int, body: bytes, request: str, retry_after: str | None = None) -> dict[str, Any]:
+    """The object in the API server's answer to ``request``, which is the method and the path.
 
-    Raises Unanswered where the answer is cut short or is no object: something between server and client mangles
-    answers.
+    ``retry_after`` is the header Retry-After. Raises Refused where the status is no success, and Unanswered where the
+    body is cut short or is no object: something between server and client mangles answers.
     """
+    if not 200 <= status < 300:
+        raise refused(status, body, retry_after)
     try:
-        answer = json.loads(content)
-    except ValueError as error:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
         raise Unanswered(f"{request}: the answer is not JSON: {error}") from error
     if not isinstance(answer, dict):
-        raise Unanswered(f"{request}: the answer is no JSON object")
+        raise Unanswered(f"{request}: the answer is not a JSON object")
     return answer
 
 
 def refused(status: int, body: bytes | str, retry_after: str | None = None) -> Refused:
-    """The error for an HTTP status of 400 or more, and its body (a metav1.Status or anything else).
+    """The error for an HTTP status that is no success, and its body (a metav1.Status or anything else).
 
     ``retry_after`` is the header Retry-After; only seconds are understood.
     """

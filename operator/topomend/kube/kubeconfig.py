@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
-from topomend.kube.tls import as_clusters_are
+from topomend.kube.tls import trusting
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -74,7 +74,7 @@ def _of_service_account(folder: Path) -> Access:
     authority = folder / "ca.crt"
     # The kubelet replaces the token long before it expires, so every request reads it.
     token = folder / "token"
-    return Access(host, int(port), "", lambda: _context(str(authority)), lambda: _checked_token(token.read_text()))
+    return Access(host, int(port), "", lambda: trusting(authority), lambda: _checked_token(token.read_text()))
 
 
 def _of_kubeconfig(path: Path) -> Access:
@@ -133,7 +133,7 @@ def _checked_token(token: str) -> str:
     token = token.strip()
     # The HTTP library would quote the token in its error about such a header.
     if not token.isascii() or not token.isprintable():
-        raise ValueError("the token holds characters that no token has")
+        raise ValueError("the token contains invalid characters")
     return token
 
 
@@ -143,7 +143,7 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> C
     insecure = cluster.get("insecure-skip-tls-verify") is True
 
     def context() -> ssl.SSLContext:
-        tls_context = _context(authority().decode("ascii") or None, is_text=True)
+        tls_context = trusting(pem=authority().decode("ascii") or None)
         if insecure:
             tls_context.check_hostname = False
             tls_context.verify_mode = ssl.CERT_NONE
@@ -162,13 +162,6 @@ def _pem(part: Mapping[str, Any], name: str, folder: Path) -> Callable[[], bytes
     if file := part.get(name):
         return (folder / str(file)).read_bytes
     return lambda: b""
-
-
-def _context(authority: str | None, *, is_text: bool = False) -> ssl.SSLContext:
-    """A context that trusts this authority, a file name or PEM text; without one, the system's authorities."""
-    if is_text:
-        return as_clusters_are(ssl.create_default_context(cadata=authority))
-    return as_clusters_are(ssl.create_default_context(cafile=authority))
 
 
 def _load_identity(context: ssl.SSLContext, pem: bytes) -> None:

@@ -7,22 +7,21 @@ can run commands in every pod.
 Many kubelets sign their serving certificate themselves, so the agent cannot tell the kubelet from an impostor. The
 token sent here must therefore grant next to nothing. It is never the agent's own.
 
-Owns the request and the verification of the certificate. Leaves the token to ``reader_token``, and the meaning of the
-answer to ``discover``.
+Owns the request, and which certificate a kubelet may show. Leaves the connection to ``transport``, the token to
+``reader_token``, and the meaning of the answer to ``discover``.
 """
 
 import ipaddress
 import json
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Protocol
 
 from topomend.kube.errors import Forbidden, Unanswered, refused
-from topomend.kube.tls import as_clusters_are
+from topomend.kube.tls import trusting, trusting_anybody
+from topomend.kube.transport import FAILURES, Response, Server, Transport
 from topomend.model.address import host_and_port
 
 DEFAULT_PORT = 10250
@@ -75,70 +74,56 @@ class KubeletClient:
         """The kubelet's configuration. ``node_uid`` and ``port`` come from the Node object. Raises APIError."""
         port = self._port or port
         try:
-            status, text, unverified = self._answer(node_uid, port)
-        except (HTTPException, OSError, ValueError) as error:
+            response, unverified = self._ask(node_uid, port)
+        except FAILURES as error:
             where = f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
             raise Unanswered(f"the kubelet at {where} does not answer: {_explain(error)}") from error
-        if status != 200:
-            refusal = refused(status, text)
+        if response.status != 200:
+            refusal = refused(response.status, response.body)
             if isinstance(refusal, Forbidden):
                 self._token.forget()
             raise refusal
         try:
-            return Configz(json.loads(text), unverified)
+            return Configz(json.loads(response.body), unverified)
         except (ValueError, RecursionError) as error:
-            raise Unanswered(f"the kubelet answers {_PATH} with what is no JSON") from error
+            raise Unanswered(f"the kubelet answers {_PATH} with invalid JSON") from error
 
-    def _answer(self, node_uid: str, port: int) -> tuple[int, bytes, str]:
-        connection, unverified = self._connection(port)
-        try:
+    def _ask(self, node_uid: str, port: int) -> tuple[Response, str]:
+        transport, unverified = self._connected(port)
+        with transport:
             headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token.read(node_uid)}"}
-            connection.request("GET", _PATH, headers=headers)
-            answer = connection.getresponse()
-            text = answer.read(MAX_ANSWER_BYTES + 1)
-        finally:
-            connection.close()
-        if len(text) > MAX_ANSWER_BYTES:
-            raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        return answer.status, text, unverified
+            return transport.request("GET", _PATH, headers=headers), unverified
 
-    def _connection(self, port: int) -> tuple[HTTPSConnection, str]:
-        """A connection, and why the kubelet's certificate was not trusted, empty if it was.
+    def _connected(self, port: int) -> tuple[Transport, str]:
+        """An open connection, and why the kubelet's certificate was not trusted, empty if it was.
 
         Raises ssl.SSLCertVerificationError with ``must_verify``.
         """
         trusted = self._trusted()
         try:
-            return self._connected(trusted, self._node_name, port), ""
+            return self._open(trusted, self._node_name, port), ""
         except ssl.SSLCertVerificationError as error:
             failure = error
         if failure.verify_code in _NAME_MISMATCH:
             try:
-                return self._connected(trusted, self._host, port), ""
+                return self._open(trusted, self._host, port), ""
             except ssl.SSLCertVerificationError as error:
                 failure = error
         if self._must_verify:
             raise failure
-        unverified_context = ssl.create_default_context()
-        unverified_context.check_hostname = False
-        unverified_context.verify_mode = ssl.CERT_NONE
-        return self._connected(unverified_context, self._node_name, port), failure.verify_message
+        return self._open(trusting_anybody(), self._node_name, port), failure.verify_message
 
     def _trusted(self) -> ssl.SSLContext:
-        trusted = self._tls() if self._tls else as_clusters_are(ssl.create_default_context())
+        trusted = self._tls() if self._tls else trusting()
         if self._authority:
             trusted.load_verify_locations(cafile=self._authority)
         return trusted
 
-    def _connected(self, context: ssl.SSLContext, name: str, port: int) -> HTTPSConnection:
-        connection = HTTPSConnection(self._host, port, timeout=TIMEOUT_SECONDS, context=context)
-        plain = socket.create_connection((self._host, port), TIMEOUT_SECONDS)
-        try:
-            connection.sock = context.wrap_socket(plain, server_hostname=name)
-        except BaseException:
-            plain.close()
-            raise
-        return connection
+    def _open(self, context: ssl.SSLContext, name: str, port: int) -> Transport:
+        server = Server(self._host, port, lambda: context, name)
+        transport = Transport(server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES)
+        transport.connect()
+        return transport
 
 
 _NAME_MISMATCH = (62, 64)

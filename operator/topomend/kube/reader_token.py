@@ -67,12 +67,12 @@ class ReaderToken:
             answer = self._client.request_token(self._namespace, self._name, spec)
         except Forbidden as error:
             raise APIError(
-                f"the agent may not ask for a token of {self._namespace}/{self._name} ({error}): apply the manifests "
+                f"the agent may not request a token of {self._namespace}/{self._name} ({error}): apply the manifests "
                 "of this version, kubelet-reader.yaml among them"
             ) from error
         except APIError as error:
             raise APIError(f"no token of {self._namespace}/{self._name}: {error}") from error
         token = answer.get("status", {}).get("token")
         if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-            raise APIError(f"no token of {self._namespace}/{self._name}: the API server's answer holds none")
+            raise APIError(f"no token of {self._namespace}/{self._name}: the API server's answer has none")
         return token

@@ -1,6 +1,7 @@
 """Verify a cluster's certificates as strictly as Go's TLS does, which kubectl and every kubelet use."""
 
 import ssl
+from pathlib import Path
 
 
 def as_clusters_are(context: ssl.SSLContext) -> ssl.SSLContext:
@@ -11,4 +12,20 @@ def as_clusters_are(context: ssl.SSLContext) -> ssl.SSLContext:
     canonical/microk8s#5537). Chain, dates and names are still verified.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def trusting(file: Path | None = None, *, pem: str | None = None) -> ssl.SSLContext:
+    """A context that trusts the authorities in ``file`` or in ``pem``; without either, the system's.
+
+    Raises OSError where the file cannot be read or holds no certificate, ssl.SSLError where ``pem`` holds none.
+    """
+    return as_clusters_are(ssl.create_default_context(cafile=file, cadata=pem))
+
+
+def trusting_anybody() -> ssl.SSLContext:
+    """A context that verifies nothing: for a server that gets and says nothing that must stay between the two."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context

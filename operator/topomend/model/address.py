@@ -1,11 +1,11 @@
-"""HOST:PORT, as flags and environment give it."""
+"""Addresses in the form HOST:PORT, as in flags and environment variables."""
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of ``address``; the host is empty where none is named, the port may be 0.
+    """The host and the port of ``address``. The host is empty if ``address`` has none; the port may be 0.
 
-    An IPv6 host may do without brackets: the downward API's ``status.podIP`` and ``status.hostIP`` have none. Raises
-    ValueError where ``address`` is something else.
+    An IPv6 host needs no brackets: the downward API's ``status.podIP`` and ``status.hostIP`` have none. Raises
+    ValueError if ``address`` is not of this form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):

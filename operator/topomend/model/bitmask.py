@@ -15,11 +15,11 @@ NUMAMask: TypeAlias = int
 """NUMA node ids as the bits of an integer."""
 
 MAX_ID = 1 << 14
-"""Ids at or above this are refused: twice the most CPUs that any Linux can be built for (x86 NR_CPUS is 8192)."""
+"""Larger ids are invalid. This is twice the most CPUs that Linux can be built for (x86 NR_CPUS is 8192)."""
 
 
 class InvalidIDList(ValueError):
-    """A text that is not a list of ids as the kernel writes it."""
+    """A text that is not a list of ids in the kernel's notation."""
 
 
 def mask_of(ids: Iterable[int]) -> int:
@@ -51,7 +51,7 @@ def lowest(mask: int) -> int:
 def parse_id_list(text: str) -> int:
     """Read a cpulist such as ``0-3,8,10-11``; empty text is the empty set.
 
-    Raises InvalidIDList that names the part which is wrong.
+    Raises InvalidIDList, which names the wrong part.
     Source of the format: Documentation/core-api/printk-formats.rst (bitmaps, ``%*pbl``).
     """
     mask = 0

@@ -1,4 +1,4 @@
-"""A dictionary that does not grow for ever."""
+"""A dictionary of bounded size, for caches."""
 
 from collections import OrderedDict
 from typing import TypeVar
@@ -8,7 +8,7 @@ _Value = TypeVar("_Value")
 
 
 class BoundedDict(OrderedDict[_Key, _Value]):
-    """The last ``most`` keys that were put in with ``[]``: the one that was put in first is forgotten first."""
+    """A dictionary of at most ``most`` keys. Inserting a further one with ``[]`` removes the oldest."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

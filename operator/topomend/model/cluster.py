@@ -1,6 +1,6 @@
-"""The cluster as scheduling reads it: nodes with labels and taints, refused pods with what they tolerate and select.
+"""The cluster as the scheduler reads it: nodes with labels and taints, pods with tolerations and node affinity.
 
-Field names and values are core/v1's own. How a toleration matches a taint is the scheduler's rule and stands in
+Field names and values are those of core/v1. Leaves the scheduler's rules, such as how a toleration matches a taint, to
 ``decide/filters.py``.
 """
 
@@ -53,7 +53,7 @@ class NodeSelectorTerm:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a pod may go. ``terms`` None is no required node affinity; otherwise one of them must match."""
+    """The nodes that a pod may go to. ``terms`` None is no required node affinity; otherwise one term must match."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     terms: tuple[NodeSelectorTerm, ...] | None = None
@@ -86,17 +86,27 @@ class Owner:
     uid: str
     api_version: str = ""
 
+    @property
+    def group(self) -> str:
+        """The API group of its kind; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
 
 @dataclass(frozen=True)
 class WatchedPod:
-    """A pod that is not running yet or has ended, with what decides its fate.
+    """A pod that does not run yet or has ended, with the facts on which the operator's decisions depend.
 
-    ``version`` is its resourceVersion. ``replaces`` and ``record`` are what a replacement made by us carries;
-    ``record`` stands on a claimed pod too. ``attempt`` is 0 for a pod that is no replacement. ``pod`` is what
-    admission sees. ``creator`` is who created it, a user's name and groups in a line each, empty where nobody stamped
-    it; ``generation`` counts its specs from 1, 0 where the API server does not; ``released`` is whether one of them is
-    the operator's. ``relaunch``, ``max_attempts`` and ``name_policy`` are what its user says of relaunches.
-    ``node_affinity`` is written as in the Pod object: what narrows it keeps all of it.
+    - ``version``: its resourceVersion. ``pod``: the part that admission reads.
+    - ``replaces``, ``record``: annotations of a replacement, the refused pod's uid and the record's name. A claimed
+      refused pod has ``record`` too. ``attempt``: the number of the relaunch, 0 for a pod that is no replacement.
+    - ``creator``: the name and groups of the user who created it, one a line; empty without a stamp.
+    - ``generation``: the number of the pod's spec, from 1; 0 if the API server does not count.
+    - ``released``: whether the operator has ungated it. ``narrowed``: whether it added a node affinity by that.
+    - ``relaunch``, ``max_attempts``, ``name_policy``, ``relaunch_started``: the user's annotations.
+    - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
+    - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
+    - ``ran``: whether a container of a pod with restartPolicy Never has started.
+    - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
     """
 
     namespace: str
@@ -123,5 +133,10 @@ class WatchedPod:
     creator: str = ""
     generation: int = 0
     released: bool = False
+    narrowed: bool = False
     name_policy: str = ""
     node_affinity: Mapping[str, Any] = field(default_factory=dict)
+    scheduler_rules: tuple[str, ...] = ()
+    ran: bool = False
+    relaunch_started: str = ""
+    unschedulable: bool = False

@@ -1,4 +1,4 @@
-"""What the kubelet's configuration says that admission depends on. Field names are the kubelet's own."""
+"""The settings of the kubelet's configuration that admission depends on. Field names are the kubelet's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -8,7 +8,7 @@ from hashlib import blake2b
 from topomend.model.bitmask import CPUSet
 
 DEFAULT_VERSION = "v1.36.3"
-"""The kubelet version whose rules are replayed where a node does not tell its own."""
+"""The kubelet version whose rules are replayed for a node of unknown version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class MemoryReservation:
 
 @dataclass(frozen=True)
 class KubeletSettings:
-    """The managers' policies and what is reserved. Defaults are the kubelet's (apis/config/v1beta1/defaults.go).
+    """The managers' policies and reservations. Defaults are the kubelet's (apis/config/v1beta1/defaults.go).
 
-    ``reserved_cpus`` is the set in force where it is known (``reservedSystemCPUs``, or what pod-resources shows);
-    None leaves it to the static policy, which takes ``reserved_cpu_millis`` (kubeReserved + systemReserved, in
-    thousandths of a CPU) rounded up (cpu_manager.go:NewManager).
+    ``reserved_cpus`` is the set in force (``reservedSystemCPUs``, or the set that pod-resources implies). If it is
+    None, the static policy chooses ``reserved_cpu_millis`` (kubeReserved + systemReserved, in thousandths of a CPU)
+    rounded up to whole CPUs (cpu_manager.go:NewManager).
     """
 
     version: str = DEFAULT_VERSION
@@ -43,7 +43,7 @@ class KubeletSettings:
 
     @cached_property
     def digest(self) -> bytes:
-        """Equal for equal settings, in whichever order their options are."""
+        """A hash that is equal for equal settings, whatever the order of their options."""
         values = [getattr(self, setting.name) for setting in fields(self)]
         ordered = [sorted(value.items()) if isinstance(value, Mapping) else value for value in values]
         return blake2b(repr(ordered).encode(), digest_size=16).digest()

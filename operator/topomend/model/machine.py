@@ -1,4 +1,4 @@
-"""A NUMA machine as the kubelet sees it through cadvisor, and the PCI devices that stand in it."""
+"""A NUMA machine as the kubelet sees it through cadvisor, with its PCI devices and other hardware."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
 class HugePages:
     """The huge pages of one size on one NUMA node. ``size`` in bytes, ``count`` in pages, used or free.
 
-    ``free`` is how many nobody uses at the moment; None where that was not asked for: it changes all the time.
+    ``free`` is the number of unused pages. It changes all the time, so it is None unless it was requested.
     """
 
     size: int
@@ -52,10 +52,10 @@ class NUMANode:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """One physical core: its online hardware threads and where it stands.
+    """One physical core: its online hardware threads, its socket and its NUMA node.
 
-    ``l3_cache`` is the id of the last-level ("uncore") cache it shares, None where sysfs tells none; the kubelet then
-    counts the socket as the cache (pkg/kubelet/cm/cpumanager/topology:getUncoreCacheID).
+    ``l3_cache`` is the id of its last-level ("uncore") cache. It is None if sysfs has none; the kubelet then takes the
+    socket for the cache (pkg/kubelet/cm/cpumanager/topology:getUncoreCacheID).
     """
 
     threads: CPUSet
@@ -71,10 +71,10 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class CoreKind:
-    """CPUs of one kind on a machine whose cores differ.
+    """CPUs of one kind on a machine with several kinds of cores.
 
-    ``name`` is the kernel's own word (``core``, ``atom``, ``lowpower``) where it has one. ``capacity`` tells how much
-    such a CPU gets done, 1024 for the strongest of the machine; None where nothing tells.
+    ``name`` is the kernel's name of the kind (``core``, ``atom``, ``lowpower``), empty if it has none. ``capacity`` is
+    the relative performance of such a CPU, 1024 for the machine's strongest; None if it is unknown.
     """
 
     cpus: CPUSet
@@ -84,12 +84,15 @@ class CoreKind:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What Linux tells of the processors beyond what the kubelet looks at, or otherwise than the kubelet groups it.
+    """Facts that Linux knows about the processors and the kubelet ignores, or groups differently.
 
-    Sets of online CPUs, ascending by their lowest. ``cores`` and ``sockets`` are empty where the kubelet's are the
-    same, ``dies`` where each socket is one die; ``clusters`` (cores that share a level-2 cache or a tag) are those of
-    several cores within a die; ``l3_caches`` are all there are, while ``Core.l3_cache`` is the kubelet's selection of
-    them. ``reserved_hugepages`` are promised to processes and not yet taken, over all NUMA nodes.
+    CPUs are sets of online CPUs, ascending by their lowest.
+
+    - ``cores``, ``sockets``: empty if the kubelet groups the CPUs into the same ones.
+    - ``dies``: empty if each socket has one die.
+    - ``clusters``: groups of several cores of a die that share a level-2 cache or a tag.
+    - ``l3_caches``: all of them; ``Core.l3_cache`` has only those that the kubelet considers.
+    - ``reserved_hugepages``: promised to processes and not yet used, over all NUMA nodes.
     """
 
     cores: tuple[CPUSet, ...] = ()
@@ -104,7 +107,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class PCILink:
-    """A PCI Express link: speeds in GT/s, widths in lanes; None where sysfs does not say."""
+    """A PCI Express link: speeds in GT/s, widths in lanes; None if sysfs does not have the value."""
 
     speed: float | None = None
     width: int | None = None
@@ -114,14 +117,16 @@ class PCILink:
 
 @dataclass(frozen=True, slots=True)
 class PCIDevice:
-    """One PCI function and where it stands in the machine.
+    """One PCI function and its place in the machine.
 
-    ``address`` is ``domain:bus:device.function``. ``pci_class``, ``vendor_id`` and ``device_id`` are the numbers of
-    its configuration space; the names are empty where no hardware database was at hand. ``numa_node`` is None where
-    neither the kernel nor its place in the tree tells. ``path`` lists the bridges above it, root first: the root port,
-    then the ports of switches. A physical function (SR-IOV) has ``virtual_functions`` in use of as many as
-    ``max_virtual_functions``; a virtual one names its ``physical_function``. ``names`` are those of the network
-    interfaces, disks and accelerators under it.
+    - ``address``: ``domain:bus:device.function``.
+    - ``pci_class``, ``vendor_id``, ``device_id``: the numbers of its configuration space. ``vendor_name`` and
+      ``device_name`` are empty without a hardware database.
+    - ``numa_node``: None if neither the kernel nor its place in the tree determines it. ``numa_source``: the source.
+    - ``path``: the bridges above it, root first: the root port, then the ports of switches.
+    - ``virtual_functions``, ``max_virtual_functions``: in use, and supported, of a physical function (SR-IOV).
+      ``physical_function``: the address of a virtual function's physical one.
+    - ``names``: its network interfaces, disks and accelerators.
     """
 
     address: str
@@ -148,7 +153,7 @@ class PCIDevice:
 
     @property
     def root_complex(self) -> str:
-        """The root bus that it hangs under, as sysfs names the host bridge: ``pci0000:3a``."""
+        """Its root bus, by sysfs' name of the host bridge: ``pci0000:3a``."""
         return f"pci{(*self.path, self.address)[0].rpartition(':')[0]}"
 
 
@@ -162,7 +167,7 @@ _KINDS = {
     0x0C04: "storage",
     0x0C06: "network",
 }
-"""By the class's first byte, or by its first two; a display controller counts as a GPU."""
+"""The kinds by the first byte of the class, or by its first two bytes. A display controller counts as a GPU."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class Machine:
 
     @cached_property
     def digest(self) -> bytes:
-        """Equal for machines whose NUMA nodes and cores are equal, which is all of a machine that admission reads."""
+        """A hash that is equal for machines with equal NUMA nodes and cores. Admission reads nothing else of them."""
         return blake2b(repr((self.numa_nodes, self.cores)).encode(), digest_size=16).digest()
 
     @cached_property
@@ -206,7 +211,7 @@ class Machine:
 
     @cached_property
     def cpus_of_l3_cache(self) -> Mapping[int, CPUSet]:
-        """The CPUs of each L3 cache by the kubelet's rule: where a core tells none, its socket's id stands for it."""
+        """The CPUs of each L3 cache by the kubelet's rule: a core without a known cache has its socket's id."""
         return _cpus_by(self.cores, lambda core: core.socket if core.l3_cache is None else core.l3_cache)
 
     @cached_property

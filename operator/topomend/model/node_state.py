@@ -1,4 +1,4 @@
-"""A node as admission sees it at one moment: its machine, its kubelet's settings, its devices, and who holds what."""
+"""A node as admission sees it at one moment: machine, kubelet settings, devices, and the allocations of pods."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,10 +10,10 @@ from topomend.model.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device that a plugin offers.
+    """One device of a device plugin.
 
-    ``numa_nodes`` is None where the plugin gave no topology. A plugin may also name a node that does not exist
-    (commonly -1): the kubelet then counts the resource as NUMA-aware although the device fits nowhere.
+    ``numa_nodes`` is None if the plugin reports no topology. A plugin may also report a NUMA node that does not exist
+    (commonly -1). The kubelet then counts the resource as NUMA-aware, and the device fits no mask.
     """
 
     resource: str
@@ -24,7 +24,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """Memory or huge pages that the Memory Manager pinned: ``size`` bytes over the NUMA nodes of the mask."""
+    """Memory or huge pages allocated by the Memory Manager: ``size`` bytes over the NUMA nodes of the mask."""
 
     resource: str
     numa_nodes: NUMAMask
@@ -33,7 +33,7 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAllocation:
-    """The devices of one resource that a container holds, by id."""
+    """The devices of one resource that are allocated to a container, by id."""
 
     resource: str
     ids: tuple[str, ...]
@@ -41,7 +41,7 @@ class DeviceAllocation:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAllocation:
-    """What one container holds exclusively; ``init`` is true for an init container that is not a sidecar."""
+    """The exclusive resources of one container. ``init`` is true for an init container that is not a sidecar."""
 
     name: str
     init: bool = False
@@ -52,10 +52,10 @@ class ContainerAllocation:
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What one active pod holds. ``uid`` is empty where the source does not tell it (pod-resources does not).
+    """The exclusive resources of one active pod. ``uid`` is empty if it is unknown: pod-resources does not return it.
 
-    ``cpus`` and ``memory`` are what the pod holds as a whole where the managers act on pod-level resources; its
-    containers' shares are then parts of it and may overlap.
+    ``cpus`` and ``memory`` are the pod's allocations under pod-level resource managers. Those of its containers are
+    then parts of them, and may overlap.
     """
 
     namespace: str
@@ -68,10 +68,10 @@ class PodAllocation:
 
 @dataclass(frozen=True)
 class NUMANodeMemory:
-    """The Memory Manager's book for one NUMA node (memorymanager/state:NUMANodeState).
+    """The Memory Manager's state of one NUMA node (memorymanager/state:NUMANodeState).
 
-    ``assignments`` counts blocks that touch the node, ``cells`` is the group of nodes it belongs to (itself alone when
-    free), ``reserved`` is what blocks hold of each resource, in bytes.
+    ``assignments`` counts the blocks that use the NUMA node. ``cells`` is its group, itself alone outside of any.
+    ``reserved`` are the allocated bytes of each resource.
     """
 
     numa_node: int
@@ -82,11 +82,11 @@ class NUMANodeMemory:
 
 @dataclass(frozen=True)
 class NodeState:
-    """Everything replay needs to know of a node, and nothing else.
+    """The facts that replay needs about a node, and nothing else.
 
-    ``memory`` is the Memory Manager's own book where it could be read; None has replay rebuild it from the blocks of
-    ``pods``, which is exact for blocks on one NUMA node and in total for groups. ``cpu_pool`` is the CPU Manager's
-    shared pool (``defaultCpuSet``) where it is known; None stands for every CPU that no container holds.
+    ``memory`` is the Memory Manager's machine state. If it is None, replay derives it from the blocks of ``pods``,
+    which is exact for blocks on one NUMA node, and for the totals of groups. ``cpu_pool`` is the CPU Manager's shared
+    pool (``defaultCpuSet``). None stands for all CPUs that are not allocated exclusively.
     """
 
     name: str
@@ -104,28 +104,30 @@ def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:
         yield from pod.containers
 
 
-def held_cpus(state: NodeState) -> CPUSet:
-    """The CPUs that are reserved or that a pod or a container holds exclusively."""
-    held = state.kubelet.reserved_cpus or 0
+def unavailable_cpus(state: NodeState) -> CPUSet:
+    """The CPUs that are reserved, or allocated to a pod or a container."""
+    unavailable = state.kubelet.reserved_cpus or 0
     for pod in state.pods:
-        held |= pod.cpus
+        unavailable |= pod.cpus
         for container in pod.containers:
-            held |= container.cpus
-    return held
+            unavailable |= container.cpus
+    return unavailable
 
 
 def free_cpus(state: NodeState, reserved: CPUSet = 0) -> dict[int, int]:
-    """How many CPUs of each NUMA node nobody holds; ``reserved`` are those that the kubelet picked itself, where its
-    settings name an amount alone."""
-    free = ~(held_cpus(state) | reserved)
+    """The number of CPUs of each NUMA node that are neither reserved nor allocated.
+
+    ``reserved`` are the CPUs that the kubelet chose itself, if its settings name only an amount.
+    """
+    free = ~(unavailable_cpus(state) | reserved)
     return {node: (cpus & free).bit_count() for node, cpus in state.machine.cpus_of_numa_node.items()}
 
 
-def largest_hole(state: NodeState) -> int:
-    """The most CPUs that nobody holds on one NUMA node; 0 where there are none."""
+def most_free_cpus(state: NodeState) -> int:
+    """The most free CPUs on one NUMA node; 0 without any."""
     return max(free_cpus(state).values(), default=0)
 
 
 def emptied(state: NodeState) -> NodeState:
-    """The node as it would be without any pod."""
+    """The node without any pod."""
     return replace(state, pods=(), memory=None, cpu_pool=None)

@@ -1,4 +1,4 @@
-"""How far apart two PCI devices stand, in the steps that matter to those who place GPUs beside network adapters.
+"""The distance between two PCI devices, in the steps that matter for placing GPUs near network adapters.
 
 The steps are those of ``nvidia-smi topo --matrix`` (NVML: nvmlGpuTopologyLevel_t), in words: the fewer bridges and
 interconnects lie between two devices, the faster they exchange data without the CPU's memory.

@@ -8,7 +8,7 @@ from topomend.model.quantity import MilliQuantity
 
 
 class ContainerKind(Enum):
-    """How long a container runs: before the others, beside them from the start, or as the pod's work."""
+    """The kinds of containers: those that end before the next one starts, sidecars, and app containers."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -34,10 +34,10 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """``containers`` stand in the order of admission: init containers and sidecars as written, then app containers.
+    """A pod. ``containers`` are in the order of admission: init containers and sidecars, then app containers.
 
-    ``qos_class`` is the API server's ``status.qosClass``; empty has the rule computed. ``resources`` are the pod-level
-    ones of ``spec.resources``, None where the pod has none.
+    ``qos_class`` is ``status.qosClass``; if it is empty, replay computes the class. ``resources`` are the pod-level
+    ones of ``spec.resources``, None without any.
     """
 
     namespace: str
@@ -49,10 +49,10 @@ class Pod:
 
 
 def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
-    """What containers, given in the order of admission, need at most at one time, in the unit of ``needs``.
+    """The most that containers need at any one time, in the unit of ``needs``, which are in the order of admission.
 
-    That is the most of: each init container beside the sidecars before it; all sidecars and app containers together.
-    Source: KEP-753; component-helpers/resource:AggregateContainerRequests and the managers' own likes of it.
+    It is the maximum of two needs: any init container with the sidecars before it; all sidecars and app containers.
+    Source: KEP-753, component-helpers/resource:AggregateContainerRequests, and similar functions of the managers.
     """
     sidecars = at_start = apps = 0
     for kind, need in needs:
@@ -66,7 +66,9 @@ def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
 
 
 def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
-    """What a pod asks of a node's totals (k8s.io/component-helpers/resource:PodRequests), its overhead left out.
+    """The requests that a pod counts with against a node's totals, without its overhead. Quantities by resource.
+
+    Source: k8s.io/component-helpers/resource:PodRequests.
 
     Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
     """

@@ -1,9 +1,9 @@
-"""Resource quantities as the API server stores them, held as whole thousandths.
+"""Resource quantities as the API server stores them, as integers in thousandths.
 
 The API server rounds every quantity of a container up to a thousandth (pkg/apis/core/v1/defaults.go:
 SetDefaults_ResourceList) and writes it in canonical form (``1.5Gi`` is stored as ``1536Mi``), so an integer number of
-thousandths holds each one exactly. What stands beyond an int64 is capped there: apimachinery's ParseQuantity does so
-with binary suffixes only, and replay says of such amounts that it does not model them.
+thousandths represents each one exactly. Amounts beyond an int64 are capped there. apimachinery's ParseQuantity caps
+only those with binary suffixes; replay reports that it does not model such amounts.
 """
 
 import re
@@ -35,13 +35,13 @@ _SUFFIXES: dict[str, Fraction | int] = {**_BINARY, **_DECIMAL}
 
 
 class InvalidQuantity(ValueError):
-    """A text that the API server would not accept as a quantity."""
+    """A text that the API server rejects as a quantity."""
 
 
 def parse_quantity(text: str | int | float) -> MilliQuantity:
     """Read a quantity such as ``"2"``, ``"1500m"``, ``"64Gi"``, ``"1e3"`` or a bare YAML number, in thousandths.
 
-    A part below a thousandth rounds away from zero. Raises InvalidQuantity for anything the API server would refuse.
+    A part below a thousandth rounds away from zero. Raises InvalidQuantity for a text that the API server rejects.
     Source: apimachinery pkg/api/resource/quantity.go:ParseQuantity.
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
@@ -74,8 +74,16 @@ def as_int64(quantity: MilliQuantity) -> int | None:
     return quantity // 1000 if is_whole(quantity) else None
 
 
+def exact_bytes(number: int) -> str:
+    """A number of bytes as a quantity that says exactly that: ``18Gi``, ``1536Mi``, ``1000``."""
+    for suffix, size in reversed(_BINARY.items()):
+        if number and number % size == 0:
+            return f"{number // size}{suffix}"
+    return str(number)
+
+
 def format_bytes(number: int) -> str:
-    """A number of bytes for people: ``18Gi``, ``512Mi``, ``1.5Gi``; the largest binary unit that reads well."""
+    """A number of bytes for people, in the largest binary unit that is not above it: ``18Gi``, ``512Mi``, ``1.5Gi``."""
     for suffix, size in reversed(_BINARY.items()):
         if abs(number) >= size:
             return f"{number / size:.1f}".removesuffix(".0") + suffix

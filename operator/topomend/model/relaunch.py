@@ -1,13 +1,15 @@
-"""One relaunch: what was refused, what replaces it, and how far the protocol has come."""
+"""One relaunch: the refused pod, its replacement, and the steps of the protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from topomend.model.condition import Condition
+
 
 class Step(Enum):
-    """How far a relaunch has come. The protocol in ``relaunch/protocol.py`` says what each one allows."""
+    """The last completed step of a relaunch. ``relaunch/protocol.py`` says which steps may follow."""
 
     RECORDED = "Recorded"
     COMMITTED = "Committed"
@@ -19,13 +21,13 @@ class Step(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do but to keep the record as history."""
+        """Whether the relaunch has ended, so that the record is only history."""
         return self in (Step.LAUNCHED, Step.CANCELLED, Step.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """What replay said of one node. ``reason`` is the kubelet's word, ``explanation`` one line for people."""
+    """The verdict of one node. ``reason`` is the kubelet's reason, ``explanation`` one line for people."""
 
     node: str
     admitted: bool
@@ -33,26 +35,15 @@ class NodeVerdict:
     explanation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RelaunchCondition:
-    """One standard condition with its time as the API writes it (RFC 3339)."""
-
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    last_transition_time: str = ""
-
-
 @dataclass(frozen=True)
 class Relaunch:
     """The write-ahead record of one refused pod.
 
-    ``pod_uid`` is the refused pod's; ``manifest`` is the pod to create, already stripped of what the API server and
-    the kubelet had added, and ``manifest_hash`` its digest. ``new_uid`` is the uid of the one pod that may lose our
-    gate. ``version`` is the record's resourceVersion, empty where it was not read from the API. Times are RFC 3339
-    texts, empty where not reached. ``protected`` is whether our finalizer keeps the record, ``deleting`` whether
-    somebody deleted it.
+    ``pod_uid`` is the refused pod's. ``manifest`` is the pod to create, without the fields that the API server and the
+    kubelet added, and ``manifest_hash`` is its digest. ``new_uid`` is the uid of the only pod that may be ungated.
+    ``version`` is the record's resourceVersion, empty if it was not read from the API. Times are in RFC 3339, empty
+    until they are reached. ``protected`` is whether topomend's finalizer keeps the record, ``deleting`` whether it is
+    being deleted.
     """
 
     namespace: str
@@ -72,7 +63,7 @@ class Relaunch:
     counts: Mapping[str, int] = field(default_factory=dict)
     start_time: str = ""
     launched_time: str = ""
-    conditions: tuple[RelaunchCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     uid: str = ""
     version: str = ""
     creation_time: str = ""
@@ -82,7 +73,7 @@ class Relaunch:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something left to do: the relaunch itself, or our finalizer on its record."""
+        """Whether the relaunch has not ended, or its record still has topomend's finalizer."""
         return self.protected or not self.step.ended
 
     @property
@@ -92,9 +83,9 @@ class Relaunch:
 
     @property
     def keeps_name(self) -> bool:
-        """Whether the new pod has the refused one's name, and can be created only after its end."""
+        """Whether the new pod has the refused pod's name. It can then be created only after the refused pod's end."""
         return self.replacement_name == self.pod_name
 
-    def condition(self, kind: str) -> RelaunchCondition | None:
+    def condition(self, kind: str) -> Condition | None:
         """The condition of this type."""
         return next((condition for condition in self.conditions if condition.type == kind), None)

@@ -73,7 +73,7 @@ class Shape:
 
 
 def parse_shape(text: str) -> Shape:
-    """Read a shape. Raises InvalidShape that names the word which is wrong and what would be right."""
+    """Read a shape. Raises InvalidShape, which names the wrong word and a valid form."""
     numbers: dict[str, int] = {}
     hugepages: dict[int, int] = {}
     devices: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -94,7 +94,7 @@ def parse_shape(text: str) -> Shape:
             devices[resource] = counts
         else:
             known = ", ".join([*_READERS, "hugepages-SIZE", "device"])
-            raise InvalidShape(f"{key[:60]!r} is not known; a shape has {known}")
+            raise InvalidShape(f"{key[:60]!r} is unknown; a shape has {known}")
     shape = Shape(**numbers, hugepages=tuple(sorted(hugepages.items())), devices=tuple(devices.items()))
     _check(shape)
     return shape
@@ -103,9 +103,9 @@ def parse_shape(text: str) -> Shape:
 def _check(shape: Shape) -> None:
     numa_count = shape.sockets * shape.numa
     if numa_count > MAX_NUMA_NODES:
-        raise InvalidShape(f"{numa_count} NUMA nodes; the kubelet's masks end at {MAX_NUMA_NODES}")
+        raise InvalidShape(f"{numa_count} NUMA nodes; the kubelet supports at most {MAX_NUMA_NODES}")
     if numa_count * shape.cores * shape.threads > MAX_CPUS:
-        raise InvalidShape(f"{numa_count * shape.cores * shape.threads} CPUs; at most {MAX_CPUS}")
+        raise InvalidShape(f"{numa_count * shape.cores * shape.threads} CPUs; a shape has at most {MAX_CPUS}")
     if shape.l3 > shape.cores:
         raise InvalidShape(f"l3:{shape.l3} is more than the {shape.cores} cores of a NUMA node")
     if sum(size * count for size, count in shape.hugepages) > shape.memory:
@@ -114,13 +114,13 @@ def _check(shape: Shape) -> None:
         for node, _ in counts:
             if node >= numa_count:
                 raise InvalidShape(
-                    f"device {resource} stands on NUMA node {node}; the machine ends at {numa_count - 1}"
+                    f"device {resource} is on NUMA node {node}; the machine's last one is {numa_count - 1}"
                 )
 
 
 def _count(word: str, text: str, least: int = 1) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 7 or int(text) < least:
-        raise InvalidShape(f"{word[:60]!r} needs a whole number from {least} on")
+        raise InvalidShape(f"{word[:60]!r} needs a whole number of at least {least}")
     return int(text)
 
 

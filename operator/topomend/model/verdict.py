@@ -42,7 +42,13 @@ class ResourceTrace:
     """One resource in one merge: ``requested`` and the free amount of each NUMA node, in CPUs, bytes or devices.
 
     ``fits`` are the masks it offered, narrowest first (at most 16 of them), each with whether it was preferred;
-    ``preference`` says how to read an empty list.
+    ``preference`` says how to read an empty list. ``capacity`` is what each NUMA node would have if nothing were taken,
+    in the kubelet's count: reserved CPUs and unhealthy devices are part of it, reserved memory is not.
+
+    Every mask holds ``required``, the NUMA nodes where init containers left CPUs or devices. ``groups`` are the NUMA
+    nodes whose memory is pinned together. Only a refused merge has the rest: ``width`` is how many NUMA nodes the
+    request prefers, None where it has no such wish, and ``preferred`` are the masks that are offered and preferred (at
+    most 16, narrowest first).
     """
 
     provider: str
@@ -51,17 +57,26 @@ class ResourceTrace:
     free: tuple[tuple[int, int], ...]
     preference: Preference
     fits: tuple[tuple[NUMAMask, bool], ...] = ()
+    capacity: tuple[tuple[int, int], ...] = ()
+    width: int | None = None
+    preferred: tuple[NUMAMask, ...] = ()
+    required: NUMAMask = 0
+    groups: tuple[NUMAMask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTrace:
-    """One merge of hints: for one container, or for the whole pod where ``container`` is empty."""
+    """One merge of hints: for one container, or for the whole pod where ``container`` is empty.
+
+    ``policy`` is the Topology Manager's.
+    """
 
     container: str
     resources: tuple[ResourceTrace, ...]
     affinity: NUMAMask | None
     preferred: bool
     admitted: bool
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

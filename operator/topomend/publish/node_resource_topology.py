@@ -1,20 +1,23 @@
-"""Publish the node's NodeResourceTopology, on request: on a change, and only while nobody else writes it.
+"""Publish the node's NodeResourceTopology, if asked to: on each change, and only if no other program writes it.
 
-Owns when it is written, and the condition in the NodeTopology that says whether it is. Leaves layout and figures to
-``wire.node_resource_topology`` and ``zones``. A refusal of this object never delays the NodeTopology.
+Owns when it is written, and the condition in the NodeTopology that says whether it is. Leaves the layout to
+``wire.node_resource_topology`` and the figures to ``discover.zones``. A refusal of this object never delays the
+NodeTopology.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused, ServerFailed, TooManyRequests
-from topomend.model.node_state import NodeState
+from topomend.model.condition import Condition
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.zone import Zone
 from topomend.publish.pod_fingerprint import pod_fingerprint
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 from topomend.publish.recheck import Recheck
-from topomend.publish.zones import zones
+from topomend.wire.condition import condition_fields
 from topomend.wire.node_resource_topology import KIND, content_of, node_resource_topology, other_writer
-from topomend.wire.node_topology import Condition
 
 CONDITION = "NodeResourceTopologyPublished"
 
@@ -27,6 +30,19 @@ class Client(Protocol):
 
     def apply_node_resource_topology(self, name: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
         """Apply the object without force. Raises Conflict where another field manager owns one of its fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the object says of the node.
+
+    ``zones`` computes its NUMA nodes; it is called only where something is to be published. ``pods`` are all pods on
+    the node, by namespace and name.
+    """
+
+    kubelet: KubeletSettings
+    pods: Iterable[tuple[str, str]]
+    zones: Callable[[], Iterable[Zone]]
 
 
 class NodeResourceTopologyPublisher:
@@ -44,31 +60,30 @@ class NodeResourceTopologyPublisher:
         self._is_refused = False
         self._status: tuple[Mapping[str, Any], Condition, dict[str, Any]] | None = None
 
-    def publish(
-        self, state: NodeState, pods: Iterable[tuple[str, str]], status: Mapping[str, Any], node: NodeFacts
-    ) -> Mapping[str, Any]:
+    def publish(self, figures: Figures, status: Mapping[str, Any], node: NodeFacts) -> Mapping[str, Any]:
         """Publish the node's object, and return ``status`` with the condition that says whether that succeeded.
 
-        ``pods`` are all pods on the node, by namespace and name. While the node is not Ready, its last published object
+        While the node is not Ready, its last published object
         stays. As long as nothing changes, the same object is returned. Raises APIError where no answer arrived.
         """
         ready = next((condition["status"] for condition in status["conditions"] if condition["type"] == "Ready"), "")
         if self._recheck.due():
             self._server, self._published, self._is_refused = None, None, False
         if ready != "True":
-            self._condition = _failed("NotReady", "the node is not Ready: what was published last stays")
+            self._condition = _failed("NotReady", "the node is not Ready; the last published object stays")
             self._published = None
         elif not self._is_refused and not self._is_published(status, node):
-            self._condition = self._attempt(state, pods, node)
+            self._condition = self._attempt(figures, node)
             self._published = (status, node)
         return self._with_condition(status)
 
     def _is_published(self, status: Mapping[str, Any], node: NodeFacts) -> bool:
         return self._published is not None and self._published[0] is status and self._published[1] == node
 
-    def _attempt(self, state: NodeState, pods: Iterable[tuple[str, str]], node: NodeFacts) -> Condition:
+    def _attempt(self, figures: Figures, node: NodeFacts) -> Condition:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": node.uid}
-        wanted = node_resource_topology(self._name, owner, state.kubelet, zones(state), pod_fingerprint(pods))
+        fingerprint = pod_fingerprint(figures.pods)
+        wanted = node_resource_topology(self._name, owner, figures.kubelet, figures.zones(), fingerprint)
         try:
             return self._write(wanted)
         except (ServerFailed, TooManyRequests):
@@ -83,7 +98,9 @@ class NodeResourceTopologyPublisher:
             self._server = self._get()
         if self._server and (other := other_writer(self._server, FIELD_MANAGER)):
             self._is_refused = True
-            return _failed("OtherWriter", f"{other} writes the {KIND} {self._name}: an object has one writer")
+            return _failed(
+                "OtherWriter", f"{other} writes the {KIND} {self._name}, so the agent does not; stop one of the two"
+            )
         if not self._server or content_of(self._server) != content_of(wanted):
             self._server = self._client.apply_node_resource_topology(self._name, wanted, FIELD_MANAGER)
         return Condition(CONDITION, "True", "Published", "")
@@ -96,14 +113,8 @@ class NodeResourceTopologyPublisher:
 
     def _with_condition(self, status: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._status is None or self._status[:2] != (status, self._condition):
-            condition = self._condition
-            fields = {
-                "type": condition.type,
-                "status": condition.status,
-                "reason": condition.reason,
-                "message": condition.message,
-            }
-            self._status = (status, condition, {**status, "conditions": [*status["conditions"], fields]})
+            conditions = [*status["conditions"], condition_fields(self._condition)]
+            self._status = (status, self._condition, {**status, "conditions": conditions})
         return self._status[2]
 
 
@@ -113,9 +124,11 @@ def _failed(reason: str, message: str) -> Condition:
 
 def _failure_of(error: Refused) -> Condition:
     if isinstance(error, NotFound):
-        return _failed("KindNotInstalled", f"the cluster has no kind {KIND}: install it, or take the flag away")
+        return _failed(
+            "KindNotInstalled", f"the cluster has no kind {KIND}: install it, or remove --node-resource-topology"
+        )
     if isinstance(error, Forbidden):
-        return _failed("Forbidden", f"{error}: apply deploy/overlays/node-resource-topology")
+        return _failed("Forbidden", f"{error}; apply deploy/overlays/node-resource-topology")
     if isinstance(error, Conflict):
         return _failed("OtherWriter", str(error))
     return _failed("Refused", str(error))

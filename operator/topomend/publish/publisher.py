@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from topomend.kube.errors import APIError, NotFound
 from topomend.publish.recheck import Recheck
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
 from topomend.wire.node_topology import HEARTBEAT, heartbeat_age
 
@@ -183,7 +184,7 @@ class Publisher:
         return self._time()
 
     def _time(self) -> str:
-        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return timestamp(self._now())
 
 
 def _without_times(status: Mapping[str, Any]) -> dict[str, Any]:

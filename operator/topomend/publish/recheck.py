@@ -1,4 +1,4 @@
-"""Decide when to read an object again although nothing changed here: somebody may have deleted or edited it."""
+"""Decide when to read an object again although nothing changed here: it may have been deleted or edited."""
 
 import random
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Bring each refused or gated pod one step further: policy with its effects, between kopf and the pure rooms.
+"""Reconcile refused and gated pods: the operator's policy and its effects.
 
-Owns what is done when, and what waits for what: reservations, back-off, the storm brake, events and metrics. Leaves
-watching to ``controller``, what is best for a pod to ``decide``, and doing it exactly once to ``relaunch``.
+Owns the order and the timing of actions: reservations, back-off, the storm brake, events and metrics. Leaves watching
+to ``controller``, the best plan for a pod to ``decide``, and carrying it out exactly once to ``relaunch``.
 """

@@ -1,4 +1,4 @@
-"""Assumed pods that left the watch or were not scheduled: are they running, gone, or stuck?
+"""Check assumed pods that left the watch or were not scheduled: they run, ended, or are stuck.
 
 Owns reading those pods. Leaves to ``cache`` when an assumption expires.
 """
@@ -31,8 +31,8 @@ class AssumedExpiry:
     def check(self) -> None:
         """Forget assumed pods that have ended or are ending, and report those that were not scheduled in time.
 
-        The watch drops a pod that runs as well as one that is deleted, and the node may never publish a pod that came
-        and went between two polls of its agent: so each is read. Raises APIError.
+        Each pod is read: the watch drops running and deleted pods alike, and an agent may never publish a pod that
+        started and ended between two polls. Raises APIError.
         """
         for (namespace, name), assumed_pod in self._store.snapshot.assumed.items():
             if assumed_pod.departed:

@@ -1,17 +1,17 @@
-"""The storm brake's list: owners whose new pods the API server gates at birth, in a Brake that its policy reads.
+"""The storm brake: a list of controllers whose new pods the API server gates, in a Brake object that its policy reads.
 
-A controller whose pod is refused makes the next one at once, to be refused as well. From its first refused pod on, its
-owner is on the list, and the policy puts our gate on its new pods; they are let go one by one to where replay says they
-fit. An owner leaves the list when for a while none of its pods waited behind the gate and none was refused: one that
-makes its pods one after another (StatefulSet, Job) makes the next one in that time.
+A controller replaces a refused pod at once, and the replacement is refused as well. From the first refusal on, the
+controller is on the list, and the policy gates its new pods. The operator ungates them one by one for nodes that admit
+them. A controller leaves the list after QUIET_SECONDS without a gated or refused pod. A StatefulSet or a Job, which
+creates its pods one after another, creates the next one within that time.
 
-How many pods are refused before the list is in force is how many the controller makes in the time from the kubelet's
-word to the operator's write and on to the API server's own copy of the list: one, as a rule, or two.
+Before the list takes effect, a controller creates one more pod as a rule, at most a few. That takes the time from the
+kubelet's refusal to the operator's write, and until the API server's cached copy of the list is current.
 
-The list is of a kind of its own, not a ConfigMap: an API server v1.36 never again renews its copy of a built-in kind
-once the last policy with such a parameter was deleted (k8s.io/apiserver pkg/admission/plugin/policy/generic/
-policy_source.go:ensureParamsForPolicyLocked starts a shared informer anew, which does nothing), so that the brake of
-who installs topomend a second time would never hold.
+The list has its own kind instead of a ConfigMap. An API server v1.36 no longer updates its copy of a built-in kind
+after the last policy with such a parameter was deleted: policy_source.go:ensureParamsForPolicyLocked (k8s.io/apiserver
+pkg/admission/plugin/policy/generic) restarts a shared informer, which does nothing. After topomend is installed a
+second time, a ConfigMap would have no effect.
 """
 
 import logging
@@ -30,13 +30,13 @@ NAME = BRAKE_NAME
 QUIET_SECONDS = 60.0
 
 IN_FORCE_SECONDS = 2.0
-"""A listed owner whose pods are created without the gate after so long is written anew: somebody emptied the list."""
+"""If a listed controller's pods are created ungated after this long, somebody emptied the list: it is written again."""
 
-ASK_SECONDS = 60.0
+CHECK_SECONDS = 60.0
 REMEMBERED = 10_000
 
 NO_POLICIES = (
-    "this API server has no MutatingAdmissionPolicy (it is on from Kubernetes 1.36), so pods cannot be gated at birth"
+    "the API server has no MutatingAdmissionPolicy, so new pods cannot be gated; it is enabled from Kubernetes 1.36 on"
 )
 
 _log = logging.getLogger(__name__)
@@ -44,85 +44,88 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Listed:
-    """When an owner was written on the list, and when one of its pods was refused or gated last."""
+    """When a controller was listed, and when one of its pods was last refused or gated; in seconds."""
 
     written: float
-    held: float
+    last_needed: float
 
 
 class Brake:
-    """Keeps the list. May be used by several threads."""
+    """Keeps the list. ``namespace`` is the operator's. May be used by several threads."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self._owners: dict[str, _Listed] | None = None
-        self._pressed: BoundedDict[str, None] = BoundedDict(REMEMBERED)
-        self._gates, self._asked = False, float("-inf")
+        self._counted: BoundedDict[str, None] = BoundedDict(REMEMBERED)
+        self._gates, self._checked = False, float("-inf")
         self._lock = threading.Lock()
 
-    def press(self, pod: WatchedPod) -> str:
-        """Have the owner's new pods gated; says why it cannot be, empty where it can. Raises APIError.
+    def engage(self, pod: WatchedPod) -> str:
+        """List the controller of a refused pod, so that its new pods are gated.
 
-        A pod counts once: some corpses stay for hours, and are seen again and again. Without the right to, or the
-        namespace, or policies at all, pods are relaunched all the same. So are those of namespaces that are not gated.
+        Returns the reason if it cannot be listed, empty if it is, or if its namespace is never gated. Refused pods are
+        relaunched in either case. A refused pod counts once, although some exist for hours. Raises APIError.
         """
         with self._lock:
-            if pod.owner is None or pod.uid in self._pressed or pod.namespace in UNGATED_NAMESPACES:
+            if pod.owner is None or pod.uid in self._counted or pod.namespace in UNGATED_NAMESPACES:
                 return ""
             problem = self._list(pod.owner, pod) if self._gates_pods() else NO_POLICIES
             if not problem:
-                self._pressed[pod.uid] = None
+                self._counted[pod.uid] = None
             return problem
 
     def _list(self, owner: Owner, pod: WatchedPod) -> str:
         owners, now = self._listed(), time.monotonic()
-        known = owners.get(owner.uid)
-        if known is None or (not pod.released and now - known.written > IN_FORCE_SECONDS):
+        listed = owners.get(owner.uid)
+        if listed is None or (not pod.released and now - listed.written > IN_FORCE_SECONDS):
             name = f"{pod.namespace}/{owner.kind}/{owner.name}"
             problem = self._write({owner.uid: name})
             if problem:
                 return problem
-            _log.info("new pods of %s are gated until they fit", name)
-            known = owners[owner.uid] = _Listed(now, now)
-        known.held = now
+            _log.info("new pods of %s are gated until a node admits them", name)
+            listed = owners[owner.uid] = _Listed(now, now)
+        listed.last_needed = now
         return ""
 
     def _gates_pods(self) -> bool:
-        """Whether the API server has policies that gate; asked again while it has none, for it may be upgraded."""
+        """Whether the API server has mutating policies. Checked again while it has none: it may be upgraded."""
         now = time.monotonic()
-        if not self._gates and now - self._asked > ASK_SECONDS:
-            self._gates, self._asked = self._client.serves(MUTATING_ADMISSION_POLICIES), now
+        if not self._gates and now - self._checked > CHECK_SECONDS:
+            self._gates, self._checked = self._client.serves(MUTATING_ADMISSION_POLICIES), now
             if not self._gates:
                 _log.warning("the storm brake is off: %s", NO_POLICIES)
         return self._gates
 
     def forget(self) -> None:
-        """Read the list anew: another operator may have changed it."""
+        """Forget the list, so that it is read again: another operator may have changed it."""
         with self._lock:
             self._owners = None
 
-    def ease(self, still_gated: Iterable[str]) -> None:
-        """Take the owners off whose pods are admitted again; ``still_gated`` are uids of those with gated pods."""
+    def release(self, still_gated: Iterable[str]) -> None:
+        """Remove controllers whose pods are admitted again. Raises APIError.
+
+        ``still_gated`` are the uids of controllers that have gated pods.
+        """
         with self._lock:
             if not self._gates_pods():
                 return
             owners, now = self._listed(), time.monotonic()
             for uid in still_gated:
                 if uid in owners:
-                    owners[uid].held = now
-            admitted = [uid for uid, each in owners.items() if each.held < now - QUIET_SECONDS]
+                    owners[uid].last_needed = now
+            admitted = [uid for uid, listed in owners.items() if listed.last_needed < now - QUIET_SECONDS]
             if admitted and not self._write(dict.fromkeys(admitted)):
                 for uid in admitted:
                     del owners[uid]
 
     def _listed(self) -> dict[str, _Listed]:
-        """The list, read once from a life before this one: whoever is on it is as if just refused."""
+        """The list. It is read once; a controller that an earlier operator listed counts as just refused."""
         if self._owners is None:
             uids: Iterable[str] = ()
             try:
                 uids = self._client.get(BRAKES, NAME, self._namespace).get("owners") or {}
             except NotFound:
-                self._create({})  # the API server is quicker to see a change than a new object
+                self._create({})  # the API server notices a change sooner than a new object
             except Forbidden as error:
                 _log.warning("the storm brake is off: %s", error)
             now = time.monotonic()
@@ -130,7 +133,7 @@ class Brake:
         return self._owners
 
     def _write(self, owners: Mapping[str, str | None]) -> str:
-        """Change the list; says why it cannot be."""
+        """Change the list: names by uid, None to remove. Returns the reason if it cannot be changed, else empty."""
         try:
             self._client.merge(BRAKES, NAME, {"owners": owners}, self._namespace)
         except NotFound:
@@ -155,6 +158,9 @@ class Brake:
         return ""
 
     def _off(self, error: APIError) -> str:
-        problem = f"the list of owners to be gated, Brake {self._namespace}/{NAME}, cannot be written: {error}"
+        problem = (
+            f"Brake {self._namespace}/{NAME}, the list of controllers whose new pods are gated, cannot be written: "
+            f"{error}"
+        )
         _log.warning("the storm brake is off: %s", problem)
         return problem

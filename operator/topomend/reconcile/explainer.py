@@ -1,4 +1,4 @@
-"""Why a pod was refused and why it waits: worked out by replay, and reported once it is known.
+"""Explain by replay why a pod was refused or waits, and report it once it is known.
 
 Owns when an explanation is possible. Leaves the explanation to ``decide`` and its wording as Events to ``announcer``.
 """
@@ -50,7 +50,7 @@ class Explainer:
         self._lock = threading.Lock()
 
     def take_over(self) -> None:
-        """Drop the refusals that are not explained yet: another operator has led meanwhile."""
+        """Drop the refusals that are not explained yet: another operator has led since."""
         with self._lock:
             self._unexplained.clear()
 

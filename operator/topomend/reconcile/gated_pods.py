@@ -4,22 +4,16 @@ Owns how often a pod yields to older ones, and that no pod is ungated twice. Lea
 order to ``decide``.
 """
 
-import time
 from collections.abc import Callable
 
 from topomend.cache.changes import Change, PodRemoved, PodUpdated
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import hostnames_without_agent
-from topomend.kube.client import Client
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
-from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
-from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
 from topomend.runtime.backoff import Backoff
 from topomend.wire.group import FIT_GATE
@@ -33,31 +27,26 @@ MAX_ENTRIES = 10_000
 class GatedPods:
     """Ungates pods as the snapshot shows them: a pod that has changed since is read again instead.
 
-    ``backoff`` delays the pods of a controller; ``report`` gets what was read. May be used by several threads, a pod
-    each.
+    ``backoff`` delays the pods of a controller; ``widened`` says which pods go to every node that admits them;
+    ``report`` gets what was read. May be used by several threads, a pod each.
     """
 
-    def __init__(  # noqa: PLR0913  the parts it is composed of
+    def __init__(
         self,
-        client: Client,
-        store: Store,
-        *,
-        reservations: Reservations,
-        explainer: Explainer,
-        announcer: Announcer,
-        metrics: Metrics,
+        parts: Collaborators,
         backoff: Backoff,
+        widened: Callable[[WatchedPod], WatchedPod],
         report: Callable[[Change], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._store, self._reservations = client, store, reservations
-        self._explainer, self._announcer, self._metrics = explainer, announcer, metrics
-        self._backoff, self._report, self._clock = backoff, report, clock
+        self._client, self._store, self._clock = parts.client, parts.store, parts.clock
+        self._reservations, self._explainer = parts.reservations, parts.explainer
+        self._announcer, self._metrics = parts.announcer, parts.metrics
+        self._backoff, self._widened, self._report = backoff, widened, report
         self._yields: dict[PodID, int] = {}
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
     def take_over(self) -> None:
-        """Start counting anew: another operator has led meanwhile."""
+        """Reset the counts: another operator has led since."""
         self._yields.clear()
 
     def reconcile(self, pod_id: PodID) -> Result:
@@ -73,20 +62,17 @@ class GatedPods:
         choice = self._reservations.choose(
             pod,
             lambda snapshot, excluded: plans.choose_in_order(
-                snapshot, pod, self._clock(), excluded, yields=yields < MAX_YIELDS
+                snapshot, self._widened(pod), self._clock(), excluded, yields=yields < MAX_YIELDS
             ),
         )
         if isinstance(choice, plans.Yield):
             self._yields[pod_id] = yields + 1
             return Result(YIELD_SECONDS, on_any_change=True)
         self._yields.pop(pod_id, None)
-        hostnames = self._hostnames(choice)
-        return self._ungate(pod, hostnames, choice.reason) if hostnames else self._wait(pod, choice)
-
-    def _hostnames(self, choice: plans.RelaunchOn | plans.Wait) -> tuple[str, ...]:
         if isinstance(choice, plans.RelaunchOn):
-            return tuple(candidate.hostname for candidate in choice.candidates)
-        return hostnames_without_agent(self._store.snapshot, choice.diagnosis)
+            return self._ungate(pod, choice.hostnames, choice.reason)
+        hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
+        return self._ungate(pod, hostnames, choice.reason) if hostnames else self._wait(pod, choice)
 
     def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
         _, result = self._explainer.report_unschedulable(pod, choice.reason)

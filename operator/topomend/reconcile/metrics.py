@@ -59,7 +59,7 @@ class Metrics:
         self._gauge(
             "largest_admissible_cpus",
             "The most CPUs that are free on one NUMA node of any node.",
-            lambda: largest_hole(snapshot().publications),
+            lambda: largest_admissible_cpus(snapshot().publications),
         )
 
     def diagnosed(self, diagnosis: Diagnosis, seconds: float) -> None:
@@ -105,8 +105,8 @@ class Metrics:
             return True
 
 
-def largest_hole(publications: Mapping[str, Publication]) -> int:
+def largest_admissible_cpus(publications: Mapping[str, Publication]) -> int:
     """The most CPUs free on one NUMA node of any node, with assumed pods; 0 where nothing is published."""
     return max(
-        (node_state.largest_hole(publication.state_with_assumed) for publication in publications.values()), default=0
+        (node_state.most_free_cpus(publication.state_with_assumed) for publication in publications.values()), default=0
     )

@@ -12,10 +12,13 @@ FRESH_SECONDS = 30.0
 
 
 class NamespaceLimits:
-    """Reads limits; ``max_attempts`` is the default. May be used by several threads: a limit read twice is the same."""
+    """Reads limits; ``defaults`` are those of a namespace that sets none.
 
-    def __init__(self, client: Client, max_attempts: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._max_attempts, self._clock = client, max_attempts, clock
+    May be used by several threads: a limit read twice is the same.
+    """
+
+    def __init__(self, client: Client, defaults: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._defaults, self._clock = client, defaults, clock
         self._cached: dict[str, tuple[float, Limits]] = {}
 
     def limits(self, namespace: str) -> Limits:
@@ -33,11 +36,12 @@ class NamespaceLimits:
             annotations = self._client.get(NAMESPACES, namespace)["metadata"].get("annotations") or {}
         except NotFound:
             annotations = {}
+        opted_out = {"true": "", "false": f'namespace {namespace} has {RELAUNCH_ANNOTATION} "false"'}
         max_attempts = annotations.get(MAX_ATTEMPTS_ANNOTATION, "")
         return Limits(
-            relaunch=annotations.get(RELAUNCH_ANNOTATION) != "false",
+            opted_out=opted_out.get(annotations.get(RELAUNCH_ANNOTATION, ""), self._defaults.opted_out),
             max_attempts=int(max_attempts)
             if max_attempts.isdecimal() and len(max_attempts) < 5
-            else self._max_attempts,
+            else self._defaults.max_attempts,
             name_policy=annotations.get(NAME_POLICY_ANNOTATION, ""),
         )

@@ -1,8 +1,8 @@
 """Nodes that back off from a workload: they refused one of its pods although replay had admitted it there.
 
-A workload is a controller, or a bare pod with its replacements. Replay cannot know what the node has not published, so
-the next pod would be refused for the same reason; the back-off ends early when the node publishes something new.
-Owns which node backs off from which workload. Leaves for how long to ``runtime.backoff``.
+A workload is a controller, or a bare pod with its replacements. The node's published state is incomplete or late, so
+the next pod would be refused for the same reason. The back-off ends early when the node publishes a new state. Owns
+which node backs off from which workload. Leaves the delays to ``runtime.backoff``.
 """
 
 import threading
@@ -57,7 +57,7 @@ def _published_since(snapshot: Snapshot, node: str, version: str) -> bool:
 
 
 def _workload_key(pod: WatchedPod) -> str:
-    """What a pod has in common with those that replace it: its controller's uid, or the name of the first pod."""
+    """The key that a pod shares with its replacements: its controller's uid, or the name of the first pod."""
     if pod.owner:
         return pod.owner.uid
     first = pod.name.removesuffix(f"-r{pod.attempt}") if pod.attempt else pod.name

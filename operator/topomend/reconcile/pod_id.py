@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PodID:
-    """A refused or gated pod. The uid tells it from a later pod of the same name."""
+    """A refused or gated pod. The uid distinguishes it from a later pod of the same name."""
 
     namespace: str
     name: str

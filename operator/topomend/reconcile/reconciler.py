@@ -1,7 +1,7 @@
-"""Reconciles one pod at a time: reads what is true, makes a plan, and carries it out as far as it goes now.
+"""Reconciles one pod at a time: reads the current state, makes a plan, and carries out as much of it as possible.
 
 Owns the order of these steps and the parts that carry them out. Level-triggered: a call starts from the snapshot and
-may be repeated at any time. Raises APIError where an answer did not come; the caller requeues the pod.
+may be repeated at any time. Raises APIError if the API server does not answer; the caller requeues the pod.
 """
 
 import time
@@ -11,25 +11,28 @@ from dataclasses import replace
 from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
-from topomend.decide.eligibility import eligibility
+from topomend.decide.eligibility import Limits, eligibility
 from topomend.kube.client import Client
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.assumed_expiry import AssumedExpiry
 from topomend.reconcile.brake import Brake
+from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.gated_pods import GatedPods
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
+from topomend.reconcile.owners import why_not_recreated
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
-from topomend.reconcile.settings import Settings
+from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.store import Store
+from topomend.reconcile.unbound_pods import UnboundPods
 from topomend.relaunch import narrowing, pod_requests, records
 from topomend.runtime.backoff import Backoff
 from topomend.runtime.token_bucket import TokenBucket
@@ -61,29 +64,14 @@ class Reconciler:
         self._brake = Brake(client, settings.namespace)
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
-        self._namespace_limits = NamespaceLimits(client, settings.max_attempts)
+        self._namespace_limits = NamespaceLimits(client, _default_limits(settings))
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
-        self._gated_pods = GatedPods(
-            client,
-            store,
-            reservations=self._reservations,
-            explainer=self._explainer,
-            announcer=announcer,
-            metrics=metrics,
-            backoff=self._owner_backoff,
-            report=report,
-        )
-        self._refused_pods = RefusedPods(
-            client,
-            store,
-            reservations=self._reservations,
-            explainer=self._explainer,
-            announcer=announcer,
-            metrics=metrics,
-            relaunches=TokenBucket(settings.relaunch_rate, settings.relaunch_burst),
-        )
+        parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
+        self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
+        self._gated_pods = GatedPods(parts, self._owner_backoff, self._unbound_pods.widened, report)
+        self._refused_pods = RefusedPods(parts, TokenBucket(settings.relaunch_rate, settings.relaunch_burst))
 
     def reconcile(self, pod: PodID) -> Result:
         """Do now what can be done for ``pod``."""
@@ -92,33 +80,34 @@ class Reconciler:
         return earliest(self._resume(pod) if refusal is None else self._handle_refusal(pod, refusal), unexplained)
 
     def brake(self, pod: WatchedPod) -> None:
-        """Gate the next pods of a refused pod's controller, and have node and controller back off. Raises APIError.
+        """Gate the next pods of a refused pod's controller; if replay admitted the pod, node and controller back off.
 
-        Call it as soon as the pod is seen: some controllers delete a failed pod at once.
+        Call it at the pod's first event: some controllers delete a failed pod at once. Raises APIError.
         """
         if pod.released:
             self._node_backoff.record_refusal(pod)
         if pod.owner is None or not eligibility(pod, self._namespace_limits.limits(pod.namespace)).is_recreated:
             return
-        problem = self._brake.press(pod)
+        problem = self._brake.engage(pod)
         if problem:
             self._announcer.not_braked(pod, problem)
         if pod.released:
             self._owner_backoff.failed(pod.owner.uid, pod.uid)
 
     def take_over(self) -> None:
-        """Start to lead: forget what another operator may have changed meanwhile."""
+        """Start to lead: drop the state that another leader may have changed."""
         self._brake.forget()
         self._explainer.take_over()
         self._gated_pods.take_over()
 
-    def ease_brake(self) -> None:
-        """Take owners off the brake whose pods are admitted again. Raises APIError."""
-        self._brake.ease(pod.owner.uid for pod in self._store.snapshot.gated.values() if pod.owner)
+    def release_brake(self) -> None:
+        """Remove controllers from the brake's list whose pods are admitted again. Raises APIError."""
+        self._brake.release(pod.owner.uid for pod in self._store.snapshot.gated.values() if pod.owner)
 
     def expire_assumed(self) -> None:
-        """Forget assumed pods that will not come. Raises APIError."""
+        """Forget assumed pods that will not come, and replace pods that no scheduler can bind. Raises APIError."""
         self._assumed_expiry.check()
+        self._unbound_pods.check()
 
     def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
         """Plan what to do about a refused pod, and do it."""
@@ -154,6 +143,10 @@ class Reconciler:
         later = self._explainer.explain_now(refusal)
         if later:
             return later
+        kept = refusal.pod.owner and why_not_recreated(self._client, refusal.pod.owner, refusal.pod.namespace)
+        if kept:
+            self._announcer.skipped(refusal.pod, f"{kept}; the failed pod was kept")
+            return DONE
         wait = self._deletions.take()
         if wait:
             return Result(wait)
@@ -172,10 +165,15 @@ class Reconciler:
         return self._refused_pods.resume(pod, self._namespace_limits.limits(pod.namespace).max_attempts)
 
 
+def _default_limits(settings: Settings) -> Limits:
+    opted_out = "the operator runs with --mode observe" if settings.mode == OBSERVE else ""
+    return Limits(opted_out, settings.max_attempts)
+
+
 def _as_requested(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
     """``pod`` with the placement that its user requested, before the operator narrowed it."""
     if previous:
         return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
-    if not pod.released:
+    if not pod.narrowed:
         return pod
     return replace(pod, placement=narrowing.as_asked(pod.placement, pod.node_affinity))

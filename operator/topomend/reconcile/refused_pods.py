@@ -5,31 +5,25 @@ nodes to ``decide``, and each request and what its answer means to ``relaunch``.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, renames
 from topomend.decide.feasibility import Diagnosis, RejectedBy
-from topomend.kube.client import Client
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
-from topomend.reconcile.store import Store
-from topomend.relaunch import protocol, records
+from topomend.relaunch import messages, protocol, records
 from topomend.relaunch.driver import Chosen, Driver, Outcome
 from topomend.relaunch.preflight import Preflight
-from topomend.relaunch.waiting_status import Note, Notes
+from topomend.relaunch.waiting_status import Note, WaitingStatus
 from topomend.runtime.backoff import PODS
+from topomend.runtime.timestamp import timestamp
 from topomend.runtime.token_bucket import TokenBucket
 from topomend.wire.group import RELAUNCH_FINALIZER
 from topomend.wire.relaunch import MAX_VERDICTS, record_name
@@ -43,26 +37,16 @@ class RefusedPods:
     ``relaunches`` limits how many relaunches start in a second.
     """
 
-    def __init__(  # noqa: PLR0913  the parts it is composed of
-        self,
-        client: Client,
-        store: Store,
-        *,
-        reservations: Reservations,
-        explainer: Explainer,
-        announcer: Announcer,
-        metrics: Metrics,
-        relaunches: TokenBucket,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client, self._store, self._reservations = client, store, reservations
-        self._explainer, self._announcer, self._metrics = explainer, announcer, metrics
-        self._relaunches, self._clock = relaunches, clock
-        self._preflight = Preflight(client)
-        self._waiting_status = Notes(client, clock, _rfc3339)
+    def __init__(self, parts: Collaborators, relaunches: TokenBucket) -> None:
+        self._client, self._store, self._clock = parts.client, parts.store, parts.clock
+        self._reservations, self._explainer = parts.reservations, parts.explainer
+        self._announcer, self._metrics = parts.announcer, parts.metrics
+        self._relaunches = relaunches
+        self._preflight = Preflight(parts.client)
+        self._waiting_status = WaitingStatus(parts.client, parts.clock, timestamp)
 
     def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, previous: Relaunch | None) -> Result:
-        """Report, in the pod's record too, what the pod waits for. Raises APIError."""
+        """Report the reason why the pod waits, also in its record. Raises APIError."""
         note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason)
         note = replace(
             note, verdicts=plan.diagnosis.verdicts(MAX_VERDICTS), counts=tuple(plan.diagnosis.counts().items())
@@ -81,7 +65,7 @@ class RefusedPods:
                 return postponed
         outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
         if outcome.launched:
-            self._metrics.launched_after(self._clock() - refusal.seen)
+            self._metrics.launched_after(self._clock() - refusal.first_seen)
         result = self._explainer.explain(pod, refusal, diagnosis, outcome.record)
         return earliest(self._result_of(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), result)
 
@@ -101,7 +85,7 @@ class RefusedPods:
         """When to try again, where the relaunch may not start now although a node admits the pod."""
         pod = refusal.pod
         # A replacement that is refused was ungated by mistake: each further one waits twice as long.
-        backoff = refusal.seen + PODS.seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
+        backoff = refusal.first_seen + PODS.seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
         wait = backoff if backoff > 0 else self._relaunches.take()
         if wait:
             return Result(wait)
@@ -148,7 +132,7 @@ class RefusedPods:
         return gated if gated and gated.replaces == pod.uid else None
 
     def _drive(self, pod: PodID, refused_at: str | None, *, may_start: bool, renamed: bool = False) -> Outcome:
-        """Run the protocol as far as it goes now; forget what was assumed and is not launched."""
+        """Run the protocol as far as possible now; forget the pod if it was assumed but not launched."""
         assumed = {pod}
 
         def choose(replacement: WatchedPod, record: Relaunch) -> Chosen:
@@ -162,7 +146,7 @@ class RefusedPods:
             )
 
         previous = partial(records.record_that_made, self._client)
-        driver = Driver(self._client, choose, _rfc3339, previous, renames=renamed)
+        driver = Driver(self._client, choose, timestamp, previous, renames=renamed)
         launched = None
         try:
             outcome = driver.run(pod.namespace, pod.name, pod.uid, self._record_of(pod), may_start=may_start)
@@ -183,7 +167,7 @@ class RefusedPods:
             self._announcer.relaunched(outcome.launched, record, outcome.chosen.reason, max_attempts)
         elif record and record.step in (Step.CANCELLED, Step.SUPERSEDED):
             self._announcer.ended(record)
-        if isinstance(outcome.last, protocol.Stop):
+        if isinstance(outcome.last, messages.Stop):
             return DONE
         if record is None:
             return self._unrecorded(pod, outcome.last)
@@ -192,14 +176,14 @@ class RefusedPods:
             return Result(RETRY_SECONDS)
         return self._waits(record, outcome.chosen, outcome.last) if record.step is Step.CREATED else Result(1.0)
 
-    def _unrecorded(self, pod: PodID, pause: protocol.Pause) -> Result:
+    def _unrecorded(self, pod: PodID, pause: messages.Pause) -> Result:
         """The API server rejected the record; the refused pod was not touched."""
         refusal = self._store.snapshot.refused.get(pod.uid)
         if refusal:
             self._announcer.relaunch_deferred(refusal.pod, pause.waiting_for)
         return Result(RETRY_SECONDS)
 
-    def _waits(self, record: Relaunch, chosen: Chosen, pause: protocol.Pause) -> Result:
+    def _waits(self, record: Relaunch, chosen: Chosen, pause: messages.Pause) -> Result:
         """The replacement exists, gated, and no node admits it."""
         gated = self._store.snapshot.gated.get((record.namespace, record.replacement_name))
         if gated is None:
@@ -210,15 +194,10 @@ class RefusedPods:
 
 
 def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
-    candidates = choice.candidates if isinstance(choice, plans.RelaunchOn) else ()
     return Chosen(
-        nodes=tuple(candidate.node for candidate in candidates),
-        hostnames=tuple(candidate.hostname for candidate in candidates),
+        nodes=choice.nodes if isinstance(choice, plans.RelaunchOn) else (),
+        hostnames=choice.hostnames if isinstance(choice, plans.RelaunchOn) else (),
         verdicts=choice.diagnosis.verdicts(MAX_VERDICTS),
         counts=tuple(choice.diagnosis.counts().items()),
         reason=choice.reason,
     )
-
-
-def _rfc3339() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -93,11 +93,11 @@ class Reservations:
             excluded[best] = insufficient(best, resource)
 
     def _insufficient_on(self, name: str, pod: WatchedPod) -> str:
-        """The resource of which the node's other pods leave too little in total; empty where there is none.
+        """The resource of which the node's other pods leave too little in total; empty if there is none.
 
-        The snapshot does not hold running pods, so the API server is asked; that takes long, and only the best node is
-        worth it: the scheduler itself leaves out the others named beside it, should they be full. A list of a moment
-        ago may say that there is enough. It must not say that there is too little, for a pod may have ended since.
+        The snapshot does not contain running pods, so this lists them, which is slow. Only the best node is checked:
+        the scheduler itself skips other nodes that are full. A list up to a second old may confirm that enough is free.
+        It may not deny it, because a pod may have ended since; then the pods are listed again.
         """
         node = self._store.snapshot.nodes.get(name)
         if node is None:

@@ -1,9 +1,9 @@
-"""What follows from reconciling a pod: when to reconcile it again (controller-runtime: reconcile.Result)."""
+"""The result of reconciling a pod: when to reconcile it again (controller-runtime: reconcile.Result)."""
 
 from dataclasses import dataclass
 
 RETRY_SECONDS = 60.0
-"""After how long a pod is reconciled again that waits for a node or for the API server's permission."""
+"""The delay before a pod is reconciled again that waits for a node or for the API server's permission."""
 
 
 @dataclass(frozen=True)

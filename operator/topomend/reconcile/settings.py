@@ -23,7 +23,11 @@ class Flag:
     metavar: str | None = None
     name: str = ""
     environment: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
+
+OBSERVE, RELAUNCH = "observe", "relaunch"
+"""The modes: explain refusals and do nothing else; also relaunch refused pods and brake storms of owned ones."""
 
 FLAG = "flag"
 """The key of a field's ``Flag`` in its metadata."""
@@ -37,57 +41,69 @@ def _setting(text: str, *, default: Any, **flag: Any) -> Any:
 class Settings:
     """The operator's settings. Addresses are HOST:PORT, empty for none."""
 
-    workers: int = _setting("Pods that are reconciled at the same time.", default=4, minimum=1, maximum=64)
+    workers: int = _setting(
+        "The number of pods that are reconciled at the same time.", default=4, minimum=1, maximum=64
+    )
+    mode: str = _setting(
+        "observe only explains refusals; relaunch also relaunches refused pods and brakes storms. The annotation "
+        'topomend.io/relaunch ("true" or "false") of a pod or namespace overrides the mode.',
+        default=RELAUNCH,
+        choices=(OBSERVE, RELAUNCH),
+    )
     max_attempts: int = _setting(
-        "How often a pod is relaunched, unless the pod or its namespace says otherwise (topomend.io/max-attempts).",
+        "The most relaunches of one pod. The annotation topomend.io/max-attempts of a pod or namespace overrides it.",
         default=DEFAULT_MAX_ATTEMPTS,
         minimum=0,
         maximum=1000,
     )
     relaunch_rate: float = _setting(
-        "Relaunches a second in the whole cluster, on average.", default=2.0, minimum=0, maximum=1000, min_open=True
+        "The average number of relaunches a second in the whole cluster.",
+        default=2.0,
+        minimum=0,
+        maximum=1000,
+        min_open=True,
     )
-    relaunch_burst: int = _setting("Relaunches at once.", default=20, minimum=1, maximum=10_000)
+    relaunch_burst: int = _setting("The most relaunches at once.", default=20, minimum=1, maximum=10_000)
     relist_seconds: float = _setting(
-        "Seconds between two lists of all objects, which repair what a watch missed.",
+        "Seconds between two relists of all objects. A relist repairs gaps in the watches.",
         default=300.0,
         minimum=1,
         maximum=86_400,
         name="sweep-seconds",
     )
     record_hours: float = _setting(
-        "How long the record of an ended relaunch is kept.", default=24.0, minimum=24, maximum=10_000
+        "Hours for which the record of an ended relaunch is kept.", default=24.0, minimum=24, maximum=10_000
     )
     health_address: str = _setting(
-        "Answer liveness probes at this address, path /healthz; in a pod, name the pod's IP. Off unless given.",
+        "Serve /healthz and /readyz for probes at this address; in a pod, the pod's IP. Off by default.",
         default="",
         metavar="HOST:PORT",
     )
     metrics_address: str = _setting(
-        "Answer Prometheus at this address, path /metrics. Off unless given.", default="", metavar="HOST:PORT"
+        "Serve /metrics for Prometheus at this address. Off by default.", default="", metavar="HOST:PORT"
     )
     namespace: str = _setting(
-        "The operator's own namespace, where it keeps the list of owners whose new pods are gated (Brake).",
+        "The operator's own namespace, with its Lease and the objects that the gating policies read.",
         default="topomend-system",
     )
     leader_elect: bool = _setting(
-        "Act only while holding the Lease topomend-operator in that namespace, so that several may run.", default=False
+        "Act only while holding the Lease topomend-operator in --namespace, so that several operators may run.",
+        default=False,
     )
     identity: str = _setting(
-        "Hold the Lease under this name: an operator that restarts under its name continues at once. No two that run "
-        "at the same time may share a name. A new name at each start unless given.",
+        "The holder's name in the Lease. An operator that restarts under the same name continues at once. Operators "
+        "that run at the same time must not share a name. Default: a new name at each start.",
         default="",
         metavar="NAME",
     )
     pod_name: str = _setting(
-        "The operator's own pod, in that namespace. The parameters that gate pods at birth are deleted with the last "
-        "such pod.",
+        "The operator's own pod, in --namespace. The objects that enable gating are deleted with the last such pod.",
         default="",
         metavar="NAME",
         environment=("POD_NAME",),
     )
     pod_uid: str = _setting(
-        "The uid of that pod. Without both, gating ends only with kubectl numa drain.",
+        "The uid of that pod. Without --pod-name and --pod-uid, gating ends only with kubectl numa drain.",
         default="",
         metavar="UID",
         environment=("POD_UID",),
@@ -95,5 +111,5 @@ class Settings:
 
     @property
     def record_seconds(self) -> float:
-        """How long the record of an ended relaunch is kept."""
+        """Seconds for which the record of an ended relaunch is kept."""
         return self.record_hours * 3600

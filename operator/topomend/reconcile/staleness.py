@@ -1,4 +1,4 @@
-"""Agents that have fallen silent, reported once. When an agent counts as silent is for ``cache`` to say."""
+"""Report agents that have stopped confirming their state, once each. Leaves to ``cache`` when that is."""
 
 from topomend.cache.changes import SILENT
 from topomend.kube.client import NODE_TOPOLOGIES, Client
@@ -8,18 +8,18 @@ from topomend.reconcile.store import Store
 from topomend.wire.node_topology import HEARTBEAT
 
 MAX_REPORTS = 20
-"""Reports in one call: each takes a request, and all agents may fall silent together."""
+"""The most reports in one call: each takes a request, and all agents may stop together."""
 
 
 class Staleness:
-    """Reports silent agents, each once for its last heartbeat."""
+    """Reports silent agents, once for each last heartbeat."""
 
     def __init__(self, client: Client, store: Store, announcer: Announcer) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._reported: dict[str, str] = {}
 
     def report(self) -> None:
-        """Report the agents that have fallen silent since. Raises APIError."""
+        """Report the agents that have become silent since the last call. Raises APIError."""
         publications = self._store.snapshot.publications
         silent = {name: state.heartbeat for name, state in publications.items() if state.problem == SILENT}
         new = [name for name, heartbeat in silent.items() if self._reported.get(name) != heartbeat]

@@ -1,6 +1,6 @@
 """The operator's one snapshot of the cluster, shared by all threads, and the only place where it changes.
 
-Owns the lock. Leaves what a change does to ``cache`` and what is decided on the snapshot to ``decide``.
+Owns the lock. Leaves the effect of a change to ``cache``, and decisions to ``decide``.
 """
 
 import threading
@@ -15,7 +15,7 @@ from topomend.model.pod import Pod
 
 @dataclass(slots=True)
 class Transaction:
-    """A decision in progress: ``snapshot`` holds what it has assumed and forgotten so far, for nobody else to see yet.
+    """A decision in progress: its ``snapshot`` contains the pods assumed so far. Other threads do not see it yet.
 
     Times are in seconds, by the clock of the snapshot.
     """

@@ -1,6 +1,6 @@
 """Pods that wait for a node, and which of them a change of the cluster requeues.
 
-Thousands of nodes change all the time, and each change matters to few pods: those that the changed node would admit.
+Thousands of nodes change all the time, and a change matters to few pods: those that the changed node would admit.
 Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). Leaves to ``decide`` what a node admits.
 """
 
@@ -17,7 +17,7 @@ from topomend.reconcile.store import Store
 
 
 class UnschedulablePods:
-    """Waiting pods with what they wait for. ``enqueue`` gets the pods to reconcile. May be used by several threads.
+    """Waiting pods and the changes for each. ``enqueue`` gets the pods to reconcile. May be used by several threads.
 
     ``requeue_affected`` alone is for one thread.
     """
@@ -43,7 +43,7 @@ class UnschedulablePods:
         """Enqueue ``pod`` on the changes that ``result`` names, those ``since`` the last reconciliation included."""
         with self._lock:
             self._waiting[pod] = result
-        if _Change(since, self._store.snapshot).affects(pod, result):
+        if _Difference(since, self._store.snapshot).affects(pod, result):
             self._enqueue(pod)
 
     def clear(self) -> None:
@@ -52,21 +52,21 @@ class UnschedulablePods:
             self._waiting.clear()
 
     def requeue_affected(self) -> None:
-        """Enqueue the pods that the changes since the last call affect; the oldest first, for others would yield."""
+        """Enqueue the pods that the changes since the last call affect, oldest first: a younger pod would yield."""
         before, self._handled = self._handled, self._store.snapshot
         with self._lock:
             waiting = list(self._waiting.items())
-        change = _Change(before, self._handled)
-        if not waiting or not change.is_relevant:
+        difference = _Difference(before, self._handled)
+        if not waiting or not difference.is_relevant:
             return
-        since = change.after.gated_since
-        affected = [pod for pod, result in waiting if change.affects(pod, result)]
+        since = difference.after.gated_since
+        affected = [pod for pod, result in waiting if difference.affects(pod, result)]
         for pod in sorted(affected, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
             self._enqueue(pod)
 
 
-class _Change:
-    """All that differs between two snapshots."""
+class _Difference:
+    """The differences between two snapshots."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
         self._before, self.after = before, after
@@ -116,7 +116,7 @@ class _Change:
         return self.after.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
 
     def _may_admit(self, pod: WatchedPod) -> bool:
-        # An ungated pod was narrowed to its nodes; where else it may go is in its record alone.
+        # An ungated pod was narrowed to certain nodes. Only its record contains its original node affinity.
         return pod.released or any_node_admits(self.after, self._nodes, pod.pod, pod.placement)
 
 

@@ -5,14 +5,15 @@ Owns types, statuses and transition times. Leaves reasons and messages to the ca
 
 from dataclasses import replace
 
-from topomend.model.relaunch import Relaunch, RelaunchCondition, Step
+from topomend.model.condition import Condition
+from topomend.model.relaunch import Relaunch, Step
 
 SUCCEEDED = "Succeeded"
 NEVER = "NoNodeCanEverAdmit"
 
 _STATUS = {Step.LAUNCHED: "True", Step.CANCELLED: "False", Step.SUPERSEDED: "False"}
 
-Conditions = tuple[RelaunchCondition, ...]
+Conditions = tuple[Condition, ...]
 
 
 def at_step(record: Relaunch, step: Step, message: str, now: str) -> Conditions:
@@ -20,8 +21,8 @@ def at_step(record: Relaunch, step: Step, message: str, now: str) -> Conditions:
 
     ``Succeeded`` names the step. ``NoNodeCanEverAdmit``, where the record has it, turns False: it no longer applies.
     """
-    succeeded = RelaunchCondition(SUCCEEDED, _STATUS.get(step, "Unknown"), step.value, message, now)
-    retracted = [RelaunchCondition(NEVER, "False", "NodeAdmits", "", now)] if record.condition(NEVER) else []
+    succeeded = Condition(SUCCEEDED, _STATUS.get(step, "Unknown"), step.value, message, now)
+    retracted = [Condition(NEVER, "False", "NodeAdmits", "", now)] if record.condition(NEVER) else []
     return tuple(_with_transition_time(record, condition) for condition in (succeeded, *retracted))
 
 
@@ -32,18 +33,16 @@ def waiting(record: Relaunch, reason: str, message: str, now: str, *, never: boo
     """
     reason_or_never = NEVER if never else reason
     no_node = (
-        RelaunchCondition(NEVER, "True", reason_or_never, message, now)
-        if never
-        else RelaunchCondition(NEVER, "False", reason_or_never)
+        Condition(NEVER, "True", reason_or_never, message, now) if never else Condition(NEVER, "False", reason_or_never)
     )
-    succeeded = RelaunchCondition(SUCCEEDED, "Unknown", reason_or_never, message, now)
+    succeeded = Condition(SUCCEEDED, "Unknown", reason_or_never, message, now)
     return tuple(
         _with_transition_time(record, condition)
         for condition in (succeeded, replace(no_node, last_transition_time=now))
     )
 
 
-def _with_transition_time(record: Relaunch, condition: RelaunchCondition) -> RelaunchCondition:
+def _with_transition_time(record: Relaunch, condition: Condition) -> Condition:
     """The condition with the time of its last transition: the recorded one as long as the status stays the same."""
     recorded = record.condition(condition.type)
     if recorded is None or recorded.status != condition.status:

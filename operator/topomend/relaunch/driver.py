@@ -5,7 +5,7 @@ the choice of nodes to its caller. Each request is one API call. A lost answer (
 ends the attempt with that error; the next attempt reads everything again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from topomend.kube.errors import (
 )
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
-from topomend.relaunch import conditions, manifest, protocol
+from topomend.relaunch import conditions, manifest, messages, protocol
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.records import recorded
 from topomend.wire.cluster import read_watched_pod
@@ -36,8 +36,9 @@ MAX_REQUESTS = 60
 class Chosen:
     """The nodes for a replacement.
 
-    ``nodes`` are node names and ``hostnames`` their hostname labels, both best first; empty where no node admits the
-    pod now. ``verdicts`` and ``counts`` say what all nodes answered; ``counts`` is nodes by reason.
+    ``nodes`` are node names, best first, and empty where no node admits the pod now. ``hostnames`` are the hostname
+    labels to narrow the replacement to, empty where any node will do. ``verdicts`` and ``counts`` say what all nodes
+    answered; ``counts`` is nodes by reason.
     """
 
     nodes: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class Outcome:
     attempt ungated, None where another attempt did or none has yet.
     """
 
-    last: protocol.Stop | protocol.Pause
+    last: messages.Stop | messages.Pause
     record: Relaunch | None
     launched: WatchedPod | None = None
     chosen: Chosen = Chosen()
@@ -104,105 +105,105 @@ class Driver:
         self._namespace, self._name, self._uid, self._record_name = namespace, name, uid, record_name
         progress, request = protocol.begin(uid, record_name, may_start=may_start, draining=self._draining)
         for _ in range(MAX_REQUESTS):
-            if isinstance(request, protocol.Stop | protocol.Pause):
+            if isinstance(request, messages.Stop | messages.Pause):
                 own_record = self._record if self._record and self._record.pod_uid == uid else None
                 return Outcome(request, own_record, self._launched, self._chosen)
             progress, request = protocol.step(progress, self._send(request))
         raise NoProgress(f"{namespace}/{name} changes faster than it can be relaunched")
 
-    def _send(self, request: protocol.Request) -> protocol.Answer:
+    def _send(self, request: messages.Request) -> messages.Answer:
         try:
             return self._answer(request)
         except NotFound as error:
             return self._not_found(request, error)
         except (AlreadyExists, Conflict):
-            return protocol.NotAsExpected()
+            return messages.NotAsExpected()
         except (Forbidden, Invalid, MethodNotAllowed) as error:
-            if isinstance(request, protocol.Create) and isinstance(error, NamespaceTerminating):
-                return protocol.NamespaceEnds()
-            if isinstance(request, protocol.Create | protocol.Record | protocol.Restore):
-                return protocol.Denied(str(error))
+            if isinstance(request, messages.Create) and isinstance(error, NamespaceTerminating):
+                return messages.NamespaceEnds()
+            if isinstance(request, messages.Create | messages.Record | messages.Restore):
+                return messages.Denied(str(error))
             raise
 
-    def _not_found(self, request: protocol.Request, error: NotFound) -> protocol.Answer:
+    def _not_found(self, request: messages.Request, error: NotFound) -> messages.Answer:
         match request:
-            case protocol.ReadPod():
-                return protocol.PodIs(None)
-            case protocol.ReadRecord():
+            case messages.ReadPod():
+                return messages.PodIs(None)
+            case messages.ReadRecord():
                 return self._record_is(None)
-            case protocol.ReadReplacement():
-                return protocol.ReplacementIs(None)
-            case protocol.Create():
-                return protocol.NamespaceEnds()  # the namespace is gone
-            case protocol.Record() | protocol.Restore():
-                return protocol.Denied(str(error))  # the namespace or the kind is gone
-        return protocol.NotAsExpected()
+            case messages.ReadReplacement():
+                return messages.ReplacementIs(None)
+            case messages.Create():
+                return messages.NamespaceEnds()  # the namespace is gone
+            case messages.Record() | messages.Restore():
+                return messages.Denied(str(error))  # the namespace or the kind is gone
+        return messages.NotAsExpected()
 
-    def _answer(self, request: protocol.Request) -> protocol.Answer:
+    def _answer(self, request: messages.Request) -> messages.Answer:
         match request:
-            case protocol.ReadPod():
+            case messages.ReadPod():
                 return self._pod_is(self._client.get(PODS, self._name, self._namespace))
-            case protocol.ReadRecord():
+            case messages.ReadRecord():
                 return self._record_is(self._client.get(RELAUNCHES, self._record_name, self._namespace))
-            case protocol.Choose(pod, record):
+            case messages.Choose(pod, record):
                 self._chosen = self._choose(pod, record)
-                return protocol.NodesAre(self._chosen.nodes)
-            case protocol.Record(pod):
+                return messages.NodesAre(self._chosen.nodes)
+            case messages.Record(pod):
                 return self._create_record(self._new_record(pod))
-            case protocol.Restore(pod):
+            case messages.Restore(pod):
                 return self._create_record(self._restored_record(pod))
         return self._answer_about_record(request)
 
-    def _answer_about_record(self, request: protocol.Request) -> protocol.Answer:
+    def _answer_about_record(self, request: messages.Request) -> messages.Answer:
         match request:
-            case protocol.Discard(record):
+            case messages.Discard(record):
                 return self._discard(record)
-            case protocol.Protect():
+            case messages.Protect():
                 return self._record_is(self._patch_record(manifest.protect(self._record_object)))
-            case protocol.Unprotect(record):
+            case messages.Unprotect(record):
                 patched = self._patch_record(manifest.unprotect(self._record_object))
                 return self._record_is(None if record.deleting else patched)
-            case protocol.Mark():
+            case messages.Mark():
                 return self._mark(request)
         return self._answer_about_pod(request)
 
-    def _answer_about_pod(self, request: protocol.Request) -> protocol.Answer:
+    def _answer_about_pod(self, request: messages.Request) -> messages.Answer:
         match request:
-            case protocol.ReadReplacement(record):
+            case messages.ReadReplacement(record):
                 return self._replacement_is(self._client.get(PODS, record.replacement_name, self._namespace))
-            case protocol.Claim():
+            case messages.Claim():
                 return self._pod_is(self._patch(self._name, manifest.claim(self._pod, self._record_name)))
-            case protocol.Unclaim(pod):
+            case messages.Unclaim(pod):
                 unclaimed = self._patch(self._name, manifest.unclaim(self._pod))
-                return protocol.PodIs(None) if pod.deleting else self._pod_is(unclaimed)
-            case protocol.Delete(pod):
+                return messages.PodIs(None) if pod.deleting else self._pod_is(unclaimed)
+            case messages.Delete(pod):
                 return self._delete(pod)
-            case protocol.Create(record):
+            case messages.Create(record):
                 return self._create(record)
-            case protocol.Launch():
-                return self._launch(self._chosen.hostnames)
+            case messages.Launch():
+                return self._launch(self._chosen)
         raise AssertionError(f"{type(request).__name__} is not to be sent")
 
-    def _pod_is(self, content: dict[str, Any]) -> protocol.PodIs:
+    def _pod_is(self, content: dict[str, Any]) -> messages.PodIs:
         self._pod = content
         pod = read_watched_pod(content)
         if pod.uid != self._uid:
-            return protocol.PodIs(pod)
+            return messages.PodIs(pod)
         if pod.uid not in self._previous_records:
             self._previous_records[pod.uid] = self._previous(pod)
         self._manifest = manifest.stripped(content, self._previous_records[pod.uid])
-        return protocol.PodIs(pod, manifest.digest(self._manifest))
+        return messages.PodIs(pod, manifest.digest(self._manifest))
 
-    def _replacement_is(self, content: dict[str, Any]) -> protocol.ReplacementIs:
+    def _replacement_is(self, content: dict[str, Any]) -> messages.ReplacementIs:
         self._replacement = content
-        return protocol.ReplacementIs(read_watched_pod(content))
+        return messages.ReplacementIs(read_watched_pod(content))
 
-    def _record_is(self, content: dict[str, Any] | None) -> protocol.RecordIs:
+    def _record_is(self, content: dict[str, Any] | None) -> messages.RecordIs:
         self._record_object = content or {}
         self._record = None if content is None else read_relaunch(content)
         if self._record and self._record.pod_uid == self._uid:
             self._name = self._record.pod_name
-        return protocol.RecordIs(self._record)
+        return messages.RecordIs(self._record)
 
     def _patch(self, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         return self._client.merge(PODS, name, patch, self._namespace)
@@ -210,11 +211,11 @@ class Driver:
     def _patch_record(self, patch: dict[str, Any]) -> dict[str, Any]:
         return self._client.merge(RELAUNCHES, self._record_name, patch, self._namespace)
 
-    def _discard(self, record: Relaunch) -> protocol.RecordIs:
+    def _discard(self, record: Relaunch) -> messages.RecordIs:
         answer = self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
         return self._record_is(answer if record.protected and answer.get("kind") == RELAUNCH else None)
 
-    def _create_record(self, record: Relaunch) -> protocol.RecordIs:
+    def _create_record(self, record: Relaunch) -> messages.RecordIs:
         return self._record_is(self._client.create(RELAUNCHES, relaunch_object(record), self._namespace))
 
     def _new_record(self, pod: WatchedPod) -> Relaunch:
@@ -236,36 +237,36 @@ class Driver:
             pod_uid=self._uid,
             refused_by="unknown",
             reason="RecordDeleted",
-            message="somebody deleted the record; it was written again from the pod that waits to be let go",
+            message="somebody deleted the record; it was written again from the gated replacement",
             attempt=max(1, pod.attempt),
             manifest=(restored := manifest.stripped(self._pod)),
             manifest_hash=manifest.digest(restored),
         )
 
-    def _create(self, record: Relaunch) -> protocol.Answer:
-        """Create the replacement, unless somebody edited the recorded manifest or the pod's creator lost the right."""
+    def _create(self, record: Relaunch) -> messages.Answer:
+        """Create the replacement, unless the recorded manifest was edited or the pod's creator has lost the right."""
         if manifest.digest(record.manifest) != record.manifest_hash:
-            return protocol.Denied("the record's manifest is not the one that was recorded")
+            return messages.Denied("the record's manifest is not the one that was recorded")
         problem = self._preflight.creator_problem(record)
         if problem:
-            return protocol.Denied(problem)
+            return messages.Denied(problem)
         return self._new_pod_is(self._client.create(PODS, manifest.replacement(record), self._namespace))
 
-    def _new_pod_is(self, content: dict[str, Any]) -> protocol.PodIs | protocol.ReplacementIs:
+    def _new_pod_is(self, content: dict[str, Any]) -> messages.PodIs | messages.ReplacementIs:
         """The answer to a request about the replacement: a pod of the old name, or one of a name of its own."""
         return self._pod_is(content) if self._keeps_name() else self._replacement_is(content)
 
     def _keeps_name(self) -> bool:
         return self._record is None or self._record.keeps_name
 
-    def _mark(self, mark: protocol.Mark) -> protocol.RecordIs:
+    def _mark(self, mark: messages.Mark) -> messages.RecordIs:
         marked = self._record_at_step(mark)
         patch = {"metadata": {"resourceVersion": mark.record.version}, "status": relaunch_status(marked)}
         return self._record_is(
             self._client.merge(RELAUNCHES, mark.record.name, patch, mark.record.namespace, subresource="status")
         )
 
-    def _record_at_step(self, mark: protocol.Mark) -> Relaunch:
+    def _record_at_step(self, mark: messages.Mark) -> Relaunch:
         now = self._now()
         record = mark.record
         launched = mark.step is Step.LAUNCHED
@@ -283,17 +284,17 @@ class Driver:
             conditions=conditions.at_step(record, mark.step, message, now),
         )
 
-    def _delete(self, pod: WatchedPod) -> protocol.PodIs | protocol.NotAsExpected:
+    def _delete(self, pod: WatchedPod) -> messages.PodIs | messages.NotAsExpected:
         answer = self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, version=pod.version)
         if pod.name != self._name:
-            return protocol.NotAsExpected()
+            return messages.NotAsExpected()
         if answer.get("kind") == "Pod" and answer["metadata"].get("finalizers"):
             return self._pod_is(answer)
-        return protocol.PodIs(None)
+        return messages.PodIs(None)
 
-    def _launch(self, hostnames: Sequence[str]) -> protocol.PodIs | protocol.ReplacementIs:
+    def _launch(self, chosen: Chosen) -> messages.PodIs | messages.ReplacementIs:
         gated = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
-        patch = manifest.launch(gated, hostnames) if hostnames else manifest.ungate(gated)
+        patch = manifest.launch(gated, chosen.hostnames) if chosen.nodes else manifest.ungate(gated)
         answer = self._new_pod_is(self._patch(gated.name, patch))
         self._launched = answer.pod
         return answer

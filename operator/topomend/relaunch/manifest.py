@@ -16,6 +16,8 @@ from topomend.wire.document import without_empty
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,
     FIT_GATE,
+    NARROWED,
+    NOT_NARROWED,
     RECORD_ANNOTATION,
     RELAUNCH_FINALIZER,
     RELAUNCH_GATE,
@@ -35,6 +37,8 @@ _SERVICE_ACCOUNT_VOLUME = "kube-api-access-"
 """The volume that the ServiceAccount admission plugin adds (plugin/pkg/admission/serviceaccount)."""
 
 PREFERENCE_WEIGHT = 100
+MAX_PREFERRED = 3
+"""How many nodes a pod prefers that is narrowed to more than these; of so few it prefers the best one."""
 
 
 def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[str, Any]:
@@ -50,11 +54,11 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     token_volumes = {
         item["name"] for item in spec.get("volumes", ()) if item["name"].startswith(_SERVICE_ACCOUNT_VOLUME)
     }
-    released = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == "true"
+    narrowed = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == NARROWED
     spec["affinity"] = (
         previous.manifest["spec"].get("affinity", {})
         if previous
-        else _affinity(spec.get("affinity", {}), released=released)
+        else _affinity(spec.get("affinity", {}), narrowed=narrowed)
     )
     spec["topologySpreadConstraints"] = [_without_merged(item) for item in spec.get("topologySpreadConstraints", ())]
     spec["volumes"] = [item for item in spec.get("volumes", ()) if item["name"] not in token_volumes]
@@ -66,11 +70,11 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     }
 
 
-def _affinity(affinity: Mapping[str, Any], *, released: bool) -> dict[str, Any]:
+def _affinity(affinity: Mapping[str, Any], *, narrowed: bool) -> dict[str, Any]:
     """The affinity without what the API server merged into it, and without the operator's narrowing."""
     pod_affinity = {kind: _pod_affinity(rules) for kind, rules in affinity.items() if kind != "nodeAffinity"}
     node_affinity = affinity.get("nodeAffinity", {})
-    node_affinity = widened(node_affinity) if released else node_affinity
+    node_affinity = widened(node_affinity) if narrowed else node_affinity
     return pod_affinity | ({"nodeAffinity": node_affinity} if node_affinity else {})
 
 
@@ -221,8 +225,14 @@ def _foreign_gates(pod: WatchedPod) -> list[dict[str, str]] | None:
 def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
     """The merge patch that narrows a gated pod to ``hostnames`` and removes our gates, by uid and resourceVersion.
 
-    ``hostnames`` are values of the label ``kubernetes.io/hostname``, at least one, best first; the first is preferred.
+    ``hostnames`` are values of the label ``kubernetes.io/hostname``, best first; the best are preferred. Without any
+    the pod's affinity stays as it is.
     """
+    if not hostnames:
+        return {
+            **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: NOT_NARROWED}}),
+            "spec": {"schedulingGates": _foreign_gates(pod)},
+        }
     required = pod.node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     on_hostnames = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
     terms = (
@@ -230,16 +240,17 @@ def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
         if required
         else [_narrowed({}, on_hostnames)]
     )
-    on_first = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostnames[0]]}]}
+    best = list(hostnames[: MAX_PREFERRED if len(hostnames) > MAX_PREFERRED else 1])
+    on_best = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": best}]}
     preferred = [
         *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
-        {"weight": PREFERENCE_WEIGHT, "preference": on_first},
+        {"weight": PREFERENCE_WEIGHT, "preference": on_best},
     ]
     narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     if len(hostnames) > 1:
         narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
     return {
-        **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: "true"}}),
+        **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: NARROWED}}),
         "spec": {"schedulingGates": _foreign_gates(pod), "affinity": {"nodeAffinity": narrowed}},
     }
 

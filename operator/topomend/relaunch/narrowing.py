@@ -13,13 +13,13 @@ from topomend.model.cluster import HOSTNAME_LABEL, Placement
 from topomend.relaunch.manifest import widened
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document
-from topomend.wire.group import RELEASED_ANNOTATION
+from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
 
 
 def is_narrowed(pod: Mapping[str, Any]) -> bool:
     """Whether the operator narrowed this Pod object."""
     annotations = pod.get("metadata", {}).get("annotations") or {}
-    return bool(annotations.get(RELEASED_ANNOTATION) == "true")
+    return bool(annotations.get(RELEASED_ANNOTATION) == NARROWED)
 
 
 def as_asked(placement: Placement, node_affinity: Mapping[str, Any]) -> Placement:

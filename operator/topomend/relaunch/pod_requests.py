@@ -22,7 +22,7 @@ def read(client: Client, namespace: str, name: str) -> WatchedPod | None:
 
 
 def ungate(client: Client, pod: WatchedPod, hostnames: Sequence[str]) -> bool:
-    """Narrow a gated pod to ``hostnames``, best first, and remove our gate.
+    """Narrow a gated pod to ``hostnames``, best first, if there are any, and remove our gate.
 
     Returns False, and writes nothing, where the pod has changed or is gone. Raises APIError.
     """

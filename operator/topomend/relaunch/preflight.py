@@ -43,7 +43,7 @@ class Preflight:
         try:
             answer = self._client.create(SUBJECT_ACCESS_REVIEWS, review)
         except (Forbidden, Invalid) as error:
-            return f"whether {user} may create pods in {namespace} cannot be asked: {error}"
+            return f"the API server does not say whether {user} may create pods in {namespace}: {error}"
         if answer.get("status", {}).get("allowed") is True:
             return ""
         return f"{user}, who created it, may not create pods in {namespace} any more"
@@ -56,11 +56,11 @@ class Preflight:
         try:
             self._rehearse(PODS, manifest.replacement(record), record.namespace)
         except (Forbidden, Invalid, NotFound) as error:
-            return f"the API server would not create it anew: {error}"
+            return f"the API server rejects its replacement: {error}"
         try:
             self._rehearse(RELAUNCHES, relaunch_object(record), record.namespace)
         except (Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
-            return f"its relaunch cannot be recorded: {error}"
+            return f"the API server rejects its Relaunch: {error}"
         return ""
 
     def _rehearse(self, resource: Resource, content: dict[str, Any], namespace: str) -> None:

@@ -17,9 +17,9 @@ P is the refused pod, N its replacement of the same name, W the Relaunch record.
 With the name policy Suffix, N has a name of its own. Steps 6 and 7 then come before 4 and 5, so that one of the two
 pods always exists (``_with_own_name``).
 
-``Progress`` holds what was read, not a position in that list. A new attempt reads P and W and continues from there, so
-a crash between two requests needs no case of its own. Every write names the uid and the resourceVersion it was decided
-on; where that precondition fails, everything is read again.
+``messages`` names the requests and the answers. ``Progress`` holds what was read, not a position in that list. A new
+attempt reads P and W and continues from there, so a crash between two requests needs no case of its own. Every write
+names the uid and the resourceVersion it was decided on; where that precondition fails, everything is read again.
 
 W is read before P. The absence of P means something only at a step that W had already reached: if P were read first,
 that read could be older than N, and the read of W newer. A stale W does no harm, because every mark names its
@@ -51,6 +51,33 @@ from enum import Enum
 
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
+from topomend.relaunch.messages import (
+    Answer,
+    Choose,
+    Claim,
+    Create,
+    Delete,
+    Denied,
+    Discard,
+    Launch,
+    Mark,
+    NamespaceEnds,
+    NodesAre,
+    Pause,
+    PodIs,
+    Protect,
+    ReadPod,
+    ReadRecord,
+    ReadReplacement,
+    Record,
+    RecordIs,
+    ReplacementIs,
+    Request,
+    Restore,
+    Stop,
+    Unclaim,
+    Unprotect,
+)
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 
@@ -90,206 +117,9 @@ class Progress:
     namespace_ends: bool = False
 
 
-DRAINED = "topomend was drained; the refused pod is as it was"
-END_OF_RECORD = "the end of a record that somebody deleted"
-NOT_ITS_MANIFEST = "the record's manifest is not the refused pod's: delete the record, and it is written anew"
-
-
-# Requests
-
-
-@dataclass(frozen=True)
-class ReadPod:
-    """GET the pod that has P's name now."""
-
-
-@dataclass(frozen=True)
-class ReadRecord:
-    """GET W."""
-
-
-@dataclass(frozen=True)
-class ReadReplacement:
-    """GET the pod that has N's name, where that differs from P's."""
-
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Claim:
-    """PATCH P: our finalizer and W's name."""
-
-    pod: WatchedPod
-
-
-@dataclass(frozen=True)
-class Record:
-    """CREATE W with P's stripped manifest and our finalizer."""
-
-    pod: WatchedPod
-
-
-@dataclass(frozen=True)
-class Restore:
-    """CREATE W again from N, which waits behind our gate: somebody deleted W."""
-
-    pod: WatchedPod
-
-
-@dataclass(frozen=True)
-class Discard:
-    """DELETE W, by uid and resourceVersion, before anything was done to P."""
-
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Protect:
-    """PATCH W: add our finalizer, by W's resourceVersion."""
-
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Unprotect:
-    """PATCH W: remove our finalizer, by W's resourceVersion. A W that was deleted vanishes with it."""
-
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Mark:
-    """PATCH W's status to ``step``, by W's resourceVersion. ``why`` becomes the message of its condition."""
-
-    record: Relaunch
-    step: Step
-    new_uid: str = ""
-    nodes: tuple[str, ...] = ()
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Delete:
-    """DELETE this pod, by uid and resourceVersion."""
-
-    pod: WatchedPod
-
-
-@dataclass(frozen=True)
-class Unclaim:
-    """PATCH P: remove our finalizer, by uid and resourceVersion."""
-
-    pod: WatchedPod
-
-
-@dataclass(frozen=True)
-class Create:
-    """CREATE N from W's manifest, gated."""
-
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Choose:
-    """Choose the nodes for N, and assume it on them. Not a request to the API server."""
-
-    pod: WatchedPod
-    record: Relaunch
-
-
-@dataclass(frozen=True)
-class Launch:
-    """PATCH N: narrow it to ``nodes``, if there are any, and remove the gate, by uid and resourceVersion."""
-
-    pod: WatchedPod
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Stop:
-    """The relaunch is over, or never starts; ``outcome`` says how, for people."""
-
-    outcome: str
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Nothing can be done now: N waits for a node, or P is still terminating, or the API server refuses to create."""
-
-    waiting_for: str
-
-
-Request = (
-    ReadPod
-    | ReadRecord
-    | ReadReplacement
-    | Claim
-    | Record
-    | Restore
-    | Discard
-    | Protect
-    | Unprotect
-    | Mark
-    | Delete
-    | Unclaim
-    | Create
-    | Choose
-    | Launch
-    | Stop
-    | Pause
-)
-
-
-# Answers
-
-
-@dataclass(frozen=True)
-class PodIs:
-    """The pod of P's name as the API server has it, None where there is none; ``digest`` is that of its manifest."""
-
-    pod: WatchedPod | None
-    digest: str = ""
-
-
-@dataclass(frozen=True)
-class ReplacementIs:
-    """The pod of N's own name as the API server has it; None where there is none."""
-
-    pod: WatchedPod | None
-
-
-@dataclass(frozen=True)
-class RecordIs:
-    """W as the API server has it; None where there is none."""
-
-    record: Relaunch | None
-
-
-@dataclass(frozen=True)
-class NodesAre:
-    """The chosen nodes by name, best first; empty where no node admits the pod now."""
-
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class NotAsExpected:
-    """A precondition failed, or no answer arrived: everything must be read again."""
-
-
-@dataclass(frozen=True)
-class Denied:
-    """The API server refuses to create the object: because of a quota, a policy, or because the object is invalid."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class NamespaceEnds:
-    """The namespace is being deleted or gone: nothing can be created in it."""
-
-
-Answer = PodIs | ReplacementIs | RecordIs | NodesAre | NotAsExpected | Denied | NamespaceEnds
+DRAINED = "topomend was drained; the refused pod is unchanged"
+END_OF_RECORD = "the end of a deleted record"
+NOT_ITS_MANIFEST = "the record's manifest differs from the refused pod's; delete the record to have it written again"
 
 
 def begin(uid: str, record_name: str, *, may_start: bool, draining: bool = False) -> tuple[Progress, Request]:
@@ -359,7 +189,7 @@ def next_request(progress: Progress) -> Request:
 
 def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
     """The record of W's name belongs to another pod: undo the claim and leave P alone."""
-    why = f"record {record.name} is another pod's, and its own would have that name: delete it if it is nobody's"
+    why = f"record {record.name} is another pod's, but this relaunch needs its name; delete the record if it is unused"
     if pod and _is_claimed(pod):
         return Unclaim(pod)
     return Pause(why) if pod and progress.may_start and not pod.deleting else Stop(why)
@@ -456,7 +286,7 @@ def _create(progress: Progress, record: Relaunch) -> Request:
 
 def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request:
     if pod is None or (pod.uid == record.new_uid and pod.deleting):
-        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was let go")
+        return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was ungated")
     if pod.uid != record.new_uid:
         return _delete_duplicate(pod, record) or Mark(
             record, Step.SUPERSEDED, why=f"another pod took the name {record.pod_name}"
@@ -558,7 +388,7 @@ def _delete_duplicate(pod: WatchedPod | None, record: Relaunch) -> Request | Non
 
 
 def _cancel(record: Relaunch) -> Request:
-    return Mark(record, Step.CANCELLED, why="somebody deleted the refused pod")
+    return Mark(record, Step.CANCELLED, why="the refused pod was deleted by someone else")
 
 
 def _is_claimed(pod: WatchedPod) -> bool:

@@ -1,8 +1,8 @@
-"""Write into the conditions of a pod's record what the refused pod waits for, so that its user can read it there.
+"""Write the reason why a refused pod waits into the conditions of its record, where its user can read it.
 
 The record is the one that a relaunch starts with, written early. It has no effect while the pod is unclaimed, and a
-later relaunch continues with it (``relaunch/protocol.py``). Notes are a courtesy: one that the API server refuses is
-dropped. Leaves what a note says to the caller.
+later relaunch continues with it (``relaunch/protocol.py``). A note that the API server refuses is dropped. Leaves the
+reasons to the caller.
 """
 
 import logging
@@ -41,7 +41,7 @@ class Note:
     counts: tuple[tuple[str, int], ...] = ()
 
 
-class Notes:
+class WaitingStatus:
     """Writes notes. ``clock`` counts seconds, ``now`` returns the time as RFC 3339.
 
     Several threads may use it at once, each for another pod.
@@ -69,13 +69,13 @@ class Notes:
 
         Raises APIError where no answer arrived; a refusal is only logged.
         """
-        wanted = conditions.waiting(record, note.reason, note.message, self._now(), never=note.never)
-        if record.step not in (Step.RECORDED, Step.CREATED) or not self._is_news(record, wanted):
+        new_conditions = conditions.waiting(record, note.reason, note.message, self._now(), never=note.never)
+        if record.step not in (Step.RECORDED, Step.CREATED) or not self._is_new(record, new_conditions):
             return
         status: dict[str, Any] = relaunch_status(
             replace(
                 record,
-                conditions=wanted,
+                conditions=new_conditions,
                 start_time=record.start_time or self._now(),
                 verdicts=note.verdicts or record.verdicts,
                 counts=dict(note.counts) or record.counts,
@@ -87,11 +87,11 @@ class Notes:
         except (Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
             _log.debug("%s/%s: not noted: %s", record.namespace, record.name, error)
 
-    def _is_news(self, record: Relaunch, wanted: conditions.Conditions) -> bool:
-        if wanted == record.conditions:
+    def _is_new(self, record: Relaunch, new_conditions: conditions.Conditions) -> bool:
+        if new_conditions == record.conditions:
             return False
         key, now = (record.namespace, record.name), self._clock()
-        summary = [(condition.type, condition.status, condition.reason) for condition in wanted]
+        summary = [(condition.type, condition.status, condition.reason) for condition in new_conditions]
         with self._lock:
             is_recent = now - self._written.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS
             if is_recent and summary == [

@@ -1,7 +1,7 @@
-"""The kubelet's admission of a pod by its topology, replayed word for word, with the reasons.
+"""The kubelet's topology admission of a pod, replayed exactly and with its reasons.
 
 ``admission.admit`` takes a node's state and a pod and returns the verdict and the next state. The room does no I/O and
-reads no clock. Each rule has the file of the kubelet that has it (below pkg/kubelet/cm):
+reads no clock. Each rule is in a module that is named after the kubelet's file (below pkg/kubelet/cm):
 
 | module | the kubelet's file |
 |---|---|
@@ -16,6 +16,6 @@ reads no clock. Each rule has the file of the kubelet that has it (below pkg/kub
 | ``devices/manager`` | devicemanager/manager.go, topology_hints.go |
 | ``qos``, ``gates``, ``resize`` | pkg/apis/core/v1/helper/qos, pkg/features, pkg/kubelet/allocation |
 
-Three modules have no counterpart in the kubelet: ``topology/walk_time`` estimates how long it takes,
-``topology/search`` spares its walk over all masks, ``fast_path`` answers for thousands of nodes.
+Three modules have no counterpart in the kubelet. ``topology/walk_time`` estimates how long the kubelet takes.
+``topology/search`` avoids the kubelet's walk over all masks. ``fast_path`` answers for thousands of nodes.
 """

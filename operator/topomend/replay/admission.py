@@ -1,7 +1,7 @@
-"""The admission pipeline as far as the Topology Manager: a pod comes to a node, what would its kubelet answer?
+"""The kubelet's admission up to the Topology Manager: its verdict on a pod, and the node's state afterwards.
 
-What the kubelet checks after it (resource fit, node affinity and others, pkg/kubelet/lifecycle/predicate.go) is not
-asked here: a pod that the scheduler placed passes it, and it never turns a topology refusal around.
+Leaves out the kubelet's later checks, such as resource fit and node affinity (pkg/kubelet/lifecycle/predicate.go). A
+pod that the scheduler placed passes them, and none of them reverses a refusal by topology.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,33 +25,33 @@ from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.gates import read_gates
-from topomend.replay.memory.machine_state import Book
+from topomend.replay.memory.machine_state import MachineState
 from topomend.replay.memory.static import MemoryManager
 from topomend.replay.memory.static import StaticPolicy as MemoryPolicy
 from topomend.replay.scopes import NO_AFFINITY, Admission, Providers, Scope
 
 UNCOUNTED = 1000 << 46
-"""64Ti in thousandths."""
+"""64Ti in thousandths: from this amount on replay does not know how the kubelet counts."""
 
 
 def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     """The kubelet's answer to ``pod`` on ``node``, and the node's state after it.
 
-    Total: every node and pod gets a verdict. A kubelet that would not start, would panic or would never answer is a
-    refusal with a reason of our own (see ``rejection``). What a refused pod had already been given is purged, as the
-    kubelet does before its next admission. A pod that already holds something is admitted again, as after a restart.
+    Never raises: every node and pod gets a verdict. A kubelet that would not start, crash or hang refuses with one of
+    topomend's own reasons (``errors``). The allocations of a refused pod are removed, as the kubelet does before its
+    next admission. A pod that already has an allocation is admitted again, as after a restart of the kubelet.
     """
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
         return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
     remarks = (*kubelet.unmodelled, *_uncounted(pod))
-    held = held_by(node, pod.namespace, pod.name, pod.uid)
-    providers = _providers(kubelet, node, held)
+    previous = allocation_of(node, pod.namespace, pod.name, pod.uid)
+    providers = providers_of(kubelet, node, previous)
     settings = node.kubelet
     scope = Scope(
         settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.prefer_most_allocated
     )
-    # Each container is asked about by its pod's class, which would be worked out from all of them each time.
+    # The rules read the pod's QoS class once for each container. Compute it once here.
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
         admission = scope.admit(classed, settings.topology_manager_scope)
@@ -59,7 +59,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         return _refused(pod, broken.reason, broken.why, remarks), node
     if admission.rejection:
         providers.remove_pod()
-        pods = tuple(allocation for allocation in node.pods if allocation is not held) if held else node.pods
+        pods = tuple(allocation for allocation in node.pods if allocation is not previous) if previous else node.pods
         return _rejected(pod, admission.rejection, admission, remarks), _with_pods(kubelet, node, pods, providers)
     verdict = Verdict(
         pod.namespace,
@@ -69,11 +69,37 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         merges=tuple(admission.merges),
         unmodelled=remarks,
     )
-    return verdict, _with_pods(kubelet, node, _pods_with(node, held, _allocation(pod, providers, held)), providers)
+    return verdict, _with_pods(
+        kubelet, node, _pods_with(node, previous, _allocation(pod, providers, previous)), providers
+    )
+
+
+def is_admitted(node: NodeState, pod: Pod) -> bool:
+    """Whether the kubelet admits the pod: ``admit(node, pod)[0].admitted``, without the trace and the state after it.
+
+    For a pod that holds nothing on the node yet.
+    """
+    kubelet = start(node.machine, node.kubelet)
+    if isinstance(kubelet, str):
+        return False
+    settings = node.kubelet
+    scope = Scope(
+        settings.topology_manager_policy,
+        kubelet.numa,
+        kubelet.gates,
+        providers_of(kubelet, node, None),
+        kubelet.prefer_most_allocated,
+        traces=False,
+    )
+    classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
+    try:
+        return scope.admit(classed, settings.topology_manager_scope).rejection is None
+    except KubeletBreaks:
+        return False
 
 
 def release(node: NodeState, namespace: str, name: str) -> NodeState:
-    """The node after the pod has ended: everything it held is free again. An unknown pod changes nothing."""
+    """The node's state after the pod has ended, its resources free again. An unknown pod changes nothing."""
     ended = [pod for pod in node.pods if (pod.namespace, pod.name) == (namespace, name)]
     kubelet = start(node.machine, node.kubelet)
     for pod in ended:
@@ -81,26 +107,37 @@ def release(node: NodeState, namespace: str, name: str) -> NodeState:
         if isinstance(kubelet, str):
             node = replace(node, pods=pods)
         else:
-            providers = _providers(kubelet, node, pod)
+            providers = providers_of(kubelet, node, pod)
             providers.remove_pod()
             node = _with_pods(kubelet, node, pods, providers)
     return node
 
 
+def is_with_scope_admitted(node: NodeState, pod: Pod, scope: str) -> bool:
+    """Whether the kubelet would admit the pod under another scope."""
+    return is_admitted(replace(node, kubelet=replace(node.kubelet, topology_manager_scope=scope)), pod)
+
+
+def reserved_cpus(node: NodeState) -> CPUSet:
+    """The CPUs that the CPU Manager keeps for the system; none where it pins nothing."""
+    kubelet = start(node.machine, node.kubelet)
+    return 0 if isinstance(kubelet, str) or kubelet.cpu is None else kubelet.cpu.reserved
+
+
 def start_refusal(node: NodeState) -> str | None:
-    """What the kubelet would say instead of starting with these settings on this machine; None if it starts."""
+    """The error with which the kubelet would not start with these settings on this machine; None if it starts."""
     kubelet = start(node.machine, node.kubelet)
     return kubelet if isinstance(kubelet, str) else None
 
 
 def unmodelled(node: NodeState) -> tuple[str, ...]:
-    """What replay does not know about the node's kubelet: each verdict carries it."""
+    """Remarks on what replay does not model of the node's kubelet. Each verdict carries them."""
     kubelet = start(node.machine, node.kubelet)
     return read_gates(node.kubelet).unmodelled if isinstance(kubelet, str) else kubelet.unmodelled
 
 
 def shared_pool(node: NodeState) -> CPUSet:
-    """The CPUs of containers without exclusive ones, reserved CPUs included unless these are kept strictly apart."""
+    """The CPUs of containers without exclusive ones. Contains the reserved CPUs unless strict-cpu-reservation is on."""
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str) or kubelet.cpu is None:
         return node.machine.cpus
@@ -108,10 +145,11 @@ def shared_pool(node: NodeState) -> CPUSet:
 
 
 def _uncounted(pod: Pod) -> tuple[str, ...]:
-    """What the pod asks of resources in amounts that Go's quantities count by how they are written.
+    """Remarks on requests so large that the kubelet's count depends on how the quantity is written.
 
-    From about 93Ti on some are kept as decimals, which are no int64 to the Memory Manager; from an int64 of thousandths
-    on others wrap around, or count as nothing (apimachinery pkg/api/resource/quantity.go:ParseQuantity, ScaledValue).
+    From about 93Ti on Go keeps some quantities as decimals, which the Memory Manager cannot convert to int64. Beyond an
+    int64 of thousandths others wrap around or count as 0 (apimachinery pkg/api/resource/quantity.go:ParseQuantity,
+    ScaledValue).
     """
     lists = [container.resources for container in pod.containers]
     lists += [pod.resources] if pod.resources else []
@@ -121,38 +159,44 @@ def _uncounted(pod: Pod) -> tuple[str, ...]:
     )
 
 
-def held_by(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
-    """What the pod itself holds. A pod of another uid is another pod; an unknown uid may be this one."""
+def allocation_of(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
+    """The pod's own allocation, None without any. A pod with another uid is another pod; an empty uid matches any."""
     for pod in node.pods:
         if (pod.namespace, pod.name) == (namespace, name) and (pod.uid == uid or not pod.uid or not uid):
             return pod
     return None
 
 
-def _providers(kubelet: ContainerManager, node: NodeState, held: PodAllocation | None) -> Providers:
-    others = tuple(allocations(pod for pod in node.pods if pod is not held))
-    own = held.containers if held else ()
+def providers_of(kubelet: ContainerManager, node: NodeState, previous: PodAllocation | None) -> Providers:
+    """The managers at work on one pod, which has the allocation ``previous`` already."""
+    others = tuple(allocations(pod for pod in node.pods if pod is not previous))
+    containers = previous.containers if previous else ()
     devices = DeviceManager(
         kubelet.gates,
         kubelet.numa.nodes,
         node.devices,
         (device for other in others for device in other.devices),
-        {container.name: container.devices for container in own if container.devices},
+        {container.name: container.devices for container in containers if container.devices},
     )
     cpu = memory = None
     if kubelet.cpu:
-        cpus = {container.name: container.cpus for container in own if container.cpus}
-        cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, held.cpus if held else 0)
+        cpus = {container.name: container.cpus for container in containers if container.cpus}
+        cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, previous.cpus if previous else 0)
     if kubelet.memory:
-        # Only beside pod-level resources can a container be served without asking for memory.
+        # A container without a memory request can have been admitted only under pod-level resource managers.
         blank = kubelet.gates.pod_level_resource_managers
-        blocks = {container.name: container.memory for container in own if container.memory or blank}
-        memory = MemoryManager(kubelet.memory, book_of(kubelet.memory, node), blocks, held.memory if held else ())
+        blocks = {container.name: container.memory for container in containers if container.memory or blank}
+        memory = MemoryManager(
+            kubelet.memory,
+            machine_state_of(kubelet.memory, node),
+            blocks,
+            previous.memory if previous else (),
+        )
     return Providers(devices, cpu, memory)
 
 
 def pool_of(policy: CPUPolicy, node: NodeState) -> CPUSet:
-    """The shared pool: as the kubelet keeps it where that is known, else what nobody holds."""
+    """The shared pool: the kubelet's own if it was published, otherwise the CPUs that no allocation contains."""
     return _pool_left_by(policy, node.pods) if node.cpu_pool is None else node.cpu_pool
 
 
@@ -165,37 +209,37 @@ def _pool_left_by(policy: CPUPolicy, pods: Iterable[PodAllocation]) -> CPUSet:
     return pool
 
 
-def book_of(policy: MemoryPolicy, node: NodeState) -> Book:
-    """The Memory Manager's book: as the kubelet keeps it where that is known, else what the blocks add up to.
+def machine_state_of(policy: MemoryPolicy, node: NodeState) -> MachineState:
+    """The Memory Manager's state: the kubelet's own if it was published, otherwise the sum of all blocks.
 
     Source of the sum: memorymanager/policy_static.go:updateExpectedMachineState.
     """
-    book = Book(policy.allocatable)
+    machine_state = MachineState(policy.allocatable)
     if node.memory is not None:
-        book.load(node.memory)
-        return book
+        machine_state.load(node.memory)
+        return machine_state
     for pod in node.pods:
         for block in pod.memory or (block for container in pod.containers for block in container.memory):
-            book.reserve(block.numa_nodes, block.resource, block.size)
-    return book
+            machine_state.reserve(block.numa_nodes, block.resource, block.size)
+    return machine_state
 
 
-def _allocation(pod: Pod, providers: Providers, held: PodAllocation | None) -> PodAllocation:
-    """What the pod holds now."""
+def _allocation(pod: Pod, providers: Providers, previous: PodAllocation | None) -> PodAllocation:
+    """The pod's allocation after the admission."""
     return PodAllocation(
         pod.namespace,
         pod.name,
-        pod.uid or (held.uid if held else ""),
-        _containers(pod, providers, held),
+        pod.uid or (previous.uid if previous else ""),
+        _containers(pod, providers, previous),
         providers.cpu.bubble if providers.cpu else 0,
         providers.memory.pod_blocks if providers.memory else (),
     )
 
 
-def _containers(pod: Pod, providers: Providers, held: PodAllocation | None) -> tuple[ContainerAllocation, ...]:
-    """What the pod's containers hold now; those that the managers did not serve are left out."""
+def _containers(pod: Pod, providers: Providers, previous: PodAllocation | None) -> tuple[ContainerAllocation, ...]:
+    """The allocations of the pod's containers after the admission, without containers that no manager handled."""
     kinds = {container.name: container.kind for container in pod.containers}
-    before = {each.name: each for each in held.containers} if held else {}
+    before = {container.name: container for container in previous.containers} if previous else {}
     names = dict.fromkeys([*before, *kinds])
     every = (
         ContainerAllocation(
@@ -252,23 +296,25 @@ def _device_placement(allocation: DeviceAllocation, providers: Providers) -> Dev
     return DevicePlacement(allocation.resource, len(allocation.ids), providers.devices.numa_nodes_of(allocation))
 
 
-def _pods_with(node: NodeState, held: PodAllocation | None, pod: PodAllocation) -> tuple[PodAllocation, ...]:
-    if held is not None:
-        return tuple(pod if allocation is held else allocation for allocation in node.pods)
+def _pods_with(node: NodeState, previous: PodAllocation | None, pod: PodAllocation) -> tuple[PodAllocation, ...]:
+    if previous is not None:
+        return tuple(pod if allocation is previous else allocation for allocation in node.pods)
     return (*node.pods, pod) if pod.containers else node.pods
 
 
 def _with_pods(
     kubelet: ContainerManager, node: NodeState, pods: tuple[PodAllocation, ...], providers: Providers
 ) -> NodeState:
-    """The node with other holders. The pool stays untold as long as the holders alone tell it; a book that did not
-    change stays as it was told."""
+    """The node with the allocations ``pods``, and with the managers' pool and machine state.
+
+    The pool stays None while the allocations alone determine it. A machine state that did not change stays the same.
+    """
     pool, memory = node.cpu_pool, node.memory
     if kubelet.cpu and providers.cpu and (pool is not None or providers.cpu.pool != _pool_left_by(kubelet.cpu, pods)):
         pool = providers.cpu.pool
     if kubelet.memory and providers.memory:
-        saved = providers.memory.book.saved()
-        memory = memory if saved == book_of(kubelet.memory, node).saved() else saved
+        saved = providers.memory.machine_state.saved()
+        memory = memory if saved == machine_state_of(kubelet.memory, node).saved() else saved
     return replace(node, pods=pods, memory=memory, cpu_pool=pool)
 
 

@@ -1,4 +1,4 @@
-"""What a kubelet computes once, at its start: options, topology, reserved CPUs and memory, or why it does not start.
+"""Start a kubelet's managers: options, topology, reserved CPUs and memory, or the reason why it does not start.
 
 Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologymanager/topology_manager.go:NewManager,
 cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
@@ -24,9 +24,10 @@ from topomend.replay.topology.options import TopologyOptions, read_options
 
 @dataclass(frozen=True)
 class ContainerManager:
-    """A kubelet's fixed part. ``cpu`` and ``memory`` are None where their policy pins nothing.
+    """The part of a kubelet that does not change while it runs.
 
-    ``prefer_most_allocated`` is option prefer-most-allocated-numa-node.
+    ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively. ``prefer_most_allocated`` is
+    option prefer-most-allocated-numa-node. ``unmodelled`` are remarks on what replay does not model.
     """
 
     gates: Gates
@@ -38,9 +39,9 @@ class ContainerManager:
 
 
 def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
-    """The kubelet with these settings on this machine, or the text with which it would refuse to start.
+    """Start the kubelet with these settings on this machine. Returns the kubelet's error if it does not start.
 
-    Nodes with equal machines and equal settings share one answer.
+    The result is cached by content: nodes with equal machines and equal settings share it.
     """
     key = machine.digest, settings.digest
     started = _started.get(key)
@@ -50,7 +51,7 @@ def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str
 
 
 MAX_STARTED = 10_000
-"""How many kubelets are remembered: twice the nodes of the largest cluster that the operator is made for."""
+"""The number of cached kubelets: twice the nodes of the largest cluster that the operator supports."""
 
 _started: BoundedDict[tuple[bytes, bytes], ContainerManager | str] = BoundedDict(MAX_STARTED)
 
@@ -91,7 +92,7 @@ def _check_option_gates(settings: KubeletSettings, gates: Gates) -> None:
 
 
 def _topology_options(settings: KubeletSettings, gates: Gates) -> TopologyOptions:
-    """Source: topology_manager.go:NewManager, which looks at no option under policy none."""
+    """Source: topology_manager.go:NewManager, which ignores all options under policy none."""
     if settings.topology_manager_policy == policies.NONE:
         return TopologyOptions()
     return read_options(settings.topology_manager_policy_options, gates)
@@ -141,7 +142,7 @@ def _over_reserved(memory: memory_static.StaticPolicy | None) -> tuple[str, ...]
 
 
 def _unread_distances(numa: NUMAInfo, settings: KubeletSettings) -> tuple[str, ...]:
-    """Which masks the kubelet compares on its way, and so where it panics, is chance among a container's resources."""
+    """Warn that the kubelet may panic: which masks it compares depends on the random order of Go's maps."""
     if numa.distances is None or settings.topology_manager_policy == policies.SINGLE_NUMA_NODE:
         return ()
     if not has_gaps(numa.distances):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from topomend.model.bitmask import NUMAMask, format_id_list
 
 MESSAGE_PREFIX = "Pod was rejected: "
-"""What kubelet.go:rejectPod puts before the message in the pod's status."""
+"""The prefix of the message in the pod's status (kubelet.go:rejectPod)."""
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 SMT_ALIGNMENT_ERROR = "SMTAlignmentError"
@@ -17,20 +17,20 @@ EMPTY_POD_SHARED_POOL_ERROR = "EmptyPodSharedPoolError"
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 
 KUBELET_WOULD_NOT_START = "KubeletWouldNotStart"
-"""Not the kubelet's: with these settings on this machine there is no kubelet to answer."""
+"""Topomend's own reason: a kubelet with these settings does not start on this machine."""
 
 KUBELET_WOULD_CRASH = "KubeletWouldCrash"
-"""Not the kubelet's: the admission ends in a panic."""
+"""Topomend's own reason: the kubelet panics during the admission."""
 
 KUBELET_WOULD_HANG = "KubeletWouldHang"
-"""Not the kubelet's: the admission does not end, or not within an hour (``topology/walk_time``)."""
+"""Topomend's own reason: the admission takes longer than an hour, or never ends (``topology/walk_time``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A refusal: the kubelet's reason, and its message without the prefix.
+    """A refusal: the kubelet's reason, and its message without MESSAGE_PREFIX.
 
-    ``error`` is the text of the manager's error inside the message, where a manager refused.
+    ``error`` is the manager's error within the message; empty if no manager failed.
     """
 
     reason: str
@@ -41,7 +41,7 @@ class Rejection:
 class KubeletBreaks(Exception):
     """The admission would crash or hang the kubelet. Rules raise it, and ``admit`` turns it into a verdict.
 
-    ``reason`` is KUBELET_WOULD_CRASH or KUBELET_WOULD_HANG.
+    ``reason`` is KUBELET_WOULD_CRASH or KUBELET_WOULD_HANG; ``why`` is a sentence for users.
     """
 
     def __init__(self, reason: str, why: str) -> None:
@@ -51,10 +51,10 @@ class KubeletBreaks(Exception):
 
 
 def check_masks(nodes: NUMAMask) -> None:
-    """Raises KubeletBreaks where a NUMA node does not fit the 64 bits of the kubelet's masks.
+    """Raises KubeletBreaks if a NUMA node does not fit the 64 bits of the kubelet's masks.
 
-    It makes a mask of them for every merge and every hint, gets none, and uses it (topologymanager/bitmask/bitmask.go:
-    NewBitMask, IterateBitMasks).
+    For every merge and every hint the kubelet makes a mask of all NUMA nodes. It gets nil, and uses it without a check
+    (topologymanager/bitmask/bitmask.go:NewBitMask, IterateBitMasks).
     """
     beyond = nodes >> 64 << 64
     if beyond:
@@ -64,7 +64,7 @@ def check_masks(nodes: NUMAMask) -> None:
 
 
 def affinity_error() -> Rejection:
-    """No hint that the policy admits (topology_manager.go:TopologyAffinityError)."""
+    """The policy admits no merged hint (topology_manager.go:TopologyAffinityError)."""
     return Rejection(TOPOLOGY_AFFINITY_ERROR, "Resources cannot be allocated with Topology locality")
 
 
@@ -74,15 +74,15 @@ def pod_level_affinity_error(what: str) -> Rejection:
 
 
 def unexpected(error: str) -> Rejection:
-    """A manager's error that has no reason of its own (errors.go:GetPodAdmitResult)."""
+    """A manager's error without a reason of its own (errors.go:GetPodAdmitResult)."""
     return Rejection(UNEXPECTED_ADMISSION_ERROR, f"Allocate failed due to {error}, which is unexpected", error)
 
 
 def smt_alignment(error: str) -> Rejection:
-    """Whole cores were asked for and cannot be given (policy_static.go:SMTAlignmentError)."""
+    """The request cannot be met with whole cores (policy_static.go:SMTAlignmentError)."""
     return Rejection(SMT_ALIGNMENT_ERROR, error, error)
 
 
 def empty_pod_shared_pool(error: str) -> Rejection:
-    """Nothing would be left for the containers that share (errors.go:EmptyPodSharedPoolError)."""
+    """The pod's shared pool would be empty (errors.go:EmptyPodSharedPoolError)."""
     return Rejection(EMPTY_POD_SHARED_POOL_ERROR, error, error)

@@ -1,8 +1,8 @@
-"""Rules that depend on the kubelet's version and feature gates, each with its source. Nothing else reads versions.
+"""Rules that depend on the kubelet's version and feature gates, each with its source. No other module reads versions.
 
-Replay follows v1.30 to v1.37; within a minor version no patch release changes an admission (v1.30.0 to v1.37.1 were
-compared). Each field below names the function in which versions differ. ``Gates.unmodelled`` says where a version or a
-gate is not known.
+Replay models v1.30 to v1.37. Within a minor version no patch release changes an admission (v1.30.0 to v1.37.1 were
+compared). Each field of ``Gates`` names the function in which versions differ. ``Gates.unmodelled`` names versions and
+gates that replay does not know.
 """
 
 import re
@@ -38,61 +38,65 @@ _VERSION = re.compile(r"v?1\.(\d{1,4})(?!\d)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """What is in force.
+    """The rules in force for one kubelet.
 
-    Options, ``alpha``, ``beta`` or ``stable`` for each that the version knows:
+    Policy options:
 
-    - ``cpu_option_levels`` (cpumanager/policy_options.go), ``topology_option_levels`` (topologymanager's).
-    - ``alpha_options``, ``beta_options``: whether options of these levels may be used (kube_features.go), and
-      ``topology_alpha_options``, ``topology_beta_options`` the same for the Topology Manager's.
-    - ``cpu_options``, ``topology_options``: whether there may be any (cmd/kubelet/app/server.go:run); the first gate is
+    - ``cpu_option_levels``, ``topology_option_levels``: the level of each option that the version has, ``alpha``,
+      ``beta`` or ``stable`` (policy_options.go of cpumanager and topologymanager).
+    - ``alpha_options``, ``beta_options``: options of these levels may be used (kube_features.go).
+      ``topology_alpha_options`` and ``topology_beta_options`` are the Topology Manager's.
+    - ``cpu_options``, ``topology_options``: any option may be used (cmd/kubelet/app/server.go:run). The first gate is
       locked since 1.33.
-    - ``lower_case_levels``: how the Topology Manager words the refusal of a level, since 1.33
+    - ``lower_case_levels``: the Topology Manager writes levels in lower case in its error, since 1.33
       (topologymanager/policy_options.go:CheckPolicyOptionAvailable).
 
     Pod-level resources:
 
     - ``pod_level_resources``: new in 1.32, on by default since 1.34 (kube_features.go: PodLevelResources).
-    - ``pod_level_resource_managers``: new in 1.36, off by default.
-    - ``skips_pod_level_resources``: the CPU and Memory Managers leave such pods alone, since 1.34 where the gate of the
-      resources is on, since 1.36 unless the managers' gate is (policy_static.go:Allocate of both).
-    - ``blank_pod_resources_count``: ``spec.resources`` decides the quality of service even where it names nothing,
-      before 1.37 or without PodLevelResourcesFixKubeletQOSClass (qos.go:ComputePodQOS).
+    - ``pod_level_resource_managers``: new in 1.36, off by default (kube_features.go: PodLevelResourceManagers).
+    - ``skips_pod_level_resources``: the CPU and Memory Managers skip such pods, since 1.34 if PodLevelResources is on,
+      since 1.36 unless PodLevelResourceManagers is on (policy_static.go:Allocate of both).
+    - ``blank_pod_resources_count``: an empty ``spec.resources`` determines the QoS class too, before 1.37 or without
+      PodLevelResourcesFixKubeletQOSClass (qos.go:ComputePodQOS).
 
     Managers:
 
-    - ``memory_manager``: gate MemoryManager, locked since 1.32; without it no policy pins memory.
-    - ``has_best_effort_memory``: Windows' policy is known, if only to be refused, since 1.32
+    - ``memory_manager``: gate MemoryManager, locked since 1.32. Without it no policy allocates memory.
+    - ``has_best_effort_memory``: the error for Windows' policy BestEffort names the platform, since 1.32
       (memory_manager.go:NewManager).
-    - ``refuses_mixed_groups``: a group of NUMA nodes takes none that has blocks of its own, since 1.32
-      (memorymanager/policy_static.go:isAffinityViolatingNUMAAllocations). Before, what is left of such a pod's memory
-      once it is released hangs on the order of Go's maps; replay takes the order of the containers.
-    - ``skips_blank_memory``: a container that asks for no memory is left alone, since 1.37
+    - ``refuses_mixed_groups``: a group takes no NUMA node that has blocks of its own, since 1.32
+      (memorymanager/policy_static.go:isAffinityViolatingNUMAAllocations). Before, the state after the end of a pod with
+      such blocks depends on the order of Go's maps; replay uses the order of the containers.
+    - ``skips_blank_memory``: a container without a memory request is skipped, since 1.37
       (memorymanager/policy_static.go:Allocate).
     - ``discovers_cpus_always``: the CPU Manager reads the machine's CPUs under policy none too, since
       1.32 (cpu_manager.go:NewManager).
-    - ``tells_no_free_cores``: that no whole core is free is told as such, since 1.32; before, as a request that is no
-      multiple (cpumanager/policy_static.go:SMTAlignmentError.Error).
-    - ``keeps_held_cpus``: CPUs that a container holds are not checked for whole cores again, since 1.37
+    - ``reports_no_free_cores``: the error says that no whole core is free, since 1.32. Before, it says that the request
+      is not a multiple of the core size (cpumanager/policy_static.go:SMTAlignmentError.Error).
+    - ``keeps_assigned_cpus``: CPUs that a container already has are not checked for whole cores again, since 1.37
       (cpumanager/policy_static.go:allocateForAdd).
-    - ``cache_takes_started_cores``: an odd request may take a cache's core in part, since 1.34
+    - ``cache_takes_started_cores``: an odd request may take one thread of a cache's core, since 1.34
       (cpu_assignment.go:takePartialUncore).
-    - ``bounded_distribution``: the distributed search gives no NUMA node more than it has and, with align-by-socket,
-      prefers to stay on one socket, since 1.37 (cpu_assignment.go:takeByTopologyNUMADistributed).
-    - ``device_nodes_only``: device hints name only NUMA nodes that host a device of the resource, since 1.36
+    - ``bounded_distribution``: the distributed search takes no more CPUs of a NUMA node than are free there and, with
+      align-by-socket, prefers one socket, since 1.37 (cpu_assignment.go:takeByTopologyNUMADistributed).
+    - ``device_nodes_only``: device hints consist only of NUMA nodes with a device of the resource, since 1.36
       (devicemanager/topology_hints.go:deviceNUMANodes).
-    - ``qos_by_container``: each container and resource is judged by itself, since 1.37 (qos.go:ComputePodQOS).
+    - ``qos_by_container``: the QoS class is computed for each container and resource first, since 1.37
+      (qos.go:ComputePodQOS).
 
     In-place resize (kube_features.go; up to 1.33 kubelet.go:canResizePod, then allocation/allocation_manager.go of that
     name, since 1.36 allocation/handlers.go:Admit):
 
-    - ``resize``: on by default since 1.33, locked since 1.35; what it is before, in alpha, is not replayed.
+    - ``resize``: on by default since 1.33, locked since 1.35. Replay does not model the alpha version before 1.33.
     - ``resize_pod_level``: ``spec.resources`` may be resized, since 1.35, on by default since 1.36.
-    - ``resize_init_containers``: so may init containers that are no sidecars, since 1.36, locked since 1.37.
-    - ``resize_exclusive_cpus``, ``resize_exclusive_memory``: the static policies let Guaranteed pods be resized; alpha.
-      In 1.33 the gate of the CPUs stands for both.
-    - ``resize_judges_resource``: a static policy minds only its own resource, since 1.34; before, any resize.
-    - ``resize_checks_node``: what is too large for the node is infeasible, before 1.36; since then, deferred.
+    - ``resize_init_containers``: init containers that are not sidecars may be resized, since 1.36, locked since 1.37.
+    - ``resize_exclusive_cpus``, ``resize_exclusive_memory``: the static policies allow Guaranteed pods to be resized;
+      alpha. In 1.33 the CPU gate stands for both.
+    - ``resize_judges_resource``: a static policy refuses only resizes of its own resource, since 1.34. Before, it
+      refuses every resize.
+    - ``resize_checks_node``: a request larger than the node is infeasible, before 1.36. Since then it is deferred.
+    - ``unmodelled``: remarks on versions and gates that replay does not model.
     """
 
     pod_level_resources: bool
@@ -114,8 +118,8 @@ class Gates:
     refuses_mixed_groups: bool
     skips_blank_memory: bool
     discovers_cpus_always: bool
-    tells_no_free_cores: bool
-    keeps_held_cpus: bool
+    reports_no_free_cores: bool
+    keeps_assigned_cpus: bool
     cache_takes_started_cores: bool
     bounded_distribution: bool
     qos_by_container: bool
@@ -130,7 +134,7 @@ class Gates:
 
 
 def read_gates(settings: KubeletSettings) -> Gates:
-    """The gates of a kubelet, from its version and the gates that its configuration sets."""
+    """The rules of a kubelet, from its version and the feature gates of its configuration."""
     minor = _minor(settings.version)
     gates = settings.feature_gates
     pod_level = minor >= 32 and gates.get(POD_LEVEL_RESOURCES, minor >= 34)
@@ -157,8 +161,8 @@ def read_gates(settings: KubeletSettings) -> Gates:
         refuses_mixed_groups=minor >= 32,
         skips_blank_memory=minor >= 37,
         discovers_cpus_always=minor >= 32,
-        tells_no_free_cores=minor >= 32,
-        keeps_held_cpus=minor >= 37,
+        reports_no_free_cores=minor >= 32,
+        keeps_assigned_cpus=minor >= 37,
         cache_takes_started_cores=minor >= 34,
         bounded_distribution=minor >= 37,
         qos_by_container=minor >= 37,
@@ -173,23 +177,23 @@ def read_gates(settings: KubeletSettings) -> Gates:
     )
 
 
-def _told_minor(version: str) -> int | None:
+def _minor_in(version: str) -> int | None:
     matched = _VERSION.match(version)
     return int(matched[1]) if matched else None
 
 
 def _minor(version: str) -> int:
-    """The version whose rules are replayed: the nearest that is known."""
-    told = _told_minor(version)
-    if told is None:
-        told = _told_minor(DEFAULT_VERSION) or NEWEST_MINOR
-    return min(max(told, OLDEST_MINOR), NEWEST_MINOR)
+    """The minor version whose rules are replayed: the nearest one that replay models."""
+    minor_in_settings = _minor_in(version)
+    if minor_in_settings is None:
+        minor_in_settings = _minor_in(DEFAULT_VERSION) or NEWEST_MINOR
+    return min(max(minor_in_settings, OLDEST_MINOR), NEWEST_MINOR)
 
 
 def _unmodelled(settings: KubeletSettings) -> tuple[str, ...]:
-    told, minor = _told_minor(settings.version), _minor(settings.version)
+    minor_in_settings, minor = _minor_in(settings.version), _minor(settings.version)
     remarks = []
-    if told != minor:
+    if minor_in_settings != minor:
         version = settings.version[:40] or "unknown"
         remarks.append(f"kubelet version {version}: the rules of v1.{minor} were replayed")
     remarks += [
@@ -203,7 +207,7 @@ def _unmodelled(settings: KubeletSettings) -> tuple[str, ...]:
 _SIDECARS = "SidecarContainers"
 
 _LOCKED = {"MemoryManager": 32, CPU_POLICY_OPTIONS: 33, _SIDECARS: 33}
-"""Gates that cannot be off any more, from which minor version on (kube_features.go: LockToDefault)."""
+"""The minor version since which each gate cannot be turned off (kube_features.go: LockToDefault)."""
 
 
 def _cpu_option_levels(minor: int) -> dict[str, str]:

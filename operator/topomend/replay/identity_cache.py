@@ -1,9 +1,9 @@
-"""Values computed from a node's state, kept exactly as long as the state lives.
+"""A cache of values computed from a node's state. An entry lives as long as its state.
 
-The key is the identity of the object, not its content. A state is replaced, never changed, so both say the same, and
-a hash of the content costs more than the answers it would find: 20 to 100 us a state (pods, devices and memory
-anew after each change), against 9 us for a fit. States of different nodes are never equal, as they have names.
-Machines and settings, which many nodes share, are keyed by content (``container_manager``).
+The key is the identity of the state, not its content. A state is immutable, so identity implies equality. A content
+hash would cost 20 to 100 us a state, more than the 9 us of an answer that it saves. It would find nothing more either:
+states of different nodes have different names. Machines and settings, which many nodes share, are keyed by content
+(``container_manager``).
 """
 
 import weakref
@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 
 
 class _Reference(weakref.ref[_Subject], Generic[_Subject, _Value]):
-    """A weak reference to a subject, with the value of that subject."""
+    """A weak reference to a subject, with the subject's value."""
 
     __slots__ = ("key", "value")
 
@@ -24,23 +24,23 @@ class _Reference(weakref.ref[_Subject], Generic[_Subject, _Value]):
 
 
 class IdentityCache(Generic[_Subject, _Value]):
-    """One value for each subject, made on its first use. The value must not keep its subject alive."""
+    """One value for each subject, made on first use. The value must not keep its subject alive."""
 
     def __init__(self, make: Callable[[], _Value]) -> None:
         self._make = make
-        self._known: dict[int, _Reference[_Subject, _Value]] = {}
+        self._references: dict[int, _Reference[_Subject, _Value]] = {}
 
     def of(self, subject: _Subject) -> _Value:
-        """The value of ``subject``: of this object, not of its equals."""
-        known = self._known.get(id(subject))
-        if known is None:
-            known = self._known[id(subject)] = _Reference(subject, self._forget)
-            known.key, known.value = id(subject), self._make()
-        return known.value
+        """The value of this ``subject`` object. An equal object has a value of its own."""
+        reference = self._references.get(id(subject))
+        if reference is None:
+            reference = self._references[id(subject)] = _Reference(subject, self._forget)
+            reference.key, reference.value = id(subject), self._make()
+        return reference.value
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._references)
 
     def _forget(self, reference: weakref.ref[_Subject]) -> None:
-        # By its attribute, not its class: some end with the interpreter, and the class's name before them.
-        self._known.pop(getattr(reference, "key", 0), None)
+        # Read the key with getattr: at interpreter shutdown the class may be gone before its instances.
+        self._references.pop(getattr(reference, "key", 0), None)

@@ -1,4 +1,4 @@
-"""Reading the managers' policy options: texts to values, with the errors of Go's strconv that a kubelet would show."""
+"""Parse the values of policy options, with the errors of Go's strconv that the kubelet shows."""
 
 from collections.abc import Mapping
 
@@ -7,11 +7,11 @@ FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class InvalidOption(ValueError):
-    """An option for which the kubelet would refuse to start; its text is the kubelet's."""
+    """An option with which the kubelet does not start. The text is the kubelet's error."""
 
 
 def parse_bool(name: str, text: str) -> bool:
-    """Read a switch as strconv.ParseBool does. Raises InvalidOption."""
+    """Parse the boolean value of option ``name`` (strconv.ParseBool). Raises InvalidOption."""
     if text in TRUE:
         return True
     if text in FALSE:
@@ -22,10 +22,10 @@ def parse_bool(name: str, text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes, as Go's %q writes it for printable ones."""
+    """``text`` in double quotes, as Go's %q writes printable text."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def go_map(options: Mapping[str, str]) -> str:
-    """A map as Go's %v prints it."""
+    """``options`` as Go's %v prints a map."""
     return "map[" + " ".join(f"{name}:{options[name]}" for name in sorted(options)) + "]"

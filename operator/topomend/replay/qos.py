@@ -1,4 +1,4 @@
-"""Quality of service and pod-level resources: which pods the managers pin at all.
+"""QoS classes and pod-level resources: for which pods the CPU and Memory Managers allocate anything.
 
 Source: pkg/apis/core/v1/helper/qos/qos.go, component-helpers/resource/helpers.go, pkg/kubelet/cm/qos/helpers.go.
 """
@@ -14,20 +14,20 @@ CPU, MEMORY, HUGEPAGES_PREFIX = "cpu", "memory", "hugepages-"
 
 
 def qos_class(pod: Pod, gates: Gates) -> str:
-    """The pod's class: what its status says, else computed (qos.go:GetPodQOS)."""
+    """The QoS class of the pod's status, otherwise the computed one (qos.go:GetPodQOS)."""
     return pod.qos_class or computed_qos_class(pod, gates)
 
 
 def is_guaranteed(pod: Pod, gates: Gates) -> bool:
-    """Whether the CPU and Memory Managers look at the pod."""
+    """Whether the pod is Guaranteed. The CPU and Memory Managers ignore all other pods."""
     return qos_class(pod, gates) == GUARANTEED
 
 
 def computed_qos_class(pod: Pod, gates: Gates) -> str:
-    """The class by the pod's resources (qos.go:ComputePodQOS).
+    """The QoS class that follows from the pod's resources (qos.go:ComputePodQOS).
 
-    With pod-level resources only those count; requests alone then still leave the pod a candidate, and fail on their
-    number.
+    If the pod has pod-level resources, only those count. Requests without limits then do not disqualify the pod at
+    once; comparing requests and limits does.
     """
     whole = pod.resources if gates.pod_level_resources else None
     if whole is not None and not gates.blank_pod_resources_count and not has_pod_level_resources(pod):
@@ -45,24 +45,24 @@ def computed_qos_class(pod: Pod, gates: Gates) -> str:
 
 
 def is_memory(resource: str) -> bool:
-    """Whether the Memory Manager pins the resource."""
+    """Whether the Memory Manager allocates the resource: memory and huge pages."""
     return resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX)
 
 
 def has_pod_level_resources(pod: Pod) -> bool:
-    """Whether ``spec.resources`` names a resource it may name (helpers.go:IsPodLevelResourcesSet)."""
+    """Whether ``spec.resources`` names CPUs, memory or huge pages (helpers.go:IsPodLevelResourcesSet)."""
     return pod.resources is not None and any(
         name == CPU or is_memory(name) for name in (*pod.resources.requests, *pod.resources.limits)
     )
 
 
 def uses_pod_level_managers(pod: Pod, gates: Gates) -> bool:
-    """Whether the managers act on the pod's own resources."""
+    """Whether the managers allocate by the pod's own resources instead of its containers'."""
     return gates.pod_level_resource_managers and has_pod_level_resources(pod)
 
 
-def is_left_alone(pod: Pod, gates: Gates) -> bool:
-    """Whether the CPU and Memory Managers skip the pod because it has pod-level resources and they cannot serve it."""
+def is_skipped(pod: Pod, gates: Gates) -> bool:
+    """Whether the CPU and Memory Managers skip the pod, because they do not support its pod-level resources."""
     return gates.skips_pod_level_resources and has_pod_level_resources(pod)
 
 
@@ -73,7 +73,7 @@ def is_container_guaranteed(container: Container) -> bool:
 
 
 def _class_of(resources: Resources) -> str:
-    """The class of one container (or pod) by itself (qos.go:requirementsQOS, resourceQOS)."""
+    """The QoS class of one container or of the pod-level resources (qos.go:requirementsQOS, resourceQOS)."""
     pairs = [(resources.requests.get(name, 0), resources.limits.get(name, 0)) for name in (CPU, MEMORY)]
     if any(request != limit for request, limit in pairs) or (pairs[0][0] == 0) != (pairs[1][0] == 0):
         return BURSTABLE

@@ -1,12 +1,12 @@
-"""In-place resize: what the kubelet answers to a running pod whose containers are to have other CPUs or memory.
+"""In-place resize: the kubelet's answer to a running pod whose containers shall get other CPUs or memory.
 
 Source: pkg/kubelet/allocation/handlers.go:podResizesAdmitHandler.Admit, allocation_manager.go:handlePodResourcesResize
-and status/status_manager.go:SetPodResizePendingCondition; for what older kubelets do otherwise see ``gates``.
+and status/status_manager.go:SetPodResizePendingCondition. ``gates`` says how older kubelets differ.
 
-What the API server refuses never reaches a kubelet: another quality of service, a request taken away
-(validation.go:ValidatePodResize), since 1.36 more than the node has allocatable (plugin/pkg/admission/podresize). Of
-what a kubelet asks, swap, static pods, memory-backed volumes, evictions and the filters that a running pod has passed
-are left out: nothing that a node publishes tells them.
+Leaves out resizes that the API server rejects, which reach no kubelet: another QoS class, a removed request
+(validation.go:ValidatePodResize), since 1.36 a request above the node's allocatable (plugin/pkg/admission/podresize).
+Leaves out the kubelet's checks of swap, static pods, memory-backed volumes and evictions, because no node publishes
+the facts, and the filters that a running pod has passed before.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,28 +17,29 @@ from topomend.model.pod import Container, ContainerKind, Pod, Resources, request
 from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Verdict
 from topomend.replay import qos
-from topomend.replay.admission import admit, held_by
+from topomend.replay.admission import admit, allocation_of
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START, MESSAGE_PREFIX
 from topomend.replay.gates import RESIZE, Gates, read_gates
 
 DEFERRED = "Deferred"
-"""It may succeed later: the kubelet asks again when a pod ends or is resized, and every few minutes."""
+"""The resize may succeed later: the kubelet retries when a pod ends or is resized, and every few minutes."""
 
 INFEASIBLE = "Infeasible"
-"""It never succeeds on this node with these settings: the kubelet does not ask again."""
+"""The resize cannot succeed on this node with these settings: the kubelet does not retry."""
 
 KUBELET_DOES_NOT_RESIZE = "KubeletDoesNotResize"
-"""Not the kubelet's: it takes no notice of a resize, and the pod gets no condition."""
+"""Topomend's own reason: this kubelet ignores resizes, and the pod gets no condition."""
 
 _BREAKS = (KUBELET_WOULD_NOT_START, KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What a node has in all, in thousandths. A resource that is not named is not checked.
+    """A node's totals, in thousandths. Resources without an entry are not checked.
 
-    ``allocatable`` is the Node's, ``used`` what all other pods there request. ``unreserved`` is what is left of the
-    capacity without the thresholds of evictions, where it differs from ``allocatable`` (kubelets 1.34 and 1.35 ask it).
+    ``allocatable`` is the Node's. ``used`` is the sum of all other pods' requests there. ``unreserved`` is the capacity
+    without reservations, eviction thresholds not deducted, if it differs from ``allocatable``. Kubelets 1.34 and 1.35
+    compare with it.
     """
 
     allocatable: Mapping[str, MilliQuantity] = field(default_factory=dict)
@@ -50,8 +51,8 @@ class Totals:
 class Resized:
     """The kubelet's answer. ``reason`` and ``message`` are those of the pod's condition PodResizePending.
 
-    Both are empty where the containers get what they ask for, or ask for nothing new. ``verdict`` is what the managers
-    said to the pod as it would be, None where they were not asked.
+    Both are empty if the containers get their new resources, or request nothing new. ``verdict`` is the admission of
+    the resized pod, None if the kubelet answers without it.
     """
 
     reason: str = ""
@@ -61,9 +62,9 @@ class Resized:
 
 
 def resize(node: NodeState, allocated: Pod, desired: Pod, totals: Totals | None = None) -> tuple[Resized, NodeState]:
-    """The answer to a pod of ``node`` that holds what ``allocated`` asks and now asks what ``desired`` does.
+    """Resize a pod of ``node`` from ``allocated`` to ``desired``. Returns the answer and the node's state after it.
 
-    The second value is the node's state after it. Without ``totals`` the pod is taken to fit them. Total, as ``admit``.
+    Without ``totals`` the pod counts as fitting them. Never raises.
     """
     gates = read_gates(node.kubelet)
     totals = totals or Totals()
@@ -85,20 +86,20 @@ def resize(node: NodeState, allocated: Pod, desired: Pod, totals: Totals | None 
 
 
 def is_shown(node: NodeState, running: Pod) -> bool:
-    """Whether the state shows all that the containers of a running pod hold: it may be older than the pod.
+    """Whether the state contains all exclusive resources of a running pod. A state older than the pod does not.
 
-    What they must hold is told by the empty node; a pod that even that one refuses is taken to be shown. Init
-    containers, which have ended, are not asked about: not every source tells of them.
+    Expected resources are computed on the empty node. A pod that is refused even there counts as shown. Init containers
+    are ignored: they have ended, and not every source reports them.
     """
     _, alone = admit(emptied(node), running)
-    return _held_while_running(alone, running) <= _held_while_running(node, running)
+    return _held_by_running(alone, running) <= _held_by_running(node, running)
 
 
-def _held_while_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
-    """The pod's containers, each with the resources of which it has something for itself."""
-    own = held_by(node, pod.namespace, pod.name, pod.uid)
+def _held_by_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
+    """Pairs of container and resource: the exclusive resources that the pod's running containers have."""
+    allocation = allocation_of(node, pod.namespace, pod.name, pod.uid)
     held: set[tuple[str, str]] = set()
-    for container in own.containers if own else ():
+    for container in allocation.containers if allocation else ():
         if not container.init:
             resources = [block.resource for block in container.memory] + [
                 devices.resource for devices in container.devices
@@ -110,14 +111,14 @@ def _held_while_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
 def _not_resized(node: NodeState, gates: Gates) -> Resized:
     version = node.kubelet.version
     if node.kubelet.feature_gates.get(RESIZE, False):
-        told = f"feature gate {RESIZE} is alpha in kubelet {version}: what it does there is not replayed"
-        return Resized(KUBELET_DOES_NOT_RESIZE, told, unmodelled=(*gates.unmodelled, told))
-    told = f"kubelet {version} resizes no pod in place: its feature gate {RESIZE} is off"
-    return Resized(KUBELET_DOES_NOT_RESIZE, told, unmodelled=gates.unmodelled)
+        words = f"feature gate {RESIZE} is alpha in kubelet {version}: what it does there is not replayed"
+        return Resized(KUBELET_DOES_NOT_RESIZE, words, unmodelled=(*gates.unmodelled, words))
+    words = f"kubelet {version} resizes no pod in place: its feature gate {RESIZE} is off"
+    return Resized(KUBELET_DOES_NOT_RESIZE, words, unmodelled=gates.unmodelled)
 
 
 def _is_resized(allocated: Pod, desired: Pod, gates: Gates) -> bool:
-    """Whether anything differs that a kubelet looks at (allocation_manager.go:UpdatePodFromAllocation)."""
+    """Whether a resource that the kubelet compares differs (allocation_manager.go:UpdatePodFromAllocation)."""
     if gates.resize_pod_level and allocated.resources != desired.resources:
         return True
     before = _resizable(allocated, gates)
@@ -125,7 +126,7 @@ def _is_resized(allocated: Pod, desired: Pod, gates: Gates) -> bool:
 
 
 def _resizable(pod: Pod, gates: Gates) -> dict[str, Resources]:
-    """What the containers ask for that may be resized (allocation_manager.go:IsResizableContainer)."""
+    """The resources of the containers that may be resized (allocation_manager.go:IsResizableContainer)."""
     return {container.name: container.resources for container in pod.containers if _is_resizable(container, gates)}
 
 
@@ -135,14 +136,14 @@ def _is_resizable(container: Container, gates: Gates) -> bool:
 
 def _why_infeasible(node: NodeState, allocated: Pod, desired: Pod, totals: Totals, gates: Gates) -> str:
     if qos.is_guaranteed(desired, gates):
-        for resource, told in _static_policies(node, gates):
+        for resource, words in _static_policies(node, gates):
             if _is_judged(resource, allocated, desired, gates):
-                return f"Resize is infeasible for Guaranteed Pods alongside {told}"
+                return f"Resize is infeasible for Guaranteed Pods alongside {words}"
     return _why_too_large(requests_of(desired), totals) if gates.resize_checks_node else ""
 
 
 def _static_policies(node: NodeState, gates: Gates) -> Iterator[tuple[str, str]]:
-    """The policies that let no Guaranteed pod be resized: their resource, and the kubelet's words for them."""
+    """The policies that forbid resizing Guaranteed pods: pairs of resource and the kubelet's name of the policy."""
     quoted = gates.resize_judges_resource
     if node.kubelet.cpu_manager_policy == "static" and not gates.resize_exclusive_cpus:
         yield qos.CPU, 'CPU Manager policy "static"' if quoted else "CPU Manager static policy"
@@ -151,7 +152,7 @@ def _static_policies(node: NodeState, gates: Gates) -> Iterator[tuple[str, str]]
 
 
 def _is_judged(resource: str, allocated: Pod, desired: Pod, gates: Gates) -> bool:
-    """Whether a static policy minds this resize (handlers.go:guaranteedPodResourceResizeRequired)."""
+    """Whether the resource's static policy refuses this resize (handlers.go:guaranteedPodResourceResizeRequired)."""
     if not gates.resize_judges_resource:
         return True
     before = _resizable(allocated, gates)
@@ -161,23 +162,23 @@ def _is_judged(resource: str, allocated: Pod, desired: Pod, gates: Gates) -> boo
     )
 
 
-def _why_too_large(asked: Mapping[str, MilliQuantity], totals: Totals) -> str:
-    """What even the empty node would lack, memory before CPUs (allocation_manager.go:canResizePod)."""
+def _why_too_large(requests: Mapping[str, MilliQuantity], totals: Totals) -> str:
+    """The error if the request exceeds the empty node, memory before CPUs (allocation_manager.go:canResizePod)."""
     there = {**totals.allocatable, **totals.unreserved}
     for resource in (qos.MEMORY, qos.CPU):
-        if asked.get(resource, 0) > there.get(resource, asked.get(resource, 0)):
-            requested, capacity = (_counted(resource, amount) for amount in (asked[resource], there[resource]))
+        if requests.get(resource, 0) > there.get(resource, requests.get(resource, 0)):
+            requested, capacity = (_counted(resource, amount) for amount in (requests[resource], there[resource]))
             return f"Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
     return ""
 
 
-def _why_not_fitting(asked: Mapping[str, MilliQuantity], totals: Totals) -> str:
-    """What the node lacks beside its other pods, CPUs before memory (noderesources/fit.go:fitsRequest).
+def _why_not_fitting(requests: Mapping[str, MilliQuantity], totals: Totals) -> str:
+    """The error if the request exceeds what other pods leave, CPUs before memory (noderesources/fit.go:fitsRequest).
 
-    The words are lifecycle/predicate.go:InsufficientResourceError's.
+    The words are those of lifecycle/predicate.go:InsufficientResourceError.
     """
     for resource in (qos.CPU, qos.MEMORY):
-        amounts = (asked.get(resource, 0), totals.used.get(resource, 0), totals.allocatable.get(resource))
+        amounts = (requests.get(resource, 0), totals.used.get(resource, 0), totals.allocatable.get(resource))
         if amounts[0] and amounts[2] is not None and amounts[0] > amounts[2] - amounts[1]:
             requested, used, capacity = (_counted(resource, amount) for amount in amounts if amount is not None)
             return (
@@ -188,12 +189,12 @@ def _why_not_fitting(asked: Mapping[str, MilliQuantity], totals: Totals) -> str:
 
 
 def _counted(resource: str, amount: MilliQuantity) -> int:
-    """CPUs count in thousandths, memory in bytes."""
+    """The amount in the kubelet's unit: CPUs in thousandths, memory in bytes."""
     return amount if resource == qos.CPU else value(amount)
 
 
 def _kept_in_part(gates: Gates) -> tuple[str, ...]:
-    """Containers served before the refusal keep what is new to them; only the alpha gates let anything be new."""
+    """A remark for the alpha gates: containers that were handled before the refusal keep their new resources."""
     if not (gates.resize_exclusive_cpus or gates.resize_exclusive_memory):
         return ()
     return ("a resize that is deferred may leave some containers what they were given before the refusal",)

@@ -1,11 +1,12 @@
 """The Topology Manager's scopes: hints and allocation container by container, or hints once for the whole pod.
 
-Source: pkg/kubelet/cm/topologymanager/scope_{none,container,pod}.go. Providers are asked in the kubelet's order on
-Linux: devices, CPUs, memory (container_manager_linux.go:NewContainerManager).
+Owns the order in which hint providers are called: devices, CPUs, memory, as on Linux
+(container_manager_linux.go:NewContainerManager). Leaves the merge to ``topology`` and each allocation to its manager.
+Source: pkg/kubelet/cm/topologymanager/scope_{none,container,pod}.go.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topomend.model.bitmask import NUMAMask, lowest, members
 from topomend.model.pod import Container, Pod
@@ -17,7 +18,7 @@ from topomend.replay.errors import Rejection, affinity_error, check_masks, pod_l
 from topomend.replay.gates import Gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
-from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks
+from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks, preferred_masks
 from topomend.replay.topology.policies import NONE, decide
 from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 
@@ -28,21 +29,21 @@ NO_AFFINITY = Hint(None, preferred=False)
 
 @dataclass(frozen=True)
 class Providers:
-    """The managers that give hints; the CPU and Memory Manager only where their policies pin something."""
+    """The hint providers. ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively."""
 
     devices: device_manager.DeviceManager
     cpu: cpu_static.CPUManager | None
     memory: memory_static.MemoryManager | None
 
     def remove_pod(self) -> None:
-        """Take back what the pod holds of CPUs and memory; devices are held by record alone."""
+        """Free the pod's CPUs and memory. Its devices are free once no allocation of the node state names them."""
         if self.cpu:
             self.cpu.remove_pod()
         if self.memory:
             self.memory.remove_pod()
 
     def utilization(self) -> list[dict[int, int]]:
-        """How full each NUMA node is, by each manager that pins: of CPUs and of memory."""
+        """The utilization of each NUMA node in percent: one mapping of the CPU Manager, one of the Memory Manager."""
         return [manager.utilization() for manager in (self.cpu, self.memory) if manager]
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
@@ -62,7 +63,7 @@ class Providers:
 
 @dataclass
 class Admission:
-    """What came of asking: the affinity stored for each container, the trace, and the refusal if there was one."""
+    """The outcome: the affinity stored for each container, the trace of each merge, and the refusal, if any."""
 
     affinities: dict[str, Hint] = field(default_factory=dict)
     merges: list[MergeTrace] = field(default_factory=list)
@@ -72,9 +73,10 @@ class Admission:
 
 @dataclass(frozen=True)
 class Scope:
-    """One Topology Manager: its policy over the machine, and the managers behind it.
+    """A Topology Manager: its policy, the machine, and its hint providers.
 
-    ``prefer_most_allocated`` is the option of that name.
+    ``prefer_most_allocated`` is the option prefer-most-allocated-numa-node. Without ``traces`` an admission
+    says nothing of its merges.
     """
 
     policy: str
@@ -82,12 +84,16 @@ class Scope:
     gates: Gates
     providers: Providers
     prefer_most_allocated: bool = False
+    traces: bool = True
 
     def admit(self, pod: Pod, scope: str) -> Admission:
-        """Admit the pod under ``scope``, ``container`` or ``pod``; policy ``none`` has neither hints nor scope."""
+        """Admit the pod under ``scope``, ``container`` or ``pod``. Policy ``none`` uses neither hints nor scope.
+
+        Raises KubeletBreaks if the admission would crash or hang the kubelet.
+        """
         admission = Admission()
         if self.policy == NONE:
-            self._allocate_each(pod, admission)
+            self._allocate_containers(pod, admission)
         elif scope == "container":
             self._admit_containers(pod, admission)
         else:
@@ -126,15 +132,18 @@ class Scope:
         if whole_pod:
             self._allocate_whole(pod, affinity, admission)
         else:
-            self._allocate_each(pod, admission)
+            self._allocate_containers(pod, admission)
 
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
         check_masks(self.numa.nodes)
-        hint, admitted = decide(self.policy, self.numa, [offer.offer for offer in offers], self._tie_break)
+        answers = [offer.offer for offer in offers]
+        hint, admitted = decide(self.policy, self.numa, answers, self._tie_break, traced=self.traces)
         if admitted:
             admission.affinities[container] = hint
-        traces = tuple(map(_trace, offers))
-        admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted))
+        if not self.traces:
+            return admitted
+        traces = tuple([_trace(offer, self.numa) if admitted else _refused_trace(offer, self.numa) for offer in offers])
+        admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted, self.policy))
         return admitted
 
     def _tie_break(self, nodes: NUMAMask) -> int:
@@ -144,7 +153,7 @@ class Scope:
             else lowest(nodes)
         )
 
-    def _allocate_each(self, pod: Pod, admission: Admission) -> None:
+    def _allocate_containers(self, pod: Pod, admission: Admission) -> None:
         for container in pod.containers:
             self._allocate(pod, container, admission)
             if admission.rejection:
@@ -153,40 +162,58 @@ class Scope:
     def _allocate(self, pod: Pod, container: Container, admission: Admission) -> None:
         affinity = admission.affinities.get(container.name, NO_AFFINITY)
         providers = self.providers
-        refused = providers.devices.allocate(pod, container, affinity.mask)
+        rejection = providers.devices.allocate(pod, container, affinity.mask)
         provider = device_manager.PROVIDER
-        if refused is None and providers.cpu:
+        if rejection is None and providers.cpu:
             provider = cpu_static.PROVIDER
-            refused = providers.cpu.allocate(pod, container, affinity.mask)
-        if refused is None and providers.memory:
+            rejection = providers.cpu.allocate(pod, container, affinity.mask)
+        if rejection is None and providers.memory:
             provider = memory_static.PROVIDER
-            refused = providers.memory.allocate(pod, container, affinity)
-        _note(admission, refused, container.name, provider)
+            rejection = providers.memory.allocate(pod, container, affinity)
+        _record_rejection(admission, rejection, container.name, provider)
 
     def _allocate_whole(self, pod: Pod, affinity: Hint, admission: Admission) -> None:
-        """AllocatePod of each manager; that of devices does nothing, they are taken as containers start."""
+        """Call AllocatePod of each manager. The Device Manager's does nothing: devices are allocated at start."""
         providers = self.providers
-        refused, provider = None, cpu_static.PROVIDER
+        rejection, provider = None, cpu_static.PROVIDER
         if providers.cpu:
-            refused = providers.cpu.allocate_pod(pod, affinity.mask)
-        if refused is None and providers.memory:
+            rejection = providers.cpu.allocate_pod(pod, affinity.mask)
+        if rejection is None and providers.memory:
             provider = memory_static.PROVIDER
-            refused = providers.memory.allocate_pod(pod, affinity)
-        _note(admission, refused, "", provider)
+            rejection = providers.memory.allocate_pod(pod, affinity)
+        _record_rejection(admission, rejection, "", provider)
 
 
-def _note(admission: Admission, refused: Rejection | None, container: str, provider: str) -> None:
-    if refused is not None:
-        admission.rejection = refused
-        admission.failure = Failure(container, provider, refused.error)
+def _record_rejection(admission: Admission, rejection: Rejection | None, container: str, provider: str) -> None:
+    if rejection is not None:
+        admission.rejection = rejection
+        admission.failure = Failure(container, provider, rejection.error)
 
 
-def _trace(offer: ResourceOffer) -> ResourceTrace:
-    preference, fits = _described(offer.offer)
-    return ResourceTrace(offer.provider, offer.resource, offer.requested, offer.free, preference, fits)
+def _trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
+    preference, fits = _described(offer.offer, numa)
+    return ResourceTrace(
+        offer.provider,
+        offer.resource,
+        offer.requested,
+        offer.free,
+        preference,
+        fits,
+        offer.capacity,
+        required=offer.required,
+        groups=offer.groups,
+    )
 
 
-def _described(offer: Offer) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:
+def _refused_trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
+    """The trace of a resource whose merge was refused: with all that an explanation needs."""
+    trace, hints = _trace(offer, numa), offer.offer
+    width = hints.width if isinstance(hints, Hints) else None
+    preferred = preferred_masks(numa, hints, TRACED_MASKS) if isinstance(hints, Hints) else ()
+    return replace(trace, width=width, preferred=preferred)
+
+
+def _described(offer: Offer, numa: NUMAInfo) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:
     if isinstance(offer, Hints):
-        return Preference.HINTS, tuple((mask, offer.prefers(mask)) for mask in first_masks(offer, TRACED_MASKS))
+        return Preference.HINTS, tuple((mask, offer.prefers(mask)) for mask in first_masks(numa, offer, TRACED_MASKS))
     return (Preference.NONE if offer is Answer.NO_PREFERENCE else Preference.IMPOSSIBLE), ()

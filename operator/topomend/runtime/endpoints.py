@@ -115,7 +115,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no error of ours."""
+        """Log a client that disconnects at debug level only: it is not an error of this program."""
         del request, client_address
         _log.debug("a connection to the endpoints broke off", exc_info=True)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
+from topomend.runtime.timestamp import micro_timestamp
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -110,7 +111,7 @@ class EventRecorder:
                 "name": f"{regarding.name[:200].rstrip('-.')}.{suffix}",
             },
             "regarding": regarding.reference(),
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_timestamp(now),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
         }

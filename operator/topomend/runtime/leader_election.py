@@ -3,7 +3,7 @@
 The holder renews; the others take over when the Lease has not changed for its whole duration, each by its own clock
 that only goes forward: the times in the Lease are for people, so clocks may differ. A holder that could not renew stops
 writing five seconds before another may take over. This is not a fence, for a request sent in time can take effect late;
-the relaunch protocol itself prevents what must not happen twice.
+the relaunch protocol itself prevents duplicates.
 Source of the rules: k8s.io/client-go/tools/leaderelection.
 """
 
@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from topomend.kube.client import LEASES, Client
 from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.runtime.timestamp import micro_timestamp
 
 NAME = "topomend-operator"
 
@@ -140,7 +140,7 @@ class LeaderElection:
         return self._observed
 
     def _spec(self) -> dict[str, Any]:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_timestamp()
         renewed = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": int(DURATION_SECONDS),
@@ -174,7 +174,7 @@ class LeaderElection:
 
 
 def read_holder(client: Client, namespace: str) -> str | None:
-    """Who holds the Lease, empty where nobody does; None where there is no Lease. Raises APIError."""
+    """The holder of the Lease; empty if it was released, None if there is no Lease. Raises APIError."""
     try:
         content = client.get(LEASES, NAME, namespace)
     except NotFound:

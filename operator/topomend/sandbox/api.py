@@ -1,55 +1,55 @@
-"""A minimal client of the sandbox's own API server, with the standard library alone: readiness, get, create.
+"""A minimal client of the sandbox's own API server: readiness, get, create.
 
 A request without an answer yields None or False. For anything more, use the kubeconfig with a real client.
 """
 
-import http.client
 import json
-import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-TIMEOUT = 5.0
+from topomend.kube.tls import trusting
+from topomend.kube.transport import FAILURES, Response, Server, Transport
+
+TIMEOUT_SECONDS = 5.0
+MAX_ANSWER_BYTES = 64 << 20
+"""Far more than all pods of one namespace take."""
 
 
 class API:
     """One API server on loopback, with the administrator's token. ``authority`` is the file of its certificate."""
 
     def __init__(self, host: str, port: int, authority: Path, token: str) -> None:
-        self._host, self._port, self._authority, self._token = host, port, authority, token
+        self._server = Server(host, port, lambda: trusting(authority))
+        self._token = token
 
     def ready(self) -> bool:
         """Whether ``/readyz`` answers with 200."""
-        answer = self.ask("GET", "/readyz")
-        return answer is not None and answer[0] == http.client.OK
+        response = self.ask("GET", "/readyz")
+        return response is not None and response.status == HTTPStatus.OK
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         """The object at ``path``; None if there is no such object or no answer."""
-        answer = self.ask("GET", path)
-        if answer is None or answer[0] != http.client.OK:
+        response = self.ask("GET", path)
+        if response is None or response.status != HTTPStatus.OK:
             return None
-        document = json.loads(answer[1])
+        document = json.loads(response.body)
         return document if isinstance(document, dict) else None
 
     def create(self, path: str, document: Mapping[str, Any]) -> bool:
         """Create an object. True if it exists afterwards."""
-        answer = self.ask("POST", path, json.dumps(document))
-        return answer is not None and answer[0] in (http.client.CREATED, http.client.CONFLICT)
+        response = self.ask("POST", path, json.dumps(document))
+        return response is not None and response.status in (HTTPStatus.CREATED, HTTPStatus.CONFLICT)
 
-    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes] | None:
-        """Send a request; the answer's status and body, or None without an answer in time."""
+    def ask(self, method: str, path: str, body: str | None = None) -> Response | None:
+        """Send a request; the answer, or None without one in time."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        content = None if body is None else body.encode()
         try:
-            context = ssl.create_default_context(cafile=self._authority)
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT, context=context)
-            try:
-                connection.request(method, path, body, headers)
-                response = connection.getresponse()
-                return response.status, response.read()
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException):
+            with Transport(self._server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES) as transport:
+                return transport.request(method, path, content, headers)
+        except FAILURES:
             return None
 
 

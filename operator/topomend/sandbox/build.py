@@ -107,13 +107,13 @@ def check_room(memory: int, disk: int, on_progress: Progress) -> None:
     """Raise SandboxUnavailable if a build would fail after minutes for lack of ``memory`` or ``disk``, in bytes."""
     if memory < BUILD_MEMORY:
         raise SandboxUnavailable(
-            f"building the sandbox takes {format_bytes(BUILD_MEMORY)} of memory and more, and "
-            f"{format_bytes(memory)} are available: end something that needs much, and try again"
+            f"building the sandbox needs at least {format_bytes(BUILD_MEMORY)} of memory, but only "
+            f"{format_bytes(memory)} are available: stop other programs and try again"
         )
     if disk < LEAST_DISK:
         raise SandboxUnavailable(
-            f"building the sandbox takes {format_bytes(LEAST_DISK)} of disk and more, and {format_bytes(disk)} are "
-            f"free at {cache_folder()}: make room there, or name another folder with XDG_CACHE_HOME"
+            f"building the sandbox needs at least {format_bytes(LEAST_DISK)} of disk, but only {format_bytes(disk)} "
+            f"are free at {cache_folder()}: free some there, or name another folder with XDG_CACHE_HOME"
         )
     if disk < COLD_DISK:
         on_progress(f"{format_bytes(disk)} of disk are free: a first build takes about {format_bytes(COLD_DISK)}")

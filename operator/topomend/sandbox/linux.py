@@ -1,6 +1,6 @@
 """The four Linux system calls that the sandbox needs and Python 3.11 does not offer: unshare, setns, mount, prctl.
 
-Each function raises OSError with the call's name. The caller decides what is mounted where, and has the privileges.
+Each function raises OSError with the call's name. The caller chooses the mounts and has the privileges.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def enter_mount_namespace(descriptor: int) -> None:
 
 
 def bind(source: Path, target: Path) -> None:
-    """Show ``source``, with what is mounted below it, at ``target`` too (mount(2))."""
+    """Mount ``source`` with all mounts below it at ``target`` (mount(2), MS_BIND | MS_REC)."""
     result = _libc().mount(bytes(source), bytes(target), None, ctypes.c_ulong(MS_BIND | MS_REC), None)
     _checked(f"bind {source} on {target}", result)
 

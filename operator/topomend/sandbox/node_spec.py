@@ -70,14 +70,14 @@ class NodeSpec:
         if not _NAME.fullmatch(self.name):
             raise InvalidNodeSpec(f"node name {self.name!r:.70} is not lower-case letters, digits and dashes")
         if not self.machine.cores:
-            raise InvalidNodeSpec(f"node {self.name}: its machine has no CPU that is online")
+            raise InvalidNodeSpec(f"node {self.name}: its machine has no online CPU")
         self._check_cpus()
         self._check_memory()
 
     def _check_cpus(self) -> None:
         reserved = self.kubelet.reserved_cpus or 0
         if reserved & ~self.machine.cpus:
-            raise InvalidNodeSpec(f"node {self.name}: a reserved CPU is not among the machine's CPUs that are online")
+            raise InvalidNodeSpec(f"node {self.name}: a reserved CPU is not among the machine's online CPUs")
         if reserved == self.machine.cpus:
             raise InvalidNodeSpec(f"node {self.name}: every CPU is reserved; leave one for pods (--reserved-cpus)")
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,12 @@ class PodTokens:
             "spec": {"expirationSeconds": LIFETIME, "boundObjectRef": reference},
         }
         path = f"/api/v1/namespaces/{bearer.namespace}/serviceaccounts/{bearer.account}/token"
-        answer = self._api.ask("POST", path, json.dumps(request))
-        if answer is None or answer[0] != 201:
-            why = "no answer" if answer is None else answer[1].decode(errors="replace")[:300]
+        response = self._api.ask("POST", path, json.dumps(request))
+        if response is None or response.status != HTTPStatus.CREATED:
+            why = "no answer" if response is None else response.body.decode(errors="replace")[:300]
             _log(f"Error: no token of pod {bearer.namespace}/{name} for {bearer.program}, tried again: {why}")
             return
-        token = json.loads(answer[1])["status"]["token"]
+        token = json.loads(response.body)["status"]["token"]
         server = f"https://{self._plan.host}:{self._plan.port}"
         account = Account(f"system:serviceaccount:{bearer.namespace}:{bearer.account}", token)
         content = kubeconfig(server, Path(self._plan.authority).read_bytes(), account)

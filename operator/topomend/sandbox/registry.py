@@ -1,4 +1,4 @@
-"""Find, enter and take down running sandboxes by name, whichever process of this user brought them up.
+"""Find, enter and take down running sandboxes by name, also those that other processes of this user started.
 
 Bringing one up is left to ``cluster``.
 """
@@ -88,7 +88,7 @@ def lock(name: str) -> Iterator[int]:
     deadline = time.monotonic() + LOOK
     while (descriptor := _try_lock(path)) is None:
         if time.monotonic() > deadline:
-            raise SandboxBusy(f"sandbox {name} is up already, or coming up")
+            raise SandboxBusy(f"sandbox {name} is up already, or starting")
         time.sleep(LOOK / 10)
     try:
         yield descriptor
@@ -165,7 +165,7 @@ def status(name: str) -> Status:
     check_name(name)
     facts = description(name)
     if not is_up(name):
-        raise SandboxError(f"sandbox {name} is not up any more; start it again, or remove its files with sandbox down")
+        raise SandboxError(f"sandbox {name} is no longer up; start it again, or remove its files with sandbox down")
     folder = layout.state_folder(name)
     programs = {
         program: ProgramStatus(
@@ -227,7 +227,7 @@ def remove_abandoned() -> None:
 def _end_supervisor(name: str, status: Mapping[str, Any]) -> None:
     """Tell the supervisor to end its programs; kill it if it does not."""
     if "supervisor" not in status:
-        raise SandboxBusy(f"sandbox {name} is just coming up: end what brings it up, or try again in a moment")
+        raise SandboxBusy(f"sandbox {name} is starting: stop the command that starts it, or try again in a moment")
     process = supervisor_process(status["supervisor"], layout.state_folder(name))
     for number, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(psutil.NoSuchProcess):

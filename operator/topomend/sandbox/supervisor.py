@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from topomend.runtime.backoff import Exponential
 from topomend.sandbox import layout, linux
 from topomend.sandbox.layout import PLAN_FILE, STATUS_FILE, write_private
 
@@ -33,8 +34,8 @@ STOP_PATIENCE = 8.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-LEAST_RESTART_DELAY, MOST_RESTART_DELAY = 0.5, 30.0
-"""Seconds between the end of a program and its restart, doubled each time that it ends early."""
+RESTART_DELAYS = Exponential(0.5, 30.0)
+"""The delays between the end of a program and its restart, as long as it ends early."""
 
 STABLE_SECONDS = 60.0
 """After this run time a program counts as recovered: the next delay is the least one again."""
@@ -54,8 +55,8 @@ class Restarts:
     def schedule(self, now: float, lifetime: float) -> None:
         """Schedule the restart of a program that has just ended, ``lifetime`` seconds after its start."""
         self._failures = 0 if lifetime >= STABLE_SECONDS else self._failures
-        self.due = now + min(MOST_RESTART_DELAY, LEAST_RESTART_DELAY * 2**self._failures)
         self._failures += 1
+        self.due = now + RESTART_DELAYS.seconds(self._failures)
 
 
 @dataclass

@@ -107,7 +107,7 @@ def raise_if_one_ended(status: Mapping[str, Any], most_restarts: int | None = No
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log that reports an error, else its last line; at most 400 letters."""
+    """The last line of a log that reports an error, else its last line; at most 400 characters."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:

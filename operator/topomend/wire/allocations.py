@@ -122,7 +122,7 @@ def pod_of(pod: Document) -> PodAllocation:
     )
 
 
-def book_fields(node: NUMANodeMemory) -> dict[str, Any]:
+def memory_fields(node: NUMANodeMemory) -> dict[str, Any]:
     """One entry of ``status.memory``: the memory manager's state of one NUMA node."""
     return {
         "numaNode": node.numa_node,
@@ -132,7 +132,7 @@ def book_fields(node: NUMANodeMemory) -> dict[str, Any]:
     }
 
 
-def book_of(node: Document) -> NUMANodeMemory:
+def memory_of(node: Document) -> NUMANodeMemory:
     """The memory manager's state of one NUMA node, from an entry of ``status.memory``. Raises MalformedObject."""
     return NUMANodeMemory(
         numa_node=node["numaNode"].integer(most=MAX_ID - 1),

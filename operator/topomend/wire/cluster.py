@@ -3,6 +3,7 @@
 Owns placement, ownership, status and topomend's own annotations. Leaves the fields that admission reads to ``pod``.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from topomend.model.cluster import (
@@ -21,8 +22,11 @@ from topomend.wire.group import (
     CREATOR_ANNOTATION,
     MAX_ATTEMPTS_ANNOTATION,
     NAME_POLICY_ANNOTATION,
+    NARROWED,
+    NOT_NARROWED,
     RECORD_ANNOTATION,
     RELAUNCH_ANNOTATION,
+    RELAUNCH_STARTED_ANNOTATION,
     RELEASED_ANNOTATION,
     REPLACES_ANNOTATION,
 )
@@ -30,6 +34,13 @@ from topomend.wire.pod import read_pod
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """Annotation of the mirror pod of a static pod (pkg/kubelet/types/pod_update.go)."""
+
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+_VOLUMES_OF_ANY_NODE = frozenset(
+    ("configMap", "downwardAPI", "emptyDir", "gitRepo", "hostPath", "image", "nfs", "projected", "secret")
+)
+"""Volumes that the kubelet makes or mounts on whichever node the pod is."""
 
 
 def read_node(content: Any) -> Node:
@@ -68,7 +79,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         reason=status["reason"].text(""),
         message=status["message"].text(""),
         node=spec["nodeName"].text(""),
-        owner=_read_owner(metadata),
+        owner=read_owner(metadata),
         mirror=MIRROR_ANNOTATION in annotations,
         deleting=not metadata["deletionTimestamp"].absent,
         finalizers=tuple(finalizer.text() for finalizer in metadata["finalizers"]),
@@ -83,8 +94,13 @@ def read_watched_pod(content: Any) -> WatchedPod:
         creator=annotations.get(CREATOR_ANNOTATION, ""),
         generation=metadata["generation"].integer(0),
         name_policy=annotations.get(NAME_POLICY_ANNOTATION, ""),
-        released=annotations.get(RELEASED_ANNOTATION) == "true",
+        released=annotations.get(RELEASED_ANNOTATION) in (NARROWED, NOT_NARROWED),
+        narrowed=annotations.get(RELEASED_ANNOTATION) == NARROWED,
         node_affinity=spec["affinity"]["nodeAffinity"].content or {},
+        scheduler_rules=tuple(_read_scheduler_rules(spec)),
+        ran=spec["restartPolicy"].text("") == "Never" and _has_started(status),
+        unschedulable=_is_unschedulable(status),
+        relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
     )
 
 
@@ -114,6 +130,58 @@ def read_placement(spec: Document) -> Placement:
     )
 
 
+def _is_unschedulable(status: Document) -> bool:
+    """Whether the scheduler tried the pod and found no node (pkg/scheduler/schedule_one.go:handleSchedulingFailure)."""
+    return status["nominatedNodeName"].text("") == "" and any(
+        (condition["type"].text(""), condition["status"].text(""), condition["reason"].text(""))
+        == ("PodScheduled", "False", "Unschedulable")
+        for condition in status["conditions"]
+    )
+
+
+def _has_started(status: Document) -> bool:
+    """Whether a container of the pod runs or has ended. Of a pod refused at its first admission no status says so."""
+    return any(
+        not container[state][kind].absent
+        for containers in ("initContainerStatuses", "containerStatuses")
+        for container in status[containers]
+        for state in ("state", "lastState")
+        for kind in ("running", "terminated")
+    )
+
+
+def _read_scheduler_rules(spec: Document) -> Iterator[str]:
+    """The fields by which the scheduler judges a node through other pods, volumes, claims or plugins of its own.
+
+    Source: pkg/scheduler/framework/plugins (interpodaffinity, podtopologyspread, nodeports, volumebinding,
+    volumerestrictions, volumezone, nodevolumelimits, dynamicresources).
+    """
+    affinity = spec["affinity"]
+    if any(not affinity[kind].absent for kind in ("podAffinity", "podAntiAffinity")):
+        yield "affinity"
+    if any(True for _ in spec["topologySpreadConstraints"]):
+        yield "topologySpreadConstraints"
+    if any(_is_bound_to_nodes(volume) for volume in spec["volumes"]):
+        yield "volumes"
+    if any(port["hostPort"].integer(0) for port in _ports(spec)):
+        yield "hostPort"
+    if any(True for _ in spec["resourceClaims"]):
+        yield "resourceClaims"
+    if spec["schedulerName"].text(_DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER:
+        yield "schedulerName"
+
+
+def _is_bound_to_nodes(volume: Document) -> bool:
+    """Whether the volume may exist on some nodes only, or counts against a node's limit of volumes."""
+    return any(kind != "name" and kind not in _VOLUMES_OF_ANY_NODE for kind, _ in volume.fields())
+
+
+def _ports(spec: Document) -> Iterator[Document]:
+    for kind in ("initContainers", "containers"):
+        for container in spec[kind]:
+            yield from container["ports"]
+
+
 def _read_requirements(requirements: Document) -> tuple[Requirement, ...]:
     return tuple(
         Requirement(
@@ -125,7 +193,8 @@ def _read_requirements(requirements: Document) -> tuple[Requirement, ...]:
     )
 
 
-def _read_owner(metadata: Document) -> Owner | None:
+def read_owner(metadata: Document) -> Owner | None:
+    """The controller in an object's ``metadata``; None where it has none. Raises MalformedObject."""
     for reference in metadata["ownerReferences"]:
         if reference["controller"].boolean(default=False):
             return Owner(

@@ -25,6 +25,9 @@ STEER_LABEL = f"{GROUP}/steer"
 RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
 """Pod or namespace annotation: with ``"false"``, refused pods are not relaunched."""
 
+RELAUNCH_STARTED_ANNOTATION = f"{GROUP}/relaunch-started"
+"""Pod annotation: with ``"true"``, a pod of restartPolicy Never is relaunched although a container of it has run."""
+
 MAX_ATTEMPTS_ANNOTATION = f"{GROUP}/max-attempts"
 """Pod or namespace annotation: how often a pod may be relaunched, a decimal number."""
 
@@ -51,7 +54,10 @@ CREATOR_ANNOTATION = f"{GROUP}/creator"
 """Pod annotation: the pod's creator, stamped at creation: the user's name, then one group a line."""
 
 RELEASED_ANNOTATION = f"{GROUP}/released"
-"""Pod annotation: ``"true"`` once the operator narrowed and ungated the pod, which is one change of its spec."""
+"""Pod annotation: the operator ungated the pod, which is one change of its spec; see its two values."""
+
+NARROWED, NOT_NARROWED = "true", "not-narrowed"
+"""Whether the operator added a node affinity when it ungated the pod."""
 
 ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
 """Pod annotation of a replacement: the number of the attempt, counted from 1."""

@@ -1,4 +1,4 @@
-"""Find what topomend wrote on a Pod object, and build the patch that removes all of it.
+"""Find everything that topomend wrote on a Pod object, and build the patch that removes it.
 
 Owns which names are topomend's. Leaves sending the patch to ``drain``. Reads plain objects instead of the model: a pod
 whose resources cannot be read must be cleaned as well.

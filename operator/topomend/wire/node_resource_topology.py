@@ -2,14 +2,14 @@
 
 Owns its layout and names, as its consumers read them (README of pkg/noderesourcetopology in
 github.com/kubernetes-sigs/scheduler-plugins), and detecting other writers of it. Leaves the figures to
-``publish/zones.py``.
+``discover/zones.py``.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from topomend.model.kubelet import KubeletSettings
+from topomend.model.zone import Zone
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"
 KIND = "NodeResourceTopology"
@@ -21,28 +21,6 @@ ALL_PODS = "all"
 _MAX_NUMA_NODES = "max-allowable-numa-nodes"
 
 _LEVELS = {"single-numa-node": "SingleNUMANode", "restricted": "Restricted", "best-effort": "BestEffort"}
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneResource:
-    """One resource of a NUMA node, in CPUs, bytes or devices.
-
-    ``allocatable`` is the part of ``capacity`` that is not reserved, ``available`` the part of it that is unallocated.
-    """
-
-    name: str
-    capacity: int
-    allocatable: int
-    available: int
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """One NUMA node: its id, its distance to each NUMA node by id, and the resources that can be aligned on it."""
-
-    numa_node: int
-    distances: Mapping[int, int]
-    resources: tuple[ZoneResource, ...]
 
 
 def node_resource_topology(

@@ -1,20 +1,21 @@
 """Convert a NodeState to and from a NodeTopology (``topomend.io/v1alpha1``).
 
 Owns the object's layout except for ``machine``, ``kubelet`` and ``allocations``, which have modules of their own.
-Leaves the conditions to ``discover``. To keep the object small, sets of CPUs are cpulist strings and empty fields are
-left out.
+Leaves what conditions and columns say to ``discover``, and the object's size to ``publish.bounded``. To keep it small,
+sets of CPUs are cpulist strings and empty fields are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from topomend.model.bitmask import format_id_list
+from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.model.node_state import NodeState
-from topomend.wire.allocations import book_fields, book_of, device_fields, devices_of, pod_fields, pod_of
+from topomend.wire.allocations import device_fields, devices_of, memory_fields, memory_of, pod_fields, pod_of
+from topomend.wire.condition import condition_fields, read_condition
 from topomend.wire.document import Document, MalformedObject, without_empty
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
 from topomend.wire.kubelet import kubelet_fields, kubelet_of
@@ -22,26 +23,6 @@ from topomend.wire.machine import machine_fields, machine_of
 
 HEARTBEAT = "heartbeatTime"
 """The field of the status that says when the agent last confirmed it: RFC 3339, in UTC."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One standard condition: ``status`` is True, False or Unknown, ``reason`` CamelCase. Publishing adds its time."""
-
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The columns of ``kubectl get ntopo``, as text but for the number of devices; ``discover`` computes them."""
-
-    cpus_free: str = ""
-    memory_free: str = ""
-    devices: int = 0
-    status: str = ""
 
 
 def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
@@ -65,17 +46,9 @@ def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition
             "kubelet": kubelet_fields(kubelet),
             "devices": device_fields(state.devices),
             "pods": [pod_fields(pod) for pod in state.pods],
-            "memory": [book_fields(node) for node in state.memory or ()],
+            "memory": [memory_fields(node) for node in state.memory or ()],
             "cpuPool": None if state.cpu_pool is None else format_id_list(state.cpu_pool),
-            "conditions": [
-                {
-                    "type": condition.type,
-                    "status": condition.status,
-                    "reason": condition.reason,
-                    "message": condition.message,
-                }
-                for condition in conditions
-            ],
+            "conditions": [condition_fields(condition) for condition in conditions],
         }
     )
 
@@ -108,29 +81,21 @@ def read_node_topology(
     if document["apiVersion"].text() != API_VERSION:
         raise document["apiVersion"].wrong(API_VERSION)
     status = document["status"]
-    books = tuple(book_of(entry) for entry in status["memory"])
+    memory = tuple(memory_of(entry) for entry in status["memory"])
     return NodeState(
         name=document["metadata"]["name"].text(),
         machine=machine or read_machine(content),
         kubelet=kubelet or read_kubelet(content),
         devices=tuple(device for group in status["devices"] for device in devices_of(group)),
         pods=tuple(pod_of(entry) for entry in status["pods"]),
-        memory=books or None,
+        memory=memory or None,
         cpu_pool=None if status["cpuPool"].absent else status["cpuPool"].id_list(),
     )
 
 
 def read_conditions(content: Any) -> tuple[Condition, ...]:
     """The conditions of a NodeTopology object. Raises MalformedObject."""
-    return tuple(
-        Condition(
-            condition["type"].text(),
-            condition["status"].text(),
-            condition["reason"].text(""),
-            condition["message"].text(""),
-        )
-        for condition in Document(content)["status"]["conditions"]
-    )
+    return tuple(read_condition(condition) for condition in Document(content)["status"]["conditions"])
 
 
 def heartbeat_age(content: Mapping[str, Any], now: datetime) -> float | None:
@@ -143,9 +108,7 @@ def heartbeat_age(content: Mapping[str, Any], now: datetime) -> float | None:
 
 __all__ = [
     "HEARTBEAT",
-    "Condition",
     "MalformedObject",
-    "Summary",
     "heartbeat_age",
     "node_topology",
     "read_conditions",

@@ -41,7 +41,8 @@ STATUS .status.conditions[?(@.type=="Succeeded")].message.
 from hashlib import sha256
 from typing import Any
 
-from topomend.model.relaunch import NodeVerdict, Relaunch, RelaunchCondition, Step
+from topomend.model.relaunch import NodeVerdict, Relaunch, Step
+from topomend.wire.condition import condition_fields, read_condition
 from topomend.wire.document import Document, without_empty
 from topomend.wire.group import API_VERSION, RELAUNCH, RELAUNCH_FINALIZER
 
@@ -92,7 +93,7 @@ def relaunch_status(relaunch: Relaunch) -> dict[str, Any]:
             ],
             "startTime": relaunch.start_time,
             "launchedTime": relaunch.launched_time,
-            "conditions": [_condition_fields(condition) for condition in relaunch.conditions],
+            "conditions": [condition_fields(condition) for condition in relaunch.conditions],
         }
     )
 
@@ -132,7 +133,7 @@ def read_relaunch(content: Any) -> Relaunch:
         counts={count["reason"].text(): count["nodes"].integer() for count in status["counts"]},
         start_time=status["startTime"].text(""),
         launched_time=status["launchedTime"].text(""),
-        conditions=tuple(_read_condition(condition) for condition in status["conditions"]),
+        conditions=tuple(read_condition(condition) for condition in status["conditions"]),
         uid=metadata["uid"].text(""),
         version=metadata["resourceVersion"].text(""),
         creation_time=metadata["creationTimestamp"].text(""),
@@ -157,24 +158,4 @@ def _verdict_fields(verdict: NodeVerdict) -> dict[str, Any]:
             "reason": verdict.reason,
             "explanation": verdict.explanation[:MAX_TEXT],
         }
-    )
-
-
-def _condition_fields(condition: RelaunchCondition) -> dict[str, Any]:
-    return {
-        "type": condition.type,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": condition.last_transition_time,
-    }
-
-
-def _read_condition(condition: Document) -> RelaunchCondition:
-    return RelaunchCondition(
-        type=condition["type"].text(),
-        status=condition["status"].text(),
-        reason=condition["reason"].text(),
-        message=condition["message"].text(""),
-        last_transition_time=condition["lastTransitionTime"].text(""),
     )

@@ -12,9 +12,9 @@ from topomend.replay.errors import KubeletBreaks
 
 
 def topology(machine: Machine | str) -> CPUTopology:
-    found = discover(parse_shape(machine).machine() if isinstance(machine, str) else machine)
-    assert isinstance(found, CPUTopology)
-    return found
+    topology = discover(parse_shape(machine).machine() if isinstance(machine, str) else machine)
+    assert isinstance(topology, CPUTopology)
+    return topology
 
 
 def taken(machine: Machine | str, free: str, count: int, strategy: Strategy | None = None) -> str:

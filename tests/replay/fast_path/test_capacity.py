@@ -2,21 +2,21 @@ import gc
 from dataclasses import replace
 
 import pytest
-from tests.replay.nodes import TWO, node, pod
+from tests.builders import TWO_NUMA_NODES, node_state, pod
 
 from topomend.replay.admission import admit
 from topomend.replay.fast_path import capacity
 from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.fast_path.capacity import prepare
 
-GPU = f"{TWO} device:v.com/gpu@0=2"
+GPU = f"{TWO_NUMA_NODES} device:v.com/gpu@0=2"
 ASKING = pod("p", "cpu=2 memory=1Gi v.com/gpu=1")
 
 
 def test_what_was_free_is_forgotten_with_the_state() -> None:
     gc.collect()
     before = len(capacity._free)
-    state = replace(node(GPU))
+    state = replace(node_state(GPU))
     FastAdmission(ASKING).admits(state)
     assert len(capacity._free) == before + 1
     del state
@@ -25,9 +25,9 @@ def test_what_was_free_is_forgotten_with_the_state() -> None:
 
 
 def test_what_is_free_is_read_as_a_state_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = admit(node(GPU), pod("q", "cpu=3 memory=1Gi"))[1]
+    state = admit(node_state(GPU), pod("q", "cpu=3 memory=1Gi"))[1]
     prepare(state)
-    prepare(node(GPU, "unknown"))  # whose kubelet does not start
+    prepare(node_state(GPU, "unknown"))  # whose kubelet does not start
     for part in ("pool_of", "_numa_memory", "_capacity_of_devices"):
         monkeypatch.setattr(capacity, part, lambda *_: pytest.fail("read again"))
     assert not FastAdmission(ASKING).admits(state)

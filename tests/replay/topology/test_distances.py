@@ -3,16 +3,14 @@
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
-import os
 import random
 from itertools import combinations
 
 import pytest
+from tests.seeds import SEED
 
 from topomend.model.bitmask import mask_of
 from topomend.replay.topology.distances import Distances, fittest, interchangeable_classes, total_distance
-
-SEED = int(os.environ.get("TOPOMEND_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
 
 def random_distances(pick: random.Random, count: int) -> Distances:

@@ -1,48 +1,87 @@
 """``kubectl numa check``: whether topomend is installed, and whether every node's agent publishes a usable state."""
 
 import time
+from dataclasses import dataclass
 
 import click
 
+from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, CannotAsk
 from topomend.cli.numa.cluster import INSTALL, Cluster, cluster_options
+from topomend.cli.output import DOCUMENTS, NAME, echo_document, output_option
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
+from topomend.wire.group import GROUP
 
 POLL = 1.0
 
 
-@click.command()
-@click.option("--wait", "seconds", type=click.IntRange(0, 3600), default=0, help="Seconds to wait until all is well.")
+_EXAMPLES = """\b
+Examples:
+  kubectl numa check
+  kubectl numa check --wait 120      # after an installation: wait at most two minutes
+  kubectl numa check -o json
+"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem; ``node`` is empty if it concerns the cluster."""
+
+    node: str
+    text: str
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--wait", "seconds", type=click.IntRange(0, 3600), default=0, help="Seconds to wait for all problems to disappear."
+)
+@output_option()
 @cluster_options
 @click.pass_context
-def check(context: click.Context, /, *, cluster: Cluster, seconds: int) -> None:
-    """Say in a line each what is not as it should be; exits with 1 if anything is not, with 3 if there is no node."""
+def check(context: click.Context, /, *, cluster: Cluster, seconds: int, output: str) -> None:
+    """Check that topomend is installed and that every node publishes its topology; say what to do if not.
+
+    Exits with 1 if there is a problem, and with 3 if the cluster has no node.
+    """
     deadline = time.monotonic() + seconds
     while (problems := _problems(cluster)) and time.monotonic() < deadline:
         time.sleep(POLL)
-    for problem in problems:
-        click.echo(problem)
+    if output in DOCUMENTS:
+        echo_document({"ok": not problems, "problems": [_record(problem) for problem in problems]}, output)
+    elif output == NAME:
+        for problem in problems:
+            click.echo(f"node/{problem.node}" if problem.node else "cluster")
+    else:
+        for problem in problems:
+            click.echo(f"{problem.node}: {problem.text}" if problem.node else problem.text)
+        if not problems:
+            click.echo("Every node publishes its topology.")
     if problems:
         context.exit(NO)
-    click.echo("Every node publishes its topology.")
 
 
-def _problems(cluster: Cluster) -> list[str]:
+def _record(problem: Problem) -> dict[str, str | None]:
+    return {"node": problem.node or None, "problem": problem.text}
+
+
+def _problems(cluster: Cluster) -> list[Problem]:
     missing = [kind.plural for kind in (NODE_TOPOLOGIES, RELAUNCHES) if not _served(cluster, kind)]
     if missing:
-        return [f"{kind}.topomend.io: the API server serves no such kind; {INSTALL}" for kind in missing]
+        return [Problem("", f"{kind}.{GROUP}: the API server does not serve this kind; {INSTALL}") for kind in missing]
     snapshot = cluster.snapshot()
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes: there is nothing to check")
-    problems = []
-    for name in sorted(snapshot.nodes):
-        problem = snapshot.why_unknown(name)
-        if problem and name not in snapshot.publications and name not in snapshot.unreadable:
-            problem += "; does the DaemonSet run there? kubectl get pods -n topomend-agent -o wide"
-        if problem:
-            problems.append(f"{name}: {problem}")
-    return problems
+    return [problem for name in sorted(snapshot.nodes) if (problem := _problem_of(snapshot, name))]
+
+
+def _problem_of(snapshot: Snapshot, node: str) -> Problem | None:
+    why = snapshot.why_unknown(node)
+    if not why:
+        return None
+    if node not in snapshot.publications and node not in snapshot.unreadable:
+        why += "; see whether its agent runs: kubectl get pods -n topomend-agent -o wide"
+    return Problem(node, why)
 
 
 def _served(cluster: Cluster, kind: Resource) -> bool:

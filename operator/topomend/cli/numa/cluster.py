@@ -1,6 +1,6 @@
 """The cluster that a verb reads: the flags that select it, its client, and a snapshot of its nodes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
@@ -11,12 +11,25 @@ import click
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.cache.topology_reader import published
-from topomend.cli.failures import CannotAsk
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, Client, NoCluster, Resource, connect, current_namespace
+from topomend.cli.failures import BadInput, CannotAsk
+from topomend.cli.nearest import did_you_mean
+from topomend.cli.numa.completion import complete_contexts, complete_namespaces
+from topomend.cli.numa.picture import Picture, Source, follow, take
+from topomend.kube.client import (
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    NODES,
+    Client,
+    NoCluster,
+    Resource,
+    connect,
+    current_namespace,
+)
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import Node
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
+from topomend.wire.group import API_VERSION, GROUP
 
 _Result = TypeVar("_Result")
 
@@ -24,12 +37,12 @@ INSTALL = "install topomend with: kubectl apply --server-side -k deploy"
 
 NOTHING_PUBLISHED = (
     "no node publishes its topology: there is no NodeTopology object; see whether the agents run "
-    "(kubectl get pods -n topomend-agent), and: kubectl numa check"
+    "(kubectl get pods -n topomend-agent), then run kubectl numa check"
 )
 
 
 class Cluster:
-    """One API server, the selected namespace, and the published state of the nodes."""
+    """One API server and the selected namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
@@ -37,24 +50,65 @@ class Cluster:
 
     def snapshot(self) -> Snapshot:
         """The nodes and the states that their agents publish, read now. Raises APIError, CannotAsk."""
-        nodes = self.client.read(NODES, _readable_nodes)
-        with _kind_served(NODE_TOPOLOGIES):
-            publications = self.client.read(NODE_TOPOLOGIES, _published)
-        snapshot = changes.apply(Snapshot(), changes.NodesListed(nodes.items, nodes.version))
-        return changes.apply(snapshot, changes.PublicationsListed(publications.items, publications.version))
+        return snapshot_of(next(self.pictures(STATES)))
+
+    def pictures(self, sources: Sequence[Source], *, watch: bool = False) -> Iterator[Picture]:
+        """One picture of the sources' objects; with ``watch`` another after each change, until the user interrupts it.
+
+        Raises APIError, CannotAsk.
+        """
+        try:
+            with _kinds_served([source.resource for source in sources]):
+                if watch:
+                    yield from follow(self.client, sources)
+                else:
+                    yield take(self.client, sources)
+        except KeyboardInterrupt:
+            if not watch:
+                raise
 
     def own(self, kind: Resource, namespace: str = "") -> tuple[dict[str, Any], ...]:
         """The objects of one of topomend's kinds; no namespace means all of them. Raises APIError, CannotAsk."""
-        with _kind_served(kind):
+        with _kinds_served([kind]):
             return self.client.list(kind, namespace=namespace).items
+
+    def names(self, kind: Resource) -> list[str]:
+        """The names of a kind's objects, of the selected namespace if they have one; none if they may not be read."""
+        try:
+            listed = self.client.list(kind, namespace=self.namespace if kind.namespaced else "")
+        except APIError:
+            return []
+        return [item["metadata"]["name"] for item in listed.items]
+
+    def check_namespace(self) -> None:
+        """Raise BadInput if the selected namespace does not exist. Users who may not know that see no difference."""
+        try:
+            self.client.get(NAMESPACES, self.namespace)
+        except NotFound as error:
+            near = did_you_mean(self.namespace, self.names(NAMESPACES))
+            raise BadInput(f"no namespace {self.namespace}{near}") from error
+        except APIError:
+            return
+
+    def no_node(self, name: str, names: Iterable[str]) -> BadInput:
+        """The error for a node that is none of ``names``."""
+        return BadInput(f"no node {name}{did_you_mean(name, names) or '; kubectl get nodes lists them'}")
+
+
+def snapshot_of(picture: Picture) -> Snapshot:
+    """The nodes and their published states in a picture of STATES."""
+    snapshot = changes.apply(Snapshot(), changes.NodesListed(tuple(picture[NODES]), ""))
+    return changes.apply(snapshot, changes.PublicationsListed(tuple(picture[NODE_TOPOLOGIES]), ""))
 
 
 @contextmanager
-def _kind_served(kind: Resource) -> Iterator[None]:
+def _kinds_served(kinds: Iterable[Resource]) -> Iterator[None]:
+    """Raise CannotAsk for the first of topomend's own ``kinds`` if one is not found: they are installed together."""
     try:
         yield
     except NotFound as error:
-        raise CannotAsk(f"the API server serves no {kind.plural}.topomend.io: {INSTALL}") from error
+        missing = next(kind.plural for kind in kinds if kind.api_version == API_VERSION)
+        raise CannotAsk(f"the API server serves no {missing}.{GROUP}: {INSTALL}") from error
 
 
 def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -63,9 +117,18 @@ def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
     An APIError becomes CannotAsk.
     """
 
-    @click.option("--kubeconfig", metavar="FILE", help="The kubeconfig to use.")
-    @click.option("--context", metavar="NAME", help="The kubeconfig's context to use.")
-    @click.option("-n", "--namespace", metavar="NAME", default="", help="The namespace, where it matters.")
+    @click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="The kubeconfig to use.")
+    @click.option(
+        "--context", metavar="NAME", shell_complete=complete_contexts, help="The kubeconfig's context to use."
+    )
+    @click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        default="",
+        shell_complete=complete_namespaces,
+        help="The namespace. Default: that of the context.",
+    )
     @wraps(verb)
     def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
         with _connected(kubeconfig, context) as client:
@@ -91,7 +154,7 @@ def _readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
     try:
         return [read_node(content)]
     except MalformedObject as error:
-        click.echo(f"Node {content['metadata']['name']} is left out: {error}", err=True)
+        click.echo(f"Node {content['metadata']['name']} is skipped: {error}", err=True)
         return []
 
 
@@ -100,3 +163,7 @@ def _published(content: dict[str, Any]) -> Iterable[changes.Published | changes.
         return [published(content, datetime.now(UTC))]
     except MalformedObject as error:
         return [changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]
+
+
+STATES = (Source(NODES, _readable_nodes), Source(NODE_TOPOLOGIES, _published))
+"""Where the nodes and their published states are read."""

@@ -10,21 +10,21 @@ from topomend.cli.numa.cluster import Cluster, cluster_options
 
 _EXAMPLES = """\b
 Examples:
-  kubectl numa drain --dry-run      # what would be done
+  kubectl numa drain --dry-run      # print the steps, change nothing
   kubectl numa drain && kubectl delete --ignore-not-found -k deploy
   kubectl delete --ignore-not-found -k deploy & kubectl numa drain
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what a drain would do, and change nothing.")
 @click.option(
     "--timeout",
     "seconds",
     type=click.IntRange(1, 3600),
     default=60,
     show_default=True,
-    help="Seconds to wait for the operator's pods to end, and for what cannot be done at once.",
+    help="Seconds to wait for the operator's pods to end, and to retry steps that fail at first.",
 )
 @click.option(
     "--operator-namespace",
@@ -36,14 +36,15 @@ Examples:
 @cluster_options
 @click.pass_context
 def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds: int, operator_namespace: str) -> None:
-    """Leave nothing of topomend on any pod: stop gating, stop the operator, let every pod go.
+    """Stop gating, stop the operator, ungate every pod, and remove everything of topomend from all pods.
 
-    Relaunches that have begun are finished: a pod of which only a record is left is created. Pods keep running. Works
-    before topomend is deleted and after, and as often as you like. Needs a cluster administrator's rights.
+    Finishes relaunches that have begun: a pod that exists only in its record is created. Running pods keep running. You
+    can drain before or after you delete topomend, and repeat it. It needs a cluster administrator's rights.
 
-    Exits with 1 if something is left, and says what and why. `kubectl apply -k deploy` installs everything again.
+    Exits with 1 if something could not be drained, and says why. `kubectl apply --server-side -k deploy` installs
+    everything again.
 
-    An operator that runs outside the cluster without --leader-elect is not stopped: stop it first.
+    First stop any operator that runs outside the cluster without --leader-elect: a drain cannot stop it.
     """
     # Imported here: --help and bad input do not need it.
     from topomend.drain.drain import Drain  # noqa: PLC0415
@@ -51,8 +52,8 @@ def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds
 
     journal = Journal(click.echo, dry=dry_run)
     Drain(cluster.client, operator_namespace, journal, seconds).run()
-    for thing, why in journal.left:
-        click.echo(f"left: {thing}: {why}", err=True)
-    click.echo(journal.summary() + (f"; {len(journal.left)} left" if journal.left else ""))
-    if journal.left:
+    for thing, why in journal.remaining:
+        click.echo(f"not drained: {thing}: {why}", err=True)
+    click.echo(journal.summary() + (f"; {len(journal.remaining)} not drained" if journal.remaining else ""))
+    if journal.remaining:
         context.exit(NO)

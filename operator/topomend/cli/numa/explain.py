@@ -1,69 +1,198 @@
 """``kubectl numa explain``: why a node's kubelet refuses a pod, and which nodes would admit it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
-from topomend.cli.numa.cluster import Cluster, cluster_options
-from topomend.cli.numa.pod_argument import AskedPod, pod_of_cluster, pod_of_file
+from topomend.cli.numa.cluster import STATES, Cluster, cluster_options, snapshot_of
+from topomend.cli.numa.completion import complete_nodes, complete_pods
+from topomend.cli.numa.picture import Picture, Source
+from topomend.cli.numa.pod_argument import RequestedPod, pod_of_cluster, pod_of_file, read_requested, short_name
 from topomend.cli.numa.refusal_table import refusal_table
 from topomend.cli.numa.refused import after_refusal, refusal_by
 from topomend.cli.numa.resize import explain_resized, is_pending
+from topomend.cli.output import DOCUMENTS, NAME, TABLE, WIDE, document_text, output_option, watch_option
 from topomend.decide.explanation import explain as explanation
 from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
-from topomend.kube.client import RELAUNCHES
+from topomend.decide.remedy import remedy_of
+from topomend.kube.client import PODS, RELAUNCHES
+from topomend.model.pod import Pod
+from topomend.model.relaunch import Relaunch
 from topomend.relaunch import narrowing
 from topomend.replay.admission import admit
+from topomend.wire.document import MalformedObject
 from topomend.wire.relaunch import read_relaunch
 
+_EXAMPLES = """\b
+Examples:
+  kubectl numa explain pod/train-9                    # why was it refused, and which nodes admit it?
+  kubectl numa explain -f pod.yaml --node gpu-01      # would gpu-01 admit it?
+  kubectl numa explain pod/train-9 -f larger.yaml     # how would its kubelet answer a resize in place?
+  kubectl numa explain pod/train-9 --watch            # until you interrupt it
+  kubectl numa explain -f pod.yaml -o name            # the nodes that would admit it
+"""
 
-@click.command()
-@click.argument("pod", default="", metavar="[pod/NAME]")
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of one pod: lines about the node that was asked, the answers of all nodes, and its relaunches.
+
+    ``code`` is the exit code: whether the pod is admitted by ``node``, or by any node if that is empty.
+    """
+
+    pod: Pod
+    node: str
+    lines: tuple[str, ...]
+    code: int
+    diagnosis: Diagnosis
+    relaunches: tuple[Relaunch, ...]
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("pod", default="", metavar="[pod/NAME]", shell_complete=complete_pods)
 @click.option(
-    "-f", "--filename", metavar="FILE", default="", help="A Pod, or a workload with a pod template; - is stdin."
+    "-f",
+    "--filename",
+    metavar="FILE",
+    default="",
+    type=click.Path(),
+    help="A Pod, or a workload with a pod template; - is stdin.",
 )
-@click.option("--node", metavar="NODE", default="", help="The node to ask. Default: the one that the pod is bound to.")
+@click.option(
+    "--node",
+    metavar="NODE",
+    default="",
+    shell_complete=complete_nodes,
+    help="The node to ask. Default: the node that the pod is bound to.",
+)
+@output_option()
+@watch_option
 @cluster_options
 @click.pass_context
-def explain(context: click.Context, /, *, cluster: Cluster, pod: str, filename: str, node: str) -> None:
-    """Say why a node refuses a pod, in numbers, and where it would be admitted now.
+def explain(context: click.Context, /, *, cluster: Cluster, output: str, watch: bool, **asked: str) -> None:
+    """Explain in numbers why a node refuses a pod, and name the nodes that would admit it now.
 
-    Of a running pod together with -f, say what its kubelet would answer to a resize in place to what FILE asks for.
+    If you name a running pod and -f, the command says how the pod's kubelet would answer a resize in place to the
+    resources in FILE.
 
-    Exits with 0 if the node admits the pod (any node, if none is meant), with 1 if it refuses, with 3 if that is not
-    known.
+    Exits with 0 if the node admits the pod, with 1 if it refuses the pod, and with 3 if that is unknown. A pod that is
+    bound to no node is judged by all nodes: 0 if any admits it.
     """
-    if not pod and not filename:
-        raise BadInput("name one pod, as in: kubectl numa explain pod/train-9, or a file with -f")
-    running = pod_of_cluster(cluster, pod) if pod else None
-    asked = running if running and not filename else pod_of_file(filename)
-    snapshot = cluster.snapshot()
-    bound = (running or asked).content.get("spec", {}).get("nodeName", "")
-    chosen = node or bound
-    answers = diagnose(snapshot, asked.pod, asked.placement)
-    if running and chosen == bound and (filename or is_pending(running)):
-        lines, code = _resized(cluster, snapshot, running, asked)
-    elif chosen:
-        lines, code = _on_node(cluster, snapshot, asked, chosen)
-    else:
-        lines, code = [*_narrowed(asked)], _anywhere(answers)
-    for line in [*lines, *_elsewhere(answers, chosen), *_done(cluster, asked)]:
-        click.echo(line)
+    name, filename, node = short_name(asked["pod"]), asked["filename"], asked["node"]
+    if not name and not filename:
+        raise BadInput("name a pod, as in kubectl numa explain pod/train-9, or a file with -f")
+    desired = pod_of_file(filename) if filename else None
+    if name:
+        pod_of_cluster(cluster, name)
+    printed: list[str] = []
+    code = YES
+    for picture in cluster.pictures(_sources(cluster, name), watch=watch):
+        running = next((read_requested(content, f"pod {name}") for content in picture.get(PODS, ())), None)
+        if name and running is None:
+            click.echo(f"pod {name} is gone", err=True)
+            break
+        answer = _answer(cluster, picture, running, desired, node)
+        code, lines = answer.code, _printed(answer, output)
+        if lines and lines != printed:
+            click.echo("\n".join([*([""] if printed and output in (TABLE, WIDE) else []), *lines]))
+        printed = lines
     if code:
         context.exit(code)
 
 
-def _on_node(cluster: Cluster, snapshot: Snapshot, asked: AskedPod, node: str) -> tuple[list[str], int]:
+def _sources(cluster: Cluster, pod: str) -> list[Source]:
+    of_pod = Source(PODS, lambda content: [content], cluster.namespace, f"metadata.name={pod}")
+    of_relaunches = Source(RELAUNCHES, _readable_relaunches, cluster.namespace)
+    return [*STATES, of_relaunches, *([of_pod] if pod else [])]
+
+
+def _readable_relaunches(content: dict[str, Any]) -> Iterable[Relaunch]:
+    try:
+        return [read_relaunch(content)]
+    except MalformedObject as error:
+        click.echo(f"relaunch {content['metadata']['name']} is skipped: {error}", err=True)
+        return []
+
+
+def _answer(
+    cluster: Cluster, picture: Picture, running: RequestedPod | None, desired: RequestedPod | None, node: str
+) -> Answer:
+    """The answer for the pod ``running``, for the pod ``desired`` of a file, or for a resize of the one to the other.
+
+    ``node`` is the one that the user named, or empty. Raises BadInput, CannotAsk and APIError.
+    """
+    asked = desired or running
+    assert asked is not None  # noqa: S101 - the verb has checked that one of them is given
+    snapshot = snapshot_of(picture)
+    bound = (running or asked).content.get("spec", {}).get("nodeName", "")
+    chosen = node or bound
+    diagnosis = diagnose(snapshot, asked.pod, asked.placement)
+    if running and chosen == bound and (desired or is_pending(running)):
+        lines, code = _resized(cluster, snapshot, running, asked)
+    elif chosen:
+        lines, code = _on_node(cluster, snapshot, asked, chosen)
+    else:
+        lines, code = [*_narrowed(asked)], _anywhere(diagnosis)
+    has_history = bool(asked.content.get("metadata", {}).get("uid"))
+    relaunches = [relaunch for relaunch in picture[RELAUNCHES] if has_history and relaunch.pod_name == asked.pod.name]
+    return Answer(asked.pod, chosen, tuple(lines), code, diagnosis, tuple(relaunches))
+
+
+def _printed(answer: Answer, output: str) -> list[str]:
+    """The lines to print in this format."""
+    if output == NAME:
+        return [f"node/{candidate.node}" for candidate in answer.diagnosis.candidates]
+    if output in DOCUMENTS:
+        return [document_text(_record(answer), output)]
+    return [*answer.lines, *_elsewhere(answer, most=None if output == WIDE else 5), *_done(answer.relaunches)]
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    """What programs read; docs/plugin.md lists the fields."""
+    return {
+        "namespace": answer.pod.namespace,
+        "name": answer.pod.name,
+        "node": answer.node or None,
+        "admitted": {YES: True, NO: False}.get(answer.code),
+        "explanation": list(answer.lines),
+        "nodes": [
+            *({"node": one.node, "admits": True, "place": one.place} for one in answer.diagnosis.candidates),
+            *(
+                {
+                    "node": one.node,
+                    "admits": None if one.reason == UNKNOWN else False,
+                    "reason": one.reason,
+                    "explanation": one.explanation,
+                }
+                for one in answer.diagnosis.rejected
+            ),
+        ],
+        "relaunches": [
+            {
+                "name": relaunch.name,
+                "refusedBy": relaunch.refused_by,
+                "reason": relaunch.reason,
+                "step": relaunch.step.value,
+                "newPod": relaunch.new_name or None,
+            }
+            for relaunch in answer.relaunches
+        ],
+    }
+
+
+def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: str) -> tuple[list[str], int]:
     """The node's answer and its exit code. A pod whose allocation the node publishes counts as admitted."""
     if node not in snapshot.nodes and node not in snapshot.publications:
-        raise BadInput(f"there is no node {node}; kubectl get nodes lists them")
+        raise cluster.no_node(node, snapshot.nodes)
     pod = asked.pod
     refusal = refusal_by(asked, node)
     if snapshot.why_unknown(node):
         past = f"{node} refused {pod.name} ({refusal.reason}); " if refusal else ""
-        return [f"{past}whether {node} admits {pod.name} now is not known: {_unknown(snapshot, node)}"], NOT_KNOWN
+        return [f"{past}whether {node} admits {pod.name} now is unknown: {_unknown(snapshot, node)}"], NOT_KNOWN
     publication = snapshot.publications[node]
     if refusal is None and (pod.namespace, pod.name) in publication.shown:
         return [f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES
@@ -72,7 +201,9 @@ def _on_node(cluster: Cluster, snapshot: Snapshot, asked: AskedPod, node: str) -
         return after_refusal(cluster, publication, refusal, verdict)
     policy = publication.state.kubelet.topology_manager_policy
     numbers = (f"  {line}" for line in refusal_table(verdict, policy))
-    return [explanation(verdict, node, policy), *numbers], YES if verdict.admitted else NO
+    words = "" if verdict.admitted else remedy_of(publication.state, pod).words
+    remedy = [f"  {words}"] if words else []
+    return [explanation(verdict, publication.state, pod), *numbers, *remedy], YES if verdict.admitted else NO
 
 
 def _unknown(snapshot: Snapshot, node: str) -> str:
@@ -86,33 +217,36 @@ def _anywhere(answers: Diagnosis) -> int:
     return NOT_KNOWN if any(rejected.reason == UNKNOWN for rejected in answers.rejected) else NO
 
 
-def _narrowed(asked: AskedPod) -> Iterator[str]:
+def _narrowed(asked: RequestedPod) -> Iterator[str]:
     """A line about a pod that the operator has ungated for some nodes and that is still not bound."""
     affinity = asked.content.get("spec", {}).get("affinity", {}).get("nodeAffinity") or {}
     hosts = narrowing.named_hosts(affinity) if narrowing.is_narrowed(asked.content) else ()
     if hosts:
         yield (
-            f"topomend let {asked.pod.name} go to {', '.join(hosts)} alone, and no scheduler has bound it since: "
-            "nodes cannot be added to a pod again; delete it and create it anew to have others taken"
+            f"topomend ungated {asked.pod.name} for {', '.join(hosts)} only, and no scheduler has bound it since. "
+            "The node affinity of an ungated pod cannot be widened: to try other nodes, delete and recreate the pod"
         )
 
 
-def _resized(cluster: Cluster, snapshot: Snapshot, running: AskedPod, desired: AskedPod) -> tuple[list[str], int]:
+def _resized(
+    cluster: Cluster, snapshot: Snapshot, running: RequestedPod, desired: RequestedPod
+) -> tuple[list[str], int]:
     """The kubelet's answer to a resize of a running pod, and its exit code. Raises BadInput, CannotAsk."""
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
-        raise BadInput(f"pod {running.pod.name} does not run: only a running pod is resized in place")
+        raise BadInput(f"pod {running.pod.name} does not run; only a running pod can be resized in place")
     if snapshot.why_unknown(node):
-        raise CannotAsk(f"what {node} answers to a resize is not known: {_unknown(snapshot, node)}")
+        raise CannotAsk(f"the answer of {node} to a resize is unknown: {_unknown(snapshot, node)}")
     lines, resized = explain_resized(cluster, snapshot, snapshot.publications[node].state, running, desired)
     return lines, YES if resized else NO
 
 
-def _elsewhere(answers: Diagnosis, node: str) -> Iterator[str]:
-    others = [candidate for candidate in answers.candidates if candidate.node != node]
-    rejected = [rejected for rejected in answers.rejected if rejected.node != node]
+def _elsewhere(answer: Answer, most: int | None) -> Iterator[str]:
+    """What the other nodes say; the names of at most ``most`` that would admit the pod."""
+    others = [candidate for candidate in answer.diagnosis.candidates if candidate.node != answer.node]
+    rejected = [rejected for rejected in answer.diagnosis.rejected if rejected.node != answer.node]
     if others:
-        yield f"elsewhere: {', '.join(candidate.place for candidate in others[:5])} would admit it now"
+        yield f"elsewhere: {', '.join(candidate.place for candidate in others[:most])} would admit it now"
     elif not rejected:
         yield "elsewhere: there is no other node"
     elif any(one.reason == UNKNOWN for one in rejected):
@@ -123,14 +257,10 @@ def _elsewhere(answers: Diagnosis, node: str) -> Iterator[str]:
         yield f"  {one.explanation}"
 
 
-def _done(cluster: Cluster, asked: AskedPod) -> Iterator[str]:
-    """A line for each relaunch of a pod of this name."""
-    if not asked.content.get("metadata", {}).get("uid"):
-        return
-    for content in cluster.own(RELAUNCHES, cluster.namespace):
-        relaunch = read_relaunch(content)
-        if relaunch.pod_name == asked.pod.name:
-            yield (
-                f"done: refused by {relaunch.refused_by} ({relaunch.reason}), relaunch {relaunch.name} is "
-                f"{relaunch.step.value}{f', new pod {relaunch.new_name}' if relaunch.new_name else ''}"
-            )
+def _done(relaunches: Iterable[Relaunch]) -> Iterator[str]:
+    """A line for each relaunch."""
+    for relaunch in relaunches:
+        yield (
+            f"done: refused by {relaunch.refused_by} ({relaunch.reason}), relaunch {relaunch.name} is "
+            f"{relaunch.step.value}{f', new pod {relaunch.new_name}' if relaunch.new_name else ''}"
+        )

@@ -4,7 +4,7 @@ Pods are reduced to the fields that admission and scheduling read, listed one by
 image, volume or label, and no annotation but topomend's own. The creator of a pod is left out too.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,8 +12,9 @@ import yaml
 
 from topomend import __version__
 from topomend.cache.changes import REFUSAL_PREFIX
-from topomend.cli.failures import BadInput
 from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
+from topomend.cli.numa.completion import complete_nodes
+from topomend.cli.output import JSON, NAME, YAML, echo_document, object_name, output_option
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.wire.group import CREATOR_ANNOTATION, GROUP
 
@@ -37,32 +38,51 @@ _NODE_SPEC = ("unschedulable", "taints")
 _NODE_STATUS = ("capacity", "allocatable", "nodeInfo")
 
 
-@click.command()
-@click.argument("nodes", nargs=-1, metavar="[NODE]...")
-@click.option("-A", "--all-namespaces", is_flag=True, help="The relaunches and refused pods of every namespace.")
-@cluster_options
-def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool) -> None:
-    """Print what a bug report needs, of all nodes or of those named: `kubectl numa export gpu-01 > report.yaml`.
+_EXAMPLES = """\b
+Examples:
+  kubectl numa export > report.yaml              # all nodes, and the pods of the namespace
+  kubectl numa export gpu-01 -A > report.yaml
+  kubectl numa export -o name                    # the names of the objects in the report
+"""
 
-    Versions, nodes with their NodeTopology, relaunches and refused pods. Of pods nothing but what admission reads: no
-    command, environment, image, volume or label.
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_nodes)
+@click.option("-A", "--all-namespaces", is_flag=True, help="The relaunches and refused pods of every namespace.")
+@output_option(YAML, JSON, NAME)
+@cluster_options
+def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool, output: str) -> None:
+    """Print the contents of a bug report about all nodes, or about the named ones.
+
+    The report has versions, nodes with their NodeTopology, relaunches and refused pods. Of a pod it has only the fields
+    that admission reads: no command, environment, image, volume or label.
     """
     namespace = "" if all_namespaces else cluster.namespace
     listed = cluster.client.list(NODES).items
-    missing = set(nodes) - {item["metadata"]["name"] for item in listed}
-    if missing:
-        raise BadInput(f"there is no node {', '.join(sorted(missing))}; kubectl get nodes lists them")
+    names = {item["metadata"]["name"] for item in listed}
+    for name in nodes:
+        if name not in names:
+            raise cluster.no_node(name, names)
     topologies = cluster.own(NODE_TOPOLOGIES)
     records = cluster.own(RELAUNCHES, namespace)
     pods = cluster.client.list(PODS, namespace=namespace, fields="status.phase=Failed").items
     versions = {"topomend": __version__, "apiServer": cluster.client.version()}
-    documents = [{"versions": versions}, *_chosen(nodes, listed, topologies), *map(record, records), *refused(pods)]
-    click.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
+    _echo(versions, [*_chosen(nodes, listed, topologies), *map(record, records), *refused(pods)], output)
     published = {item["metadata"]["name"] for item in topologies}
     for name in sorted(set(nodes) - published):
-        click.echo(f"{name} has no NodeTopology: no agent publishes its state", err=True)
+        click.echo(f"{name} has no NodeTopology: its agent publishes nothing", err=True)
     if not published:
         click.echo(NOTHING_PUBLISHED, err=True)
+
+
+def _echo(versions: Mapping[str, str], objects: Sequence[Mapping[str, Any]], output: str) -> None:
+    if output == NAME:
+        for content in objects:
+            click.echo(object_name(content["apiVersion"], content["kind"], content["metadata"]["name"]))
+    elif output == JSON:
+        echo_document({"versions": versions, "apiVersion": "v1", "kind": "List", "items": objects}, output)
+    else:
+        click.echo(yaml.safe_dump_all([{"versions": versions}, *objects], sort_keys=False), nl=False)
 
 
 def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -96,7 +116,7 @@ def record(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refused(pods: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Those of ``pods`` that a kubelet refused, reduced."""
+    """The pods that a kubelet refused, reduced to the reported fields."""
     for pod in pods:
         if str(pod.get("status", {}).get("message", "")).startswith(REFUSAL_PREFIX):
             yield {"apiVersion": "v1", "kind": "Pod", **_of_pod(pod), "status": _picked(pod["status"], _POD_STATUS)}

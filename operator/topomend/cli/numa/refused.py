@@ -6,7 +6,7 @@ from topomend.cache.changes import REFUSAL_PREFIX, is_refusal
 from topomend.cache.snapshot import Publication, is_newer
 from topomend.cli.failures import NOT_KNOWN, YES
 from topomend.cli.numa.cluster import Cluster
-from topomend.cli.numa.pod_argument import AskedPod
+from topomend.cli.numa.pod_argument import RequestedPod
 from topomend.decide.eligibility import REASONS
 from topomend.decide.explanation import amounts, numa_nodes_text
 from topomend.kube.client import EVENTS
@@ -18,7 +18,7 @@ from topomend.wire.cluster import read_watched_pod
 EXPLAINED = "TopologyRefusalExplained"
 
 
-def refusal_by(asked: AskedPod, node: str) -> WatchedPod | None:
+def refusal_by(asked: RequestedPod, node: str) -> WatchedPod | None:
     """The pod if the kubelet of ``node`` refused it; None otherwise."""
     if not asked.content.get("metadata", {}).get("uid"):
         return None
@@ -33,16 +33,16 @@ def after_refusal(
     refused = f"{refusal.node} refused {refusal.name} ({refusal.reason})"
     words = refusal.message.removeprefix(REFUSAL_PREFIX)
     if refusal.reason not in REASONS:
-        why = "that is not decided by NUMA topology, so replay does not know whether it would do so again"
+        why = "this has nothing to do with NUMA topology, so replay cannot tell whether the node would refuse it again"
         return [f"{refused}: {words}", why], NOT_KNOWN
     if not is_newer(publication.version, refusal.version):
         why = (
-            f"by what {refusal.node} publishes it would be admitted, but nothing was published since: ask again in a "
-            f"moment; if this stays, please report it with the output of: kubectl numa export {refusal.node}"
+            f"the published state of {refusal.node} is older than the refusal, and would admit the pod: ask again in a "
+            f"moment; if nothing changes, please report it with the output of kubectl numa export {refusal.node}"
         )
         return [f"{refused}: {words}", why], NOT_KNOWN
     where = numa_nodes_text(verdict)
-    first = f"{refused}, and would admit it now{f' on {where}' if where else ''}: what it holds has changed since"
+    first = f"{refused}, and would admit it now{f' on {where}' if where else ''}: its allocations have changed since"
     return [first, f"  then: {_explained(cluster, refusal) or words}", *_now(verdict)], YES
 
 

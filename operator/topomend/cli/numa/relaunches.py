@@ -1,29 +1,77 @@
 """``kubectl numa relaunches``: list the relaunches of refused pods, each with its step."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from topomend.cli.numa.cluster import Cluster, cluster_options
-from topomend.cli.table import echo_table
+from topomend.cli.numa.picture import Source
+from topomend.cli.output import Printer, Row, output_option, watch_option
 from topomend.kube.client import RELAUNCHES
 from topomend.model.relaunch import Relaunch
+from topomend.wire.document import MalformedObject
+from topomend.wire.group import GROUP
 from topomend.wire.relaunch import read_relaunch
 
+HEADING = ("NAMESPACE", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STEP", "NEW-POD", "SINCE")
 
-@click.command()
-@click.option("-A", "--all-namespaces", is_flag=True, help="Those of every namespace.")
+_EXAMPLES = """\b
+Examples:
+  kubectl numa relaunches                 # those of the namespace, oldest first
+  kubectl numa relaunches -A --watch
+  kubectl numa relaunches -o wide         # with the record and the reason of its state
+  kubectl numa relaunches -o json | jq '.items[].status.step'
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option("-A", "--all-namespaces", is_flag=True, help="The relaunches of every namespace.")
+@output_option()
+@watch_option
 @cluster_options
-def relaunches(*, cluster: Cluster, all_namespaces: bool) -> None:
-    """List the relaunches of a namespace, oldest first."""
+def relaunches(*, cluster: Cluster, all_namespaces: bool, output: str, watch: bool) -> None:
+    """List the relaunches of a namespace, oldest first.
+
+    -o json and yaml print the Relaunch objects.
+    """
     namespace = "" if all_namespaces else cluster.namespace
-    listed = [read_relaunch(content) for content in cluster.own(RELAUNCHES, namespace)]
-    if not listed:
-        click.echo("Nothing was relaunched." if all_namespaces else f"Nothing was relaunched in {namespace}.")
-        return
-    heading = ("NAMESPACE", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STEP", "NEW-POD", "SINCE")
-    echo_table([heading, *map(_row, sorted(listed, key=lambda relaunch: (relaunch.creation_time, relaunch.name)))])
+    source = Source(RELAUNCHES, lambda content: [content], namespace)
+    printer = Printer(output, HEADING, ("RECORD", "STATUS"))
+    for number, picture in enumerate(cluster.pictures([source], watch=watch)):
+        listed = sorted(picture[RELAUNCHES], key=_age)
+        rows = [row for content in listed if (row := _row(content))]
+        if number:
+            printer.next(rows)
+        elif rows or not printer.for_people:
+            printer.first(rows, {"apiVersion": "v1", "kind": "List", "items": listed})
+        else:
+            _echo_none(cluster, everywhere=all_namespaces)
 
 
-def _row(relaunch: Relaunch) -> tuple[str, ...]:
+def _age(content: Mapping[str, Any]) -> tuple[str, str]:
+    return str(content["metadata"].get("creationTimestamp", "")), str(content["metadata"]["name"])
+
+
+def _echo_none(cluster: Cluster, *, everywhere: bool) -> None:
+    if not everywhere:
+        cluster.check_namespace()
+    click.echo("Nothing was relaunched." if everywhere else f"Nothing was relaunched in {cluster.namespace}.")
+
+
+def _row(content: dict[str, Any]) -> Row | None:
+    name = content["metadata"]["name"]
+    try:
+        relaunch = read_relaunch(content)
+    except MalformedObject as error:
+        click.echo(f"relaunch {name} is skipped: {error}", err=True)
+        return None
+    return Row(
+        (relaunch.namespace, name), _cells(relaunch), content, f"relaunch.{GROUP}/{name}", (name, _status(relaunch))
+    )
+
+
+def _cells(relaunch: Relaunch) -> tuple[str, ...]:
     return (
         relaunch.namespace,
         relaunch.pod_name,
@@ -34,3 +82,8 @@ def _row(relaunch: Relaunch) -> tuple[str, ...]:
         relaunch.new_name or "-",
         relaunch.creation_time,
     )
+
+
+def _status(relaunch: Relaunch) -> str:
+    succeeded = relaunch.condition("Succeeded")
+    return (succeeded.message or succeeded.reason) if succeeded else "-"

@@ -10,7 +10,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.machine import Core, HugePages, NUMANode
-from topomend.model.node_state import NodeState
+from topomend.model.node_state import ContainerAllocation, NodeState
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import unmodelled
 
@@ -45,6 +45,23 @@ def draw(state: NodeState) -> Iterator[str]:
     yield from (f"not modelled by replay: {feature}" for feature in unmodelled(state))
 
 
+def holdings(state: NodeState) -> Iterator[str]:
+    """A line for each container with allocations: its letter in the drawing, its name, and its allocations."""
+    containers = [container for pod in state.pods for container in pod.containers if _holds_anything(container)]
+    for holder, container in zip(_holders(state), containers, strict=True):
+        memory = " ".join(
+            f"{block.resource} {format_bytes(block.size)}@{format_id_list(block.numa_nodes)}"
+            for block in container.memory
+        )
+        devices = " ".join(f"{devices.resource} {','.join(devices.ids)}" for devices in container.devices)
+        cpus = f"CPUs {format_id_list(container.cpus)}" if container.cpus else ""
+        yield "   ".join(filter(None, (f"  {holder.letter} {holder.name}", cpus, memory, devices)))
+
+
+def _holds_anything(container: ContainerAllocation) -> bool:
+    return bool(container.cpus or container.devices or container.memory)
+
+
 def _holders(state: NodeState) -> list[Holder]:
     containers = [
         (
@@ -54,7 +71,7 @@ def _holders(state: NodeState) -> list[Holder]:
         )
         for pod in state.pods
         for container in pod.containers
-        if container.cpus or container.devices or container.memory
+        if _holds_anything(container)
     ]
     return [
         Holder(_LETTERS[index] if index < len(_LETTERS) else UNNAMED, *container)
@@ -104,7 +121,7 @@ def _device_mark(resource: str, name: str, holders: list[Holder]) -> str:
 
 
 def _legend(marks: str, holders: list[Holder], explained: set[str]) -> str:
-    words = [(FREE, "free"), (RESERVED, "reserved"), (SEVERAL, "held by several"), (UNNAMED, "held")]
+    words = [(FREE, "free"), (RESERVED, "reserved"), (SEVERAL, "shared by several"), (UNNAMED, "allocated")]
     words += [(holder.letter, holder.name) for holder in holders if holder.letter != UNNAMED]
     fresh = [(mark, word) for mark, word in words if mark in marks and mark not in explained]
     explained.update(mark for mark, _ in fresh)

@@ -6,7 +6,7 @@ from typing import Any
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.numa.cluster import Cluster
-from topomend.cli.numa.pod_argument import AskedPod, read_asked
+from topomend.cli.numa.pod_argument import RequestedPod, read_requested
 from topomend.cli.numa.refusal_table import refusal_table
 from topomend.decide.explanation import explain_resize
 from topomend.kube.client import PODS
@@ -15,7 +15,7 @@ from topomend.model.pod import Pod, requests_of
 from topomend.replay.resize import Totals, is_shown, resize
 
 
-def is_pending(pod: AskedPod) -> bool:
+def is_pending(pod: RequestedPod) -> bool:
     """Whether the pod has a pending resize: its kubelet deferred it or finds it infeasible."""
     conditions = pod.content.get("status", {}).get("conditions") or []
     return any(
@@ -24,7 +24,7 @@ def is_pending(pod: AskedPod) -> bool:
 
 
 def explain_resized(
-    cluster: Cluster, snapshot: Snapshot, state: NodeState, running: AskedPod, desired: AskedPod
+    cluster: Cluster, snapshot: Snapshot, state: NodeState, running: RequestedPod, desired: RequestedPod
 ) -> tuple[list[str], bool]:
     """The kubelet's answer to a resize of ``running`` to the requests of ``desired``, and whether it agrees.
 
@@ -36,22 +36,22 @@ def explain_resized(
     answer, _ = resize(state, allocated, changed, _totals(cluster, snapshot, state.name, running))
     if answer.verdict and not is_shown(state, allocated):
         raise CannotAsk(
-            f"the published state of {state.name} does not show yet what pod {allocated.name} holds there; ask again, "
-            f"and if this stays: kubectl numa check"
+            f"the published state of {state.name} does not show the allocations of pod {allocated.name} yet; ask again "
+            f"in a moment, then run kubectl numa check"
         )
     policy = state.kubelet.topology_manager_policy
     numbers = refusal_table(answer.verdict, policy) if answer.verdict else ()
     return [explain_resize(answer, changed.name, state.name), *(f"  {line}" for line in numbers)], not answer.reason
 
 
-def _as_running(allocated: Pod, desired: AskedPod) -> Pod:
+def _as_running(allocated: Pod, desired: RequestedPod) -> Pod:
     """The desired pod with the running one's identity. Raises BadInput if their containers differ."""
     names, wanted = (
         [(container.name, container.kind) for container in pod.containers] for pod in (allocated, desired.pod)
     )
     if names != wanted:
         in_order = ", ".join(name for name, _ in names)
-        raise BadInput(f"a resize leaves a pod its containers: {allocated.name} has {in_order}, in this order")
+        raise BadInput(f"a resize cannot change a pod's containers: {allocated.name} has {in_order}, in this order")
     return Pod(
         allocated.namespace,
         allocated.name,
@@ -62,7 +62,7 @@ def _as_running(allocated: Pod, desired: AskedPod) -> Pod:
     )
 
 
-def _allocated(running: AskedPod) -> Pod:
+def _allocated(running: RequestedPod) -> Pod:
     """The pod with the resources in its status, which its containers have now; the spec has the requested ones."""
     status = running.content.get("status", {})
     container_statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
@@ -74,16 +74,16 @@ def _allocated(running: AskedPod) -> Pod:
                 {**container, "resources": actual.get(container["name"], container.get("resources"))}
                 for container in spec[kind]
             ]
-    return read_asked({**running.content, "spec": spec}, f"pod {running.pod.name}").pod
+    return read_requested({**running.content, "spec": spec}, f"pod {running.pod.name}").pod
 
 
-def _totals(cluster: Cluster, snapshot: Snapshot, node: str, running: AskedPod) -> Totals:
+def _totals(cluster: Cluster, snapshot: Snapshot, node: str, running: RequestedPod) -> Totals:
     """The node's allocatable resources, and the requests of its other pods."""
     published_node = snapshot.nodes.get(node)
     fields = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
     requests = Counter[str]()
     for content in cluster.client.list(PODS, fields=fields).items:
-        other = read_asked(content, f"pod {content['metadata']['name']}").pod
+        other = read_requested(content, f"pod {content['metadata']['name']}").pod
         if other.uid != running.pod.uid:
             requests.update(requests_of(other))
     return Totals(published_node.allocatable if published_node else {}, requests)

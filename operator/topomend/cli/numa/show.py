@@ -1,49 +1,97 @@
 """``kubectl numa show``: the NUMA nodes of each node, and the containers with exclusive resources on them."""
 
-import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import click
-import yaml
 
+from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import BadInput, CannotAsk
-from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
-from topomend.cli.numa.render import draw
+from topomend.cli.nearest import did_you_mean
+from topomend.cli.numa.cluster import NOTHING_PUBLISHED, STATES, Cluster, cluster_options, snapshot_of
+from topomend.cli.numa.completion import complete_published_nodes
+from topomend.cli.numa.picture import Source
+from topomend.cli.numa.render import draw, holdings
+from topomend.cli.output import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
 from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.wire.group import GROUP
+
+_EXAMPLES = """\b
+Examples:
+  kubectl numa show                    # every node
+  kubectl numa show gpu-01 gpu-02
+  kubectl numa show gpu-01 -o wide     # with a line for each container
+  kubectl numa show gpu-01 --watch
+  kubectl numa show -o json | jq '.items[].status.summary'
+"""
 
 
-@click.command()
-@click.argument("nodes", nargs=-1, metavar="[NODE]...")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.command(epilog=_EXAMPLES)
+@click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_published_nodes)
+@output_option()
+@watch_option
 @cluster_options
-def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str) -> None:
+def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str, watch: bool) -> None:
     """Draw the nodes: one character a core, one letter a container.
 
-    Json and yaml print the NodeTopology objects themselves. Exits with 3 if no node publishes one.
+    -o json and yaml print the NodeTopology objects. Exits with 3 if no node publishes one.
     """
-    if output != "table":
-        published = cluster.own(NODE_TOPOLOGIES)
-        _check(nodes, {item["metadata"]["name"] for item in published})
+    if output in DOCUMENTS or output == NAME:
+        _show_objects(cluster, nodes, output, watch=watch)
+    else:
+        _show_drawings(cluster, nodes, wide=output == WIDE, watch=watch)
+
+
+def _show_objects(cluster: Cluster, nodes: Sequence[str], output: str, *, watch: bool) -> None:
+    printer = Printer(output, ())
+    for number, picture in enumerate(
+        cluster.pictures([Source(NODE_TOPOLOGIES, lambda content: [content])], watch=watch)
+    ):
+        published = picture[NODE_TOPOLOGIES]
         chosen = [item for item in published if not nodes or item["metadata"]["name"] in nodes]
-        content = {"apiVersion": "v1", "kind": "List", "items": chosen}
-        click.echo(json.dumps(content, indent=1) if output == "json" else yaml.safe_dump(content, sort_keys=False))
-        return
-    snapshot = cluster.snapshot()
-    known = snapshot.publications.keys() | snapshot.unreadable.keys()
-    _check(nodes, known)
-    for name in nodes or sorted(known):
-        if name in snapshot.unreadable:
-            click.echo(f"{name}   {snapshot.unreadable[name]}\n")
+        rows = [_object_row(item) for item in chosen]
+        if number:
+            printer.next(rows)
             continue
-        publication = snapshot.publications[name]
-        for line in draw(publication.state):
-            click.echo(line)
-        click.echo(f"{publication.problem}\n" if publication.problem else "")
+        _check(nodes, {item["metadata"]["name"] for item in published})
+        printer.first(rows, {"apiVersion": "v1", "kind": "List", "items": chosen})
 
 
-def _check(names: tuple[str, ...], published: set[str]) -> None:
+def _object_row(content: dict[str, Any]) -> Row:
+    name = content["metadata"]["name"]
+    return Row((name,), (), content, f"nodetopology.{GROUP}/{name}")
+
+
+def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch: bool) -> None:
+    drawn: dict[str, list[str]] = {}
+    for picture in cluster.pictures(STATES, watch=watch):
+        snapshot = snapshot_of(picture)
+        known = snapshot.publications.keys() | snapshot.unreadable.keys()
+        if not drawn:
+            _check(nodes, known)
+        before, drawn = drawn, {name: list(_lines(snapshot, name, wide=wide)) for name in nodes or sorted(known)}
+        for name, lines in drawn.items():
+            if before.get(name) != lines:
+                click.echo("\n".join([*lines, ""]))
+
+
+def _lines(snapshot: Snapshot, node: str, *, wide: bool) -> Iterable[str]:
+    publication = snapshot.publications.get(node)
+    if publication is None:
+        yield f"{node}   {snapshot.why_unknown(node)}"
+        return
+    yield from draw(publication.state)
+    if wide:
+        yield from holdings(publication.state)
+    if publication.problem:
+        yield publication.problem
+
+
+def _check(names: Sequence[str], published: Collection[str]) -> None:
     """Raise CannotAsk if no node publishes, BadInput for a name without a NodeTopology."""
     if not published:
         raise CannotAsk(NOTHING_PUBLISHED)
     for name in names:
         if name not in published:
-            raise BadInput(f"no NodeTopology is called {name}; there are: {', '.join(sorted(published))}")
+            near = did_you_mean(name, published) or f"; there are: {', '.join(sorted(published))}"
+            raise BadInput(f"no NodeTopology is called {name}{near}")

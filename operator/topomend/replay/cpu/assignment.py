@@ -1,8 +1,10 @@
-"""Chooses the CPUs of a request among the free ones: packed by best fit, or distributed evenly over NUMA nodes.
+"""Choose CPUs for a request: packed by best fit, or distributed evenly over NUMA nodes.
 
-Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Its quirks are kept: average sizes decide whether a socket or a
-core is full, a full element takes all its CPUs of the machine, and the distributed search reads combinations that later
-ones have overwritten in memory.
+Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go, with its quirks:
+
+- A socket or a core counts as free if it has the machine's average number of CPUs free.
+- A free element is taken with all its CPUs, also those that are not free.
+- The distributed search reads combinations that later ones have overwritten in memory.
 """
 
 import math
@@ -15,16 +17,17 @@ from topomend.replay.cpu.topology import CPUTopology
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 
 MOST_COMBINATIONS = 200_000
-"""How many combinations of NUMA nodes the distributed search may look at before it counts as one that never ends."""
+"""The combinations of NUMA nodes after which replay gives up and reports that the kubelet hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How to choose: the policy options that steer it.
+    """The policy options that decide how CPUs are chosen.
 
-    ``group`` is the number of CPUs handed out together by the distributed search, None for packed. ``by_socket`` has
-    that search prefer to stay on one socket, ``bounded`` has it give no NUMA node more than it has. ``started_cores``
-    lets an odd request take one thread of a cache's core. The latter three hang on the kubelet's version (``gates``).
+    ``spread``: distribute-cpus-across-cores. ``uncore_cache``: prefer-align-cpus-by-uncorecache. ``group``: the number
+    of CPUs that the distributed search takes at a time, None for packed. The others depend on the kubelet's version
+    (``gates``). ``started_cores``: an odd request may take one thread of a cache's core. ``bounded``: the distributed
+    search takes no more CPUs of a NUMA node than are free there. ``by_socket``: it prefers combinations on one socket.
     """
 
     spread: bool = False
@@ -37,15 +40,15 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentError:
-    """The CPUs could not be found; ``text`` is the kubelet's."""
+    """The CPUs cannot be chosen; ``text`` is the kubelet's error."""
 
     text: str
 
 
 def take(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
-    """Choose ``count`` CPUs out of ``free`` (policy_static.go:takeByTopology).
+    """Choose ``count`` CPUs from ``free`` (policy_static.go:takeByTopology).
 
-    Raises KubeletBreaks where the kubelet's search would not end.
+    Raises KubeletBreaks if the kubelet's search would not end.
     """
     if strategy.group is None or count % strategy.group:
         return _take_packed(topology, free, count, strategy)
@@ -53,7 +56,10 @@ def take(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) ->
 
 
 class _Accumulator:
-    """CPUs taken so far (``result``), those left (``free``), and how many are still needed."""
+    """The CPUs taken so far (``result``), the remaining ``free`` ones, and the number still ``needed``.
+
+    Source: cpuAccumulator, numaFirst, socketsFirst.
+    """
 
     def __init__(self, topology: CPUTopology, free: CPUSet, count: int) -> None:
         self.topology = topology
@@ -70,18 +76,18 @@ class _Accumulator:
         return self.needed > self.free.bit_count()
 
     def take(self, cpus: CPUSet) -> None:
-        """Take ``cpus``. Those already taken count as given once more, as they do in the kubelet."""
+        """Take ``cpus``. CPUs that were taken before reduce ``needed`` once more, as in the kubelet."""
         self.result |= cpus
         self.free &= ~self.result
         self.needed -= cpus.bit_count()
 
     def take_whole(self, elements: Mapping[int, CPUSet], order: Iterable[int], is_free: Callable[[int], bool]) -> None:
-        """Take every element of ``order`` that is free on entry and not larger than what is needed in its turn."""
+        """Take the elements of ``order`` that are free on entry, each unless it is larger than what is still needed."""
         for number in [number for number in order if is_free(number)]:
             if self.needed >= elements[number].bit_count():
                 self.take(elements[number])
 
-    # Orders: fewest free CPUs first, equals by id; only what holds a free CPU takes part.
+    # Orders (cpuAccumulator.sort): elements with a free CPU, those with the fewest free CPUs first, equals by id.
 
     def _sorted(self, elements: Mapping[int, CPUSet], numbers: Iterable[int], within: CPUSet = -1) -> list[int]:
         free = self.free
@@ -136,7 +142,7 @@ class _Accumulator:
         for group in groups:
             yield from members(group)
 
-    # Steps.
+    # Steps. Each takes as many elements as the request still needs.
 
     def take_full_numa_nodes(self) -> None:
         nodes = self.topology.numa_nodes
@@ -151,11 +157,11 @@ class _Accumulator:
         self.take_whole(cores, self.cores(), lambda core: (cores[core] & self.free).bit_count() == size)
 
     def take_uncore_caches(self, *, started_cores: bool) -> None:
-        """Whole caches first, then the first cache that holds exactly what is left (takeUncoreCache)."""
+        """Take whole L3 caches, then the rest from one cache that has enough free cores (takeUncoreCache)."""
         caches = self.topology.uncore_caches
         for cache in self.uncore_caches():
             if self.needed >= self.topology.cpus_per_uncore_cache:
-                self.take_whole(caches, self.uncore_caches(), lambda each: not caches[each] & ~self.free)
+                self.take_whole(caches, self.uncore_caches(), lambda number: not caches[number] & ~self.free)
             if self.satisfied:
                 return
             self._take_part_of(cache, started_cores=started_cores)
@@ -188,25 +194,29 @@ def _not_enough(count: int, free: CPUSet) -> AssignmentError:
 
 
 def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
-    """Topology-aware best fit (takeByTopologyNUMAPacked): the steps below, until one has taken enough.
+    """Topology-aware best fit (takeByTopologyNUMAPacked): take these elements in order until the request is met.
 
-    1. Whole NUMA nodes, then whole sockets; sockets first where a socket has several NUMA nodes.
-    2. With prefer-align-cpus-by-uncorecache whole L3 caches, then as few L3 caches as possible.
-    3. Whole cores, unless CPUs are spread over cores.
-    4. Single CPUs, at first of cores that are taken in part already.
+    1. Whole NUMA nodes and whole sockets, the larger of the two first.
+    2. With prefer-align-cpus-by-uncorecache: whole L3 caches, then part of one.
+    3. Whole cores, unless distribute-cpus-across-cores is on.
+    4. Single CPUs, starting with the cores that have the fewest free CPUs.
     """
     acc = _Accumulator(topology, free, count)
     if acc.satisfied:
         return 0
     if acc.failed:
         return _not_enough(count, free)
+    # Step 1. A NUMA node is at least as large as a socket where there are at least as many sockets as NUMA nodes.
     steps: list[Callable[[], None]] = [acc.take_full_numa_nodes, acc.take_full_sockets]
     if not topology.numa_first:
         steps.reverse()
+    # Step 2.
     if strategy.uncore_cache:
         steps.append(lambda: acc.take_uncore_caches(started_cores=strategy.started_cores))
+    # Step 3.
     if not strategy.spread:
         steps.append(acc.take_full_cores)
+    # Step 4.
     steps.append(lambda: acc.take_single_cpus(spread=strategy.spread))
     for step in steps:
         step()
@@ -215,13 +225,13 @@ def _take_packed(topology: CPUTopology, free: CPUSet, count: int, strategy: Stra
     return AssignmentError("failed to allocate cpus")
 
 
-# The distributed search (KEP-2902): the fewest NUMA nodes over which the request can be spread evenly, and among
-# those the combination that leaves the machine most evenly used.
+# The distributed search (KEP-2902) spreads a request evenly over the fewest NUMA nodes that can take it. Among the
+# combinations of that many NUMA nodes it chooses the one that leaves the free CPUs of the machine most balanced.
 
 
 @dataclass
 class _Combination:
-    """A slice of Go: the first ``length`` entries of an array that other slices may share and write."""
+    """A Go slice: the first ``length`` entries of an array that other slices may share and overwrite."""
 
     array: list[int]
     length: int
@@ -230,7 +240,7 @@ class _Combination:
         return iter(self.array[: self.length])
 
     def append(self, number: int) -> "_Combination":
-        """Go's append: in place while the array has room, else into a new one of twice the room."""
+        """Go's append: in place while the array has capacity, otherwise into a copy of twice the capacity."""
         if self.length < len(self.array):
             self.array[self.length] = number
             return _Combination(self.array, self.length + 1)
@@ -244,7 +254,8 @@ def _combinations(
 ) -> Iterator[_Combination]:
     """All combinations in the kubelet's order (iterateCombinations).
 
-    What was yielded is overwritten by later ones where the kubelet's slices share an array: for 4, 6, 7 members.
+    A combination is valid only until the next one is requested. The kubelet's slices of 4, 6 and 7 members share an
+    array, so later combinations overwrite earlier ones, and the kubelet may use such an overwritten one.
     """
     chosen = chosen or _Combination([], 0)
     if size == 0:
@@ -255,6 +266,13 @@ def _combinations(
 
 
 def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+    """Spread the request evenly over NUMA nodes (takeByTopologyNUMADistributed).
+
+    1. Try the fewest NUMA nodes first.
+    2. Choose the most balanced combination of that many NUMA nodes.
+    3. Take the even share from each of them, then the remainder.
+    4. Without any combination fall back to packed.
+    """
     packed = Strategy(spread=strategy.spread)
     acc = _Accumulator(topology, free, count)
     if acc.satisfied:
@@ -272,7 +290,11 @@ def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy:
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """How even the machine is left, and the places among the members that give the remainder."""
+    """The score of a combination.
+
+    ``balance`` is the standard deviation of the free CPUs of all NUMA nodes afterwards; the lowest wins. ``remainder``
+    are the positions in the combination that take the remainder of the request.
+    """
 
     balance: float
     remainder: tuple[int, ...]
@@ -280,6 +302,8 @@ class _Score:
 
 @dataclass(frozen=True)
 class _Choice:
+    """A scored combination. ``remainder`` are the NUMA nodes that take the remainder of the request."""
+
     balance: float
     combination: _Combination
     remainder: tuple[int, ...]
@@ -287,6 +311,8 @@ class _Choice:
 
 
 class _DistributedSearch:
+    """Finds the best combination of NUMA nodes for ``count`` CPUs, taken ``group`` at a time."""
+
     def __init__(self, acc: _Accumulator, group: int, count: int, *, by_socket: bool) -> None:
         self.acc = acc
         self.group = group
@@ -298,17 +324,17 @@ class _DistributedSearch:
         self._scores: dict[tuple[tuple[int, int], ...], _Score | None] = {}
 
     def sizes(self) -> range:
-        """How many NUMA nodes to try (rangeNUMANodesNeededToSatisfy)."""
+        """The numbers of NUMA nodes to try, fewest first (rangeNUMANodesNeededToSatisfy)."""
         topology, group = self.acc.topology, self.group
         groups = (topology.cpus.bit_count() - 1) // group + 1
         per_node = (groups - 1) // len(topology.numa_nodes) + 1
-        wanted = (self.count - 1) // group + 1
-        return range((wanted - 1) // per_node + 1, min(wanted, len(set(self.numa_nodes))) + 1)
+        groups_needed = (self.count - 1) // group + 1
+        return range((groups_needed - 1) // per_node + 1, min(groups_needed, len(set(self.numa_nodes))) + 1)
 
     def best(self, size: int) -> _Choice | None:
-        """The combination with the lowest score; the first one among equals, and a score of 0 ends the search.
+        """The best combination of ``size`` NUMA nodes: the first one with the lowest score. A score of 0 ends it.
 
-        ``by_socket`` puts those of one socket before all others.
+        With ``by_socket`` combinations on one socket precede all others.
         """
         best: _Choice | None = None
         for combination in _combinations(self.numa_nodes, size):
@@ -331,13 +357,18 @@ class _DistributedSearch:
         return sum(1 for socket in topology.sockets.values() if socket & cpus) <= 1
 
     def even_share(self, free: Sequence[int], *, bounded: bool) -> int:
-        """What each member gives before the remainder, ``free`` being what each has; where ``bounded``, no more than
-        the fullest of them has."""
+        """The CPUs that each member of a combination gives before the remainder; ``free`` are its members' free CPUs.
+
+        With ``bounded`` no member gives more than the fullest one has free.
+        """
         even = self.count // len(free) // self.group * self.group
-        return min([even, *(each // self.group * self.group for each in free)]) if bounded else even
+        return min([even, *(amount // self.group * self.group for amount in free)]) if bounded else even
 
     def _score(self, combination: _Combination) -> _Choice | None:
-        """Members that have as much in the same order score alike, and take the remainder from the same places."""
+        """The score of a combination; None if it cannot take the request.
+
+        Combinations whose members have the same numbers of free CPUs in the same order share one score.
+        """
         nodes = list(combination)
         members_alike = tuple([(self.free[node], nodes.index(node)) for node in nodes])
         if members_alike not in self._scores:
@@ -348,52 +379,58 @@ class _DistributedSearch:
         return _Choice(scored.balance, combination, tuple([nodes[place] for place in scored.remainder]))
 
     def _scored(self, free: Sequence[int], places: Sequence[int]) -> _Score | None:
-        """The score of members of which each has so much free, and stands where the first of the same node does."""
+        """The score of members with ``free`` CPUs. An overwritten combination names a NUMA node more than once.
+
+        ``places`` gives each member the position of the first one of the same NUMA node.
+        """
+        # Case 1: the members have too few free CPUs, or too few whole groups.
         group = self.group
-        if sum(free) < self.count or sum(each // group for each in free) * group < self.count:
+        if sum(free) < self.count or sum(amount // group for amount in free) * group < self.count:
             return None
+        # Case 2: a member cannot give the even share.
         even = self.even_share(free, bounded=self.by_socket)
-        if any(each < even for each in free):
+        if any(amount < even for amount in free):
             return None
-        left = dict(zip(places, free, strict=True))
-        others = tuple((Counter(self.free.values()) - Counter(left.values())).elements())
+        free_after = dict(zip(places, free, strict=True))
+        free_elsewhere = tuple((Counter(self.free.values()) - Counter(free_after.values())).elements())
         for place in places:
-            left[place] -= even
+            free_after[place] -= even
+        # Case 3: the request divides evenly. Otherwise the remainder goes to the subset that balances best.
         remainder = self.count - even * len(places)
         if remainder == 0:
-            return _Score(_standard_deviation([*left.values(), *others]), ())
-        return self._best_remainder(places, left, others, remainder)
+            return _Score(_standard_deviation([*free_after.values(), *free_elsewhere]), ())
+        return self._best_remainder(places, free_after, free_elsewhere, remainder)
 
     def _best_remainder(
-        self, places: Sequence[int], left: dict[int, int], others: Sequence[int], remainder: int
+        self, places: Sequence[int], free_after: dict[int, int], free_elsewhere: Sequence[int], remainder: int
     ) -> _Score | None:
-        candidates = [place for place in places if left[place] >= self.group]
+        candidates = [place for place in places if free_after[place] >= self.group]
         balance: float | None = None
         best: Iterable[int] = ()
         for size in range(len(candidates), 0, -1):
             for subset in _combinations(candidates, size):
                 self._count_step()
-                if sum(left[place] for place in subset) < remainder:
+                if sum(free_after[place] for place in subset) < remainder:
                     continue
-                after = self._after_remainder(list(subset), left, remainder)
-                found = _standard_deviation([*after.values(), *others])
-                if balance is None or found < balance:
-                    balance, best = found, subset
+                free_at_end = self._after_remainder(list(subset), free_after, remainder)
+                deviation = _standard_deviation([*free_at_end.values(), *free_elsewhere])
+                if balance is None or deviation < balance:
+                    balance, best = deviation, subset
         return None if balance is None else _Score(balance, tuple(best))
 
-    def _after_remainder(self, subset: list[int], left: dict[int, int], remainder: int) -> dict[int, int]:
-        after = dict(left)
+    def _after_remainder(self, subset: list[int], free_after: dict[int, int], remainder: int) -> dict[int, int]:
+        free_at_end = dict(free_after)
         while remainder > 0:
             before = remainder
             for node in subset:
                 if remainder == 0:
                     break
-                if after[node] >= self.group:
-                    after[node] -= self.group
+                if free_at_end[node] >= self.group:
+                    free_at_end[node] -= self.group
                     remainder -= self.group
             if remainder == before:
                 raise _endless()
-        return after
+        return free_at_end
 
     def _count_step(self) -> None:
         self.looked_at += 1
@@ -411,7 +448,10 @@ def _endless() -> KubeletBreaks:
 def _hand_out(
     acc: _Accumulator, even: int, search: _DistributedSearch, choice: _Choice, strategy: Strategy
 ) -> CPUSet | AssignmentError:
-    """Take the even share from each member of the combination, as it stands now, then the remainder in turns."""
+    """Take the even share from each member of the combination, then the remainder from its members in turn.
+
+    Reads the combination after the search: a later one may have overwritten it.
+    """
     topology, group = acc.topology, search.group
     for node in choice.combination:
         _take_from(acc, topology.numa_nodes[node], even, strategy)
@@ -447,7 +487,7 @@ def _standard_deviation(numbers: Iterable[int]) -> float:
 
 
 def _round(number: float) -> float:
-    """Three decimals, halves away from zero, as Go's math.Round does on numbers that are not negative."""
+    """Round to three decimals, halves up, as Go's math.Round does with numbers that are not negative."""
     scaled = number * 1000
     whole = math.floor(scaled)
     return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000

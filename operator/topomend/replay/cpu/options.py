@@ -11,7 +11,7 @@ from topomend.replay.options import InvalidOption, parse_bool, quoted
 
 @dataclass(frozen=True, slots=True)
 class StaticOptions:
-    """Which options are on."""
+    """The options that are on; the field names follow the kubelet's."""
 
     full_pcpus_only: bool = False
     distribute_across_numa: bool = False
@@ -30,7 +30,7 @@ _FIELDS = {
     gate.PREFER_UNCORE_CACHE: "prefer_uncore_cache",
 }
 
-_EXCLUDE_EACH_OTHER = (
+_INCOMPATIBLE = (
     (gate.FULL_PCPUS_ONLY, gate.DISTRIBUTE_ACROSS_CORES),
     (gate.DISTRIBUTE_ACROSS_NUMA, gate.DISTRIBUTE_ACROSS_CORES),
     (gate.PREFER_UNCORE_CACHE, gate.DISTRIBUTE_ACROSS_CORES),
@@ -39,21 +39,21 @@ _EXCLUDE_EACH_OTHER = (
 
 
 def read_options(options: Mapping[str, str], gates: Gates) -> StaticOptions:
-    """The options of the configuration. Raises InvalidOption where the kubelet would refuse to start."""
+    """Read the options of the configuration. Raises InvalidOption if the kubelet would not start with them."""
     values: dict[str, bool] = {}
     for name in sorted(options):
         _check_available(name, gates)
         values[name] = parse_bool(name, options[name])
-    for one, other in _EXCLUDE_EACH_OTHER:
+    for one, other in _INCOMPATIBLE:
         if values.get(one) and values.get(other):
             raise InvalidOption(f"static policy options {one} and {other} can not be used at the same time")
     return StaticOptions(**{_FIELDS[name]: value for name, value in values.items()})
 
 
 def check_machine(options: StaticOptions, topology: CPUTopology, topology_manager_policy: str) -> None:
-    """Raises InvalidOption where the machine or the Topology Manager's policy forbids an option.
+    """Raises InvalidOption if the machine or the Topology Manager's policy forbids an option.
 
-    Source: policy_options.go:ValidateStaticPolicyOptions, whose spelling is kept.
+    Source: policy_options.go:ValidateStaticPolicyOptions. The errors keep its spelling.
     """
     if not options.align_by_socket:
         return

@@ -1,6 +1,8 @@
-"""The CPU Manager's static policy: who gets exclusive CPUs, the hints for them, and their allocation.
+"""The CPU Manager's static policy: which containers get exclusive CPUs, the hints for them, and their allocation.
 
-Source: pkg/kubelet/cm/cpumanager/policy_static.go. Which CPUs a request gets out of a set is ``assignment``'s.
+Leaves the choice of CPUs from a set to ``assignment``. Source: pkg/kubelet/cm/cpumanager/policy_static.go. In its
+words the ``reserved`` CPUs serve the system, the ``pool`` is shared by all containers without exclusive CPUs, and the
+``assigned`` CPUs are exclusive.
 """
 
 from collections.abc import Mapping
@@ -36,7 +38,10 @@ PROVIDER = "cpu"
 
 @dataclass(frozen=True)
 class StaticPolicy:
-    """What is fixed while the kubelet runs. ``reserved_physical`` are the reserved CPUs and their core's siblings."""
+    """The policy's constants while the kubelet runs.
+
+    ``reserved_physical`` are the reserved CPUs and the other threads of their cores.
+    """
 
     topology: CPUTopology
     options: StaticOptions
@@ -46,17 +51,17 @@ class StaticPolicy:
 
     @property
     def strategy(self) -> Strategy:
-        """How CPUs are chosen (policy_static.go:takeByTopology)."""
+        """The options for ``assignment.take`` (policy_static.go:takeByTopology)."""
         return _strategy(self.options, self.topology, self.gates)
 
     @property
     def pool(self) -> CPUSet:
-        """The shared pool before any exclusive CPU is given."""
+        """The shared pool of the empty node; reserved CPUs are part of it unless strict-cpu-reservation is on."""
         return self.topology.cpus & ~self.reserved if self.options.strict_reservation else self.topology.cpus
 
 
 def start(settings: KubeletSettings, topology: CPUTopology, topology_manager_policy: str, gates: Gates) -> StaticPolicy:
-    """The policy as it starts. Raises InvalidOption with the kubelet's text where it would not.
+    """Start the policy. Raises InvalidOption with the kubelet's text if the kubelet would not start.
 
     Source: cpu_manager.go:NewManager, policy_static.go:NewStaticPolicy.
     """
@@ -67,13 +72,13 @@ def start(settings: KubeletSettings, topology: CPUTopology, topology_manager_pol
         options = read_options(settings.cpu_manager_policy_options, gates)
         check_machine(options, topology, topology_manager_policy)
         reserved = settings.reserved_cpus or _take_reserved(topology, count, options, gates)
-        _check_known(reserved, topology)
+        _check_reserved_ids(reserved, topology)
     except InvalidOption as error:
         raise InvalidOption(f"new static policy error: {error}") from error
     return StaticPolicy(topology, options, gates, reserved, topology.siblings(reserved))
 
 
-def _check_known(reserved: CPUSet, topology: CPUTopology) -> None:
+def _check_reserved_ids(reserved: CPUSet, topology: CPUTopology) -> None:
     unknown = reserved & ~topology.cpus
     if unknown:
         raise InvalidOption(
@@ -106,10 +111,10 @@ def _take_reserved(topology: CPUTopology, count: int, options: StaticOptions, ga
 
 
 class CPUManager:
-    """The manager at work on one pod.
+    """The CPU Manager during the admission of one pod.
 
-    ``pool`` is the shared pool, ``assigned`` maps the pod's containers to their CPUs, ``bubble`` is what the pod holds
-    as a whole under pod-level resource managers.
+    ``pool`` is the shared pool. ``assigned`` maps the pod's containers to their CPUs. ``bubble`` are the pod's CPUs
+    under pod-level resource managers.
     """
 
     def __init__(self, policy: StaticPolicy, pool: CPUSet, assigned: Mapping[str, CPUSet], bubble: CPUSet) -> None:
@@ -120,7 +125,7 @@ class CPUManager:
         self._reusable: CPUSet = 0
 
     def remove_pod(self) -> None:
-        """Give everything back to the shared pool (RemoveContainer for each container)."""
+        """Return the pod's CPUs to the shared pool (RemoveContainer of every container)."""
         self.pool |= self.bubble
         if not self.bubble:
             for cpus in self.assigned.values():
@@ -133,14 +138,14 @@ class CPUManager:
         return self.pool & ~self._policy.reserved
 
     def utilization(self) -> dict[int, int]:
-        """How much of each NUMA node's unreserved CPUs is held exclusively, in percent."""
+        """The exclusively assigned share of each NUMA node's unreserved CPUs, in percent."""
         unreserved = {node: cpus & ~self._policy.reserved for node, cpus in self._policy.topology.numa_nodes.items()}
         return {
             node: utilization((cpus & ~self.pool).bit_count(), cpus.bit_count()) for node, cpus in unreserved.items()
         }
 
     def requested(self, pod: Pod, container: Container) -> int:
-        """How many exclusive CPUs the container gets; 0 is the shared pool (guaranteedCPUs)."""
+        """The number of exclusive CPUs that the container gets; 0 for the shared pool (guaranteedCPUs)."""
         gates = self._policy.gates
         if not qos.is_guaranteed(pod, gates):
             return 0
@@ -149,16 +154,33 @@ class CPUManager:
         return whole_cpus(container.resources.requests.get(qos.CPU, 0))
 
     def requested_by_pod(self, pod: Pod) -> int:
-        """How many exclusive CPUs the pod's containers ever hold at once (podGuaranteedCPUs)."""
+        """The most exclusive CPUs that the pod's containers need at any one time (podGuaranteedCPUs)."""
         gates = self._policy.gates
         if pod.resources is not None and qos.uses_pod_level_managers(pod, gates):
             return whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
         return largest_need((container.kind, self.requested(pod, container)) for container in pod.containers)
 
+    def has_enough(self, pod: Pod, container: Container) -> bool:
+        """Whether there are enough CPUs free for the container, wherever they are. Of more the same is never true."""
+        count = self.requested(pod, container)
+        if count == 0 or pod.resources is not None:
+            return True
+        physical = (self.pool & ~self._policy.reserved_physical).bit_count()
+        if self._policy.options.full_pcpus_only and count > physical:
+            return False
+        # On uneven cores the kubelet may take reserved CPUs as well, with cores that it counts as whole.
+        return not self._policy.topology.is_even or count <= (self._available | self._reusable).bit_count()
+
+    def divides_cores(self, pod: Pod, container: Container) -> bool:
+        """Whether option full-pcpus-only refuses the container because it would leave a part of a core."""
+        count = self.requested(pod, container)
+        whole_cores = self._policy.options.full_pcpus_only and pod.resources is None
+        return whole_cores and count % self._policy.topology.cpus_per_core != 0
+
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """The container's hints (GetTopologyHints)."""
         count = self.requested(pod, container)
-        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+        if count == 0 or qos.is_skipped(pod, self._policy.gates):
             return []
         if container.name not in self.assigned:
             return [self._offer(self._available, self._reusable, count)]
@@ -170,7 +192,7 @@ class CPUManager:
     def pod_hints(self, pod: Pod) -> list[ResourceOffer]:
         """The pod's hints (GetPodTopologyHints)."""
         count = self.requested_by_pod(pod)
-        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+        if count == 0 or qos.is_skipped(pod, self._policy.gates):
             return []
         if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, count):
             return [self._impossible(count)]
@@ -186,12 +208,12 @@ class CPUManager:
         return [self._offer(self._available, self._reusable | assigned, count)]
 
     def allocate(self, pod: Pod, container: Container, affinity: NUMAMask | None) -> Rejection | None:
-        """Give the container its CPUs (Allocate)."""
+        """Assign the container its CPUs (Allocate). Returns the refusal, None on success."""
         count = self.requested(pod, container)
-        if count == 0 or qos.is_left_alone(pod, self._policy.gates):
+        if count == 0 or qos.is_skipped(pod, self._policy.gates):
             return None
-        held = container.name in self.assigned and self._policy.gates.keeps_held_cpus
-        misaligned = None if held else self._smt_misalignment(count)
+        keeps_cpus = container.name in self.assigned and self._policy.gates.keeps_assigned_cpus
+        misaligned = None if keeps_cpus else self._smt_misalignment(count)
         if misaligned is not None:
             return misaligned
         if container.name not in self.assigned:
@@ -203,10 +225,10 @@ class CPUManager:
         return None
 
     def allocate_pod(self, pod: Pod, affinity: NUMAMask | None) -> Rejection | None:
-        """Give the pod one set of CPUs and divide it among its containers (AllocatePod).
+        """Assign the pod one set of CPUs and divide it among its containers (AllocatePod).
 
-        Where the set is smaller than the pod asks, as on cores of two kinds, dividing it fails, and nobody gets it
-        back: RemoveContainer knows a pod by its containers' shares, and there are none yet.
+        On cores of two kinds the set may be smaller than the request. Dividing it then fails, and the kubelet leaks the
+        set: RemoveContainer finds a pod by its containers' shares, which do not exist yet.
         """
         count = self.requested_by_pod(pod)
         if count == 0:
@@ -226,29 +248,34 @@ class CPUManager:
         return rejection
 
     def _divide(self, pod: Pod, bubble: CPUSet) -> Rejection | None:
-        """Init containers use what sidecars leave; app containers take their share in turn; the others share the rest.
+        """Divide ``bubble``; containers are visited in the order of admission.
 
-        The kubelet records the shares only when all are found.
+        - An init container takes its share, and the next container may reuse it.
+        - A sidecar or an app container keeps its share.
+        - An init container without a request shares the CPUs that remain at its turn.
+        - Any other container without a request shares the CPUs that remain at the end.
+
+        The kubelet stores the shares only if all of them succeed.
         """
         shares: dict[str, CPUSet] = {}
-        left = bubble
+        remaining = bubble
         for container in pod.containers:
             count = self.requested(pod, container)
             if count:
-                taken = take(self._policy.topology, left, count, self._policy.strategy)
+                taken = take(self._policy.topology, remaining, count, self._policy.strategy)
                 if isinstance(taken, AssignmentError):
                     return unexpected(taken.text)
                 shares[container.name] = taken
                 if container.kind is not ContainerKind.INIT:
-                    left &= ~taken
+                    remaining &= ~taken
             elif container.kind is ContainerKind.INIT:
-                shares[container.name] = left
+                shares[container.name] = remaining
         for container in pod.containers:
-            self.assigned[container.name] = shares.get(container.name, left)
+            self.assigned[container.name] = shares.get(container.name, remaining)
         return None
 
     def _empty_shared_pool(self, pod: Pod, count: int) -> str:
-        """Why containers that share would have no CPU at all; empty if they would have (validatePodScopeResources)."""
+        """The error if containers without exclusive CPUs would share none (validatePodScopeResources); else empty."""
         shared, exclusive = False, 0
         for container in pod.containers:
             requested = self.requested(pod, container)
@@ -265,14 +292,19 @@ class CPUManager:
         return ""
 
     def _smt_misalignment(self, count: int) -> Rejection | None:
-        """Option full-pcpus-only; CPUs that an init container left for reuse are not counted (enforceSMTAlignment)."""
+        """The refusal of option full-pcpus-only, if any (enforceSMTAlignment).
+
+        CPUs that init containers leave for reuse do not count as available.
+        """
         per_core = self._policy.topology.cpus_per_core
         if not self._policy.options.full_pcpus_only:
             return None
+        # Case 1: the request is not a whole number of cores.
         if count % per_core:
             return self._no_multiple(count)
+        # Case 2: too few CPUs are free on cores without a reserved CPU. Before 1.32, if none is, the message of case 1.
         available = (self.pool & ~self._policy.reserved_physical).bit_count()
-        if count > available and not available and not self._policy.gates.tells_no_free_cores:
+        if count > available and not available and not self._policy.gates.reports_no_free_cores:
             return self._no_multiple(count)
         if count > available:
             return smt_alignment(
@@ -286,7 +318,7 @@ class CPUManager:
         return smt_alignment(f"SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}")
 
     def _allocate_cpus(self, count: int, affinity: NUMAMask | None, reusable: CPUSet) -> CPUSet | AssignmentError:
-        """Take what the affinity holds first, then the rest from anywhere (allocateCPUs)."""
+        """Take CPUs of the affinity's NUMA nodes first, then the rest from any NUMA node (allocateCPUs)."""
         topology, strategy = self._policy.topology, self._policy.strategy
         free = self._available | reusable
         taken = 0
@@ -303,7 +335,7 @@ class CPUManager:
         return taken | rest
 
     def _aligned(self, affinity: NUMAMask) -> CPUSet:
-        """The CPUs of the affinity's NUMA nodes; with align-by-socket of every socket these touch (getAlignedCPUs)."""
+        """The CPUs of the affinity's NUMA nodes; with align-by-socket those of their sockets (getAlignedCPUs)."""
         topology = self._policy.topology
         local = 0
         for node in members(affinity):
@@ -317,7 +349,7 @@ class CPUManager:
         return aligned
 
     def _update_reusable(self, container: Container) -> None:
-        """Init containers leave their CPUs to later ones, others use them up (updateCPUsToReuse)."""
+        """Later containers reuse the CPUs of init containers; other containers use them up (updateCPUsToReuse)."""
         cpus = self.assigned[container.name]
         if container.kind is ContainerKind.INIT:
             self._reusable |= cpus
@@ -325,28 +357,35 @@ class CPUManager:
             self._reusable &= ~cpus
 
     def _impossible(self, count: int) -> ResourceOffer:
-        return ResourceOffer(PROVIDER, qos.CPU, count, self._free_per_node(self._available), Answer.IMPOSSIBLE)
+        free = self._free_per_node(self._available)
+        return ResourceOffer(PROVIDER, qos.CPU, count, free, Answer.IMPOSSIBLE, self._policy.topology.sizes)
 
     def _offer(self, available: CPUSet, reusable: CPUSet, count: int) -> ResourceOffer:
         return ResourceOffer(
-            PROVIDER, qos.CPU, count, self._free_per_node(available | reusable), self._hints(available, reusable, count)
+            PROVIDER,
+            qos.CPU,
+            count,
+            self._free_per_node(available | reusable),
+            self._hints(available, reusable, count),
+            self._policy.topology.sizes,
+            self._policy.topology.numa_nodes_with(reusable),
         )
 
     def _free_per_node(self, cpus: CPUSet) -> tuple[tuple[int, int], ...]:
         return tuple((node, (local & cpus).bit_count()) for node, local in self._policy.topology.numa_nodes.items())
 
     def _hints(self, available: CPUSet, reusable: CPUSet, count: int) -> Offer:
-        """Every mask with enough CPUs free that holds all reusable ones (generateCPUTopologyHints).
+        """Every mask with enough free CPUs that covers all reusable ones (generateCPUTopologyHints).
 
-        The preferred width is what the request would need of an empty machine, reserved CPUs included.
+        Masks of the width that the request would need on the empty machine, reserved CPUs included, are preferred.
         """
         nodes = self._policy.topology.numa_nodes
         universe = mask_of(nodes)
         free = {node: (local & available).bit_count() for node, local in nodes.items()}
         thresholds = [per_node(free, count - reusable.bit_count())]
         thresholds += [touching(1 << node) for node in members(self._policy.topology.numa_nodes_with(reusable))]
-        sizes = {node: local.bit_count() for node, local in nodes.items()}
-        width = least_width(Family(universe, (per_node(sizes, count),)))
+        sizes = per_node(dict(self._policy.topology.sizes), count)
+        width = least_width(Family(universe, (sizes,)))
         width = len(nodes) if width is None else width
         hints = Hints((Family(universe, tuple(thresholds)),), width=width, sockets=self._socket_rule(width))
         return hints_or(Answer.IMPOSSIBLE, hints)
@@ -360,8 +399,8 @@ class CPUManager:
 
 
 def whole_cpus(quantity: int) -> int:
-    """The request in CPUs where it is integral (isIntegralCPUAmount), else 0.
+    """The request in CPUs if it is integral (isIntegralCPUAmount), otherwise 0. ``quantity`` is in thousandths.
 
-    Beyond an int64 of thousandths Go's two sides of the comparison overflow differently: not integral.
+    An amount beyond an int64 of thousandths is not integral: the two sides of Go's comparison overflow differently.
     """
     return value(quantity) if is_whole(quantity) and abs(quantity) <= MAX_INT64 else 0

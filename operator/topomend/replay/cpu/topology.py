@@ -1,4 +1,4 @@
-"""The CPUs of a machine by NUMA node, socket, cache and core, as the CPU Manager counts them.
+"""The CPUs of a machine by NUMA node, socket, cache and core, as the CPU Manager groups them.
 
 Source: pkg/kubelet/cm/cpumanager/topology/topology.go:Discover.
 """
@@ -13,7 +13,7 @@ from topomend.model.machine import Core, Machine
 
 @dataclass(frozen=True)
 class CPUTopology:
-    """Sets of CPUs by id. The counts per core, socket and cache are the kubelet's: integer divisions of totals."""
+    """CPUs by the id of their element. The numbers per core, socket and cache are averages, as the kubelet's are."""
 
     cpus: CPUSet
     numa_nodes: Mapping[int, CPUSet]
@@ -30,20 +30,25 @@ class CPUTopology:
 
     @property
     def numa_first(self) -> bool:
-        """Whether a NUMA node is taken before a socket (cpu_assignment.go:newCPUAccumulator)."""
+        """Whether NUMA nodes are taken before sockets (cpu_assignment.go:newCPUAccumulator)."""
         return len(self.sockets) >= len(self.numa_nodes)
 
     @cached_property
     def is_even(self) -> bool:
-        """Whether every core, socket and cache has as many CPUs as the kubelet counts on."""
+        """Whether every core, socket and cache has exactly the average number of CPUs."""
         return (
             all(cpus.bit_count() == self.cpus_per_core for cpus in self.cores.values())
             and all(cpus.bit_count() == self.cpus_per_socket for cpus in self.sockets.values())
             and all(cpus.bit_count() == self.cpus_per_uncore_cache for cpus in self.uncore_caches.values())
         )
 
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """How many CPUs each NUMA node has, reserved ones included."""
+        return tuple([(node, cpus.bit_count()) for node, cpus in self.numa_nodes.items()])
+
     def siblings(self, cpus: CPUSet) -> CPUSet:
-        """The CPUs of every core that holds one of ``cpus``."""
+        """``cpus`` and all other threads of their cores."""
         together = 0
         for threads in self.cores.values():
             if threads & cpus:
@@ -51,12 +56,12 @@ class CPUTopology:
         return together
 
     def numa_nodes_with(self, cpus: CPUSet) -> NUMAMask:
-        """The NUMA nodes that ``cpus`` stand on."""
+        """The NUMA nodes that have at least one of ``cpus``."""
         return mask_of(node for node, local in self.numa_nodes.items() if local & cpus)
 
 
 def discover(machine: Machine) -> CPUTopology | str:
-    """The topology, or the error with which the CPU Manager would refuse to start."""
+    """The topology of a machine, or the error with which the CPU Manager does not start."""
     if not machine.cpus:
         return "could not detect number of cpus"
     if any(not core.threads for core in machine.cores):
@@ -66,7 +71,7 @@ def discover(machine: Machine) -> CPUTopology | str:
 
 @lru_cache(maxsize=256)
 def _topology(of: tuple[Core, ...]) -> CPUTopology:
-    """The topology of these cores. Machines that differ only in a few bytes of memory share it."""
+    """The topology of these cores, cached: machines that differ only in their memory share it."""
     machine = Machine((), of)
     cores = {core.id: core.threads for core in sorted(of, key=lambda core: core.id)}
     count = machine.cpus.bit_count()

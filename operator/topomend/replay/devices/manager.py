@@ -1,7 +1,7 @@
-"""The Device Manager: hints from where devices stand, and which devices a container gets.
+"""The Device Manager: hints from the NUMA nodes of devices, and the allocation of devices to containers.
 
-Within one choice the kubelet picks in random order unless the plugin answers GetPreferredAllocation. Replay picks the
-lowest ids in natural order, which is what a plugin that answers that way makes certain.
+Among equally good devices the kubelet picks at random unless the plugin implements GetPreferredAllocation. Replay picks
+the lowest ids in natural order, as such plugins do.
 Source: pkg/kubelet/cm/devicemanager/topology_hints.go, manager.go.
 """
 
@@ -23,13 +23,13 @@ from topomend.replay.topology.merge import least_width
 PROVIDER = "device"
 
 MAX_NUMA_ID = 63
-"""A mask has 64 bits; what stands elsewhere touches none (bitmask.go:IsSet)."""
+"""The highest NUMA id in the kubelet's 64-bit masks. A device on a higher one matches no mask (bitmask.go:IsSet)."""
 
 _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Sorts ``gpu-2`` before ``gpu-10``."""
+    """The sort key of natural order: ``gpu-2`` sorts before ``gpu-10``."""
     return [
         (0, int(part), "") if part.isascii() and part.isdigit() and len(part) < 19 else (1, 0, part)
         for part in _DIGITS.split(text)
@@ -39,12 +39,12 @@ def natural_key(text: str) -> list[tuple[int, int, str]]:
 
 @lru_cache(maxsize=1024)
 def numa_mask(numa_nodes: tuple[int, ...] | None) -> NUMAMask:
-    """The NUMA nodes that a device stands on, as far as a mask can tell."""
+    """The NUMA nodes of a device, without those that do not fit the kubelet's masks."""
     return mask_of(node for node in numa_nodes or () if 0 <= node <= MAX_NUMA_ID)
 
 
 class DevicePool:
-    """The devices of one resource: all, healthy ones, and those in use, by id."""
+    """The devices of one resource: ``all`` by id, and the ids of those that are ``healthy`` and ``in_use``."""
 
     def __init__(self, devices: Iterable[Device] = ()) -> None:
         self.all = {device.id: device for device in devices}
@@ -53,39 +53,40 @@ class DevicePool:
 
     @property
     def registered(self) -> bool:
-        """Whether a plugin offers the resource."""
+        """Whether a device plugin has registered the resource."""
         return bool(self.all)
 
     @property
     def numa_aware(self) -> bool:
-        """Whether any device names a NUMA node, be it one that does not exist (deviceHasTopologyAlignment)."""
+        """Whether any device reports a NUMA node, even one that does not exist (deviceHasTopologyAlignment)."""
         return any(device.numa_nodes for device in self.all.values())
 
     def free(self) -> set[str]:
-        """The devices that may be given."""
+        """The ids of healthy devices that are not in use."""
         return self.healthy - self.in_use
 
     def masks(self) -> list[NUMAMask]:
-        """Where each device stands."""
+        """The NUMA nodes of each device."""
         return [numa_mask(device.numa_nodes) for device in self.all.values()]
 
-    def numa_nodes_of(self, device: str) -> tuple[int, ...] | None:
-        """Where a device stands; None where that is not known, or the device is gone."""
-        known = self.all.get(device)
-        return known.numa_nodes if known else None
+    def numa_nodes_of(self, name: str) -> tuple[int, ...] | None:
+        """The NUMA ids that the device ``name`` reports; None if it reports none or no longer exists."""
+        device = self.all.get(name)
+        return device.numa_nodes if device else None
 
 
 def universe_of(devices: Iterable[NUMAMask], numa_nodes: NUMAMask, gates: Gates) -> NUMAMask:
-    """The NUMA nodes that masks are made of: those that host one of the devices, since 1.36 (deviceNUMANodes)."""
+    """The NUMA nodes of which hints consist: since 1.36 only those with a device of the resource (deviceNUMANodes)."""
     if not gates.device_nodes_only:
         return numa_nodes
     return reduce(or_, devices, 0) & numa_nodes or numa_nodes
 
 
 class DeviceManager:
-    """The manager at work on one pod.
+    """The Device Manager during the admission of one pod.
 
-    ``pools`` are the node's devices by resource, ``held`` maps the pod's containers to their devices by resource.
+    ``devices`` are all devices of the node. ``other_allocations`` are those of other pods. ``allocated`` maps the pod's
+    containers to their devices.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class DeviceManager:
         gates: Gates,
         numa_nodes: NUMAMask,
         devices: Iterable[Device],
-        others: Iterable[DeviceAllocation],
-        held: Mapping[str, Iterable[DeviceAllocation]],
+        other_allocations: Iterable[DeviceAllocation],
+        allocated: Mapping[str, Iterable[DeviceAllocation]],
     ) -> None:
         self._gates = gates
         self._numa_nodes = numa_nodes
@@ -102,10 +103,13 @@ class DeviceManager:
         for device in devices:
             by_resource.setdefault(device.resource, []).append(device)
         self._pools = {resource: DevicePool(pool) for resource, pool in by_resource.items()}
-        self.held = {name: {each.resource: set(each.ids) for each in allocations} for name, allocations in held.items()}
-        for allocation in others:
+        self.allocated = {
+            name: {allocation.resource: set(allocation.ids) for allocation in allocations}
+            for name, allocations in allocated.items()
+        }
+        for allocation in other_allocations:
             self._pool(allocation.resource).in_use.update(allocation.ids)
-        for allocations in self.held.values():
+        for allocations in self.allocated.values():
             for resource, ids in allocations.items():
                 self._pool(resource).in_use.update(ids)
         self._reusable: dict[str, set[str]] = {}
@@ -117,70 +121,88 @@ class DeviceManager:
         """The container's hints (GetTopologyHints)."""
         offers = []
         for resource, count in self._requests(container.resources.limits):
-            held = self.held.get(container.name, {}).get(resource, set())
-            offers.append(self._offer(resource, count, held, self._reusable.get(resource, set())))
+            allocated = self.allocated.get(container.name, {}).get(resource, set())
+            offers.append(self._offer(resource, count, allocated, self._reusable.get(resource, set())))
         return offers
 
     def pod_hints(self, pod: Pod) -> list[ResourceOffer]:
-        """The pod's hints, which look at no reusable device (GetPodTopologyHints, PodLimits)."""
+        """The pod's hints, which ignore reusable devices (GetPodTopologyHints, PodLimits)."""
         offers = []
         for resource, count in self._requests(_pod_limits(pod)):
-            held: set[str] = set().union(*(own.get(resource, set()) for own in self.held.values()))
-            offers.append(self._offer(resource, count, held, set()))
+            allocated: set[str] = set().union(
+                *(by_resource.get(resource, set()) for by_resource in self.allocated.values())
+            )
+            offers.append(self._offer(resource, count, allocated, set()))
         return offers
 
+    def has_enough(self, container: Container, but: str = "") -> bool:
+        """Whether enough devices are free for the container, on any NUMA node. Ignores the resource ``but``."""
+        for resource, count in self._requests(container.resources.limits):
+            pool = self._pool(resource)
+            if resource != but and (not pool.healthy or len(pool.free() | self._reusable.get(resource, set())) < count):
+                return False
+        return True
+
     def allocate(self, pod: Pod, container: Container, affinity: NUMAMask | None) -> Rejection | None:
-        """Give the container its devices (Allocate, allocateContainerResources)."""
+        """Allocate the container's devices (Allocate, allocateContainerResources). Returns the refusal, if any."""
         for resource, count in self._requests(container.resources.limits):
             chosen = self._choose(pod, container, resource, count, affinity)
             if isinstance(chosen, str):
                 return unexpected(chosen)
             if chosen:
-                self.held.setdefault(container.name, {})[resource] = chosen
-        for resource, held in self.held.get(container.name, {}).items():
+                self.allocated.setdefault(container.name, {})[resource] = chosen
+        for resource, allocated in self.allocated.get(container.name, {}).items():
             reusable = self._reusable.get(resource, set())
-            self._reusable[resource] = reusable | held if container.kind is ContainerKind.INIT else reusable - held
+            self._reusable[resource] = (
+                reusable | allocated if container.kind is ContainerKind.INIT else reusable - allocated
+            )
         return None
 
     def allocations(self, container: str) -> tuple[DeviceAllocation, ...]:
-        """What the container holds."""
+        """The devices allocated to the container."""
         return tuple(
             DeviceAllocation(resource, tuple(sorted(ids, key=natural_key)))
-            for resource, ids in sorted(self.held.get(container, {}).items())
+            for resource, ids in sorted(self.allocated.get(container, {}).items())
             if ids
         )
 
     def numa_nodes_of(self, allocation: DeviceAllocation) -> NUMAMask:
-        """The NUMA nodes that the devices of an allocation stand on."""
+        """The NUMA nodes of the devices of an allocation."""
         pool, mask = self._pool(allocation.resource), 0
         for device in allocation.ids:
             mask |= numa_mask(pool.numa_nodes_of(device))
         return mask
 
     def _requests(self, limits: Mapping[str, int]) -> list[tuple[str, int]]:
-        """The resources among the limits that a plugin offers or a pod holds (isDevicePluginResource), by name."""
+        """The limits of resources that a plugin registered or a pod uses, sorted by name (isDevicePluginResource)."""
         return [(name, value(limits[name])) for name in sorted(limits) if name in self._pools]
 
-    def _offer(self, resource: str, count: int, held: set[str], reusable: set[str]) -> ResourceOffer:
+    def _offer(self, resource: str, count: int, allocated: set[str], reusable: set[str]) -> ResourceOffer:
         pool = self._pool(resource)
         free = pool.free()
         return ResourceOffer(
-            PROVIDER, resource, count, self._free_per_node(pool, free), self._answer(pool, count, held, free, reusable)
+            PROVIDER,
+            resource,
+            count,
+            self._per_node(pool, free),
+            self._answer(pool, count, allocated, free, reusable),
+            self._per_node(pool, pool.all),
+            mask_of(node for name in reusable for node in members(numa_mask(pool.numa_nodes_of(name)))),
         )
 
-    def _answer(self, pool: DevicePool, count: int, held: set[str], free: set[str], reusable: set[str]) -> Offer:
+    def _answer(self, pool: DevicePool, count: int, allocated: set[str], free: set[str], reusable: set[str]) -> Offer:
         if not pool.numa_aware:
             return Answer.NO_PREFERENCE
-        if held:
-            return self._generate(pool, held, set(), count) if len(held) == count else Answer.IMPOSSIBLE
+        if allocated:
+            return self._generate(pool, allocated, set(), count) if len(allocated) == count else Answer.IMPOSSIBLE
         if len(free | reusable) < count:
             return Answer.IMPOSSIBLE
         return self._generate(pool, free, reusable, count)
 
     def _generate(self, pool: DevicePool, free: set[str], reusable: set[str], count: int) -> Offer:
-        """Every mask that enough free devices touch and every reusable one does (generateDeviceTopologyHints).
+        """Every mask that covers enough free devices and all reusable ones (generateDeviceTopologyHints).
 
-        The preferred width is what the request would need if every device were healthy and free.
+        Masks of the width that the request would need if all devices were healthy and free are preferred.
         """
         universe = universe_of(pool.masks(), self._numa_nodes, self._gates)
         local = [name for name in reusable if pool.numa_nodes_of(name) is not None]
@@ -199,9 +221,10 @@ class DeviceManager:
                 counts[mask] = counts.get(mask, 0) + 1
         return tuple(sorted(counts.items()))
 
-    def _free_per_node(self, pool: DevicePool, free: set[str]) -> tuple[tuple[int, int], ...]:
+    def _per_node(self, pool: DevicePool, names: Iterable[str]) -> tuple[tuple[int, int], ...]:
+        """How many of these devices touch each NUMA node that hosts any."""
         counts = dict.fromkeys(members(universe_of(pool.masks(), self._numa_nodes, self._gates)), 0)
-        for name in free:
+        for name in names:
             for node in members(numa_mask(pool.numa_nodes_of(name))):
                 if node in counts:
                     counts[node] += 1
@@ -210,22 +233,26 @@ class DeviceManager:
     def _choose(
         self, pod: Pod, container: Container, resource: str, count: int, affinity: NUMAMask | None
     ) -> set[str] | str:
-        """The devices for one resource, empty where nothing is to be done, or the error (devicesToAllocate)."""
+        """The devices to allocate of one resource, or the error's text (devicesToAllocate).
+
+        Empty if the container already has its devices or requests none.
+        """
         pool = self._pool(resource)
-        held = self.held.get(container.name, {}).get(resource)
-        if held is not None and len(held) != count:
+        allocated = self.allocated.get(container.name, {}).get(resource)
+        if allocated is not None and len(allocated) != count:
             return (
                 f'pod "{pod.uid}" container "{container.name}" changed request for resource "{resource}" '
-                f"from {len(held)} to {count}"
+                f"from {len(allocated)} to {count}"
             )
         if not pool.registered:
             return f"cannot allocate unregistered device {resource}"
         if not pool.healthy:
             return f"no healthy devices present; cannot allocate unhealthy devices {resource}"
-        if held is not None and not held <= pool.healthy:
+        if allocated is not None and not allocated <= pool.healthy:
             return f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {resource}"
-        if held is not None or count == 0:
+        if allocated is not None or count == 0:
             return set()
+        # Case 1: devices of earlier init containers are reused.
         chosen = set(sorted(self._reusable.get(resource, set()), key=natural_key)[: max(0, count)])
         free = pool.free() - chosen
         needed = count - len(chosen)
@@ -235,9 +262,10 @@ class DeviceManager:
             return (
                 f"requested number of devices unavailable for {resource}. Requested: {needed}, Available: {len(free)}"
             )
+        # Case 2: free devices on the affinity's NUMA nodes come first, then all others (filterByAffinity).
         aligned = {name for name in free if pool.numa_aware and self._touches(pool, name, affinity)}
-        for each in (aligned, free - aligned):
-            chosen.update(sorted(each, key=natural_key)[: count - len(chosen)])
+        for candidates in (aligned, free - aligned):
+            chosen.update(sorted(candidates, key=natural_key)[: count - len(chosen)])
         pool.in_use |= chosen
         return chosen
 
@@ -249,7 +277,7 @@ class DeviceManager:
 def _pod_limits(pod: Pod) -> dict[str, int]:
     """The pod's limits without overhead (component-helpers/resource:PodLimits).
 
-    Pod-level limits cannot name devices, and other resources are none of the manager's.
+    Pod-level limits cannot name devices, and the Device Manager ignores all other resources.
     """
     names = dict.fromkeys(name for container in pod.containers for name in container.resources.limits)
     limits = {

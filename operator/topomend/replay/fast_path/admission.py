@@ -48,7 +48,7 @@ class FastPlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class FastRefusal:
     """The Topology Manager's refusal: its reason, and the resources that fit on no NUMA node.
 
     If each resource fits on some NUMA node, but no NUMA node fits all of them, ``lacking`` names all.
@@ -83,23 +83,23 @@ class FastAdmission:
         """Whether a pod of this name already has an allocation on the node: then no other pod shares its answer."""
         return free_capacity_of(node).holds(node, self.pod.namespace, self.pod.name)
 
-    def outcome(self, node: NodeState) -> FastPlacement | Refusal | None:
+    def outcome(self, node: NodeState) -> FastPlacement | FastRefusal | None:
         """The placement or refusal of ``admit``; None where only ``admit`` can decide."""
-        question = self._question(node)
-        return question.outcome(self.pod) if isinstance(question, _Question) else None
+        check = self._node_check(node)
+        return check.outcome(self.pod) if isinstance(check, _NodeCheck) else None
 
     def _from_free_capacity(self, node: NodeState) -> bool | None:
-        question = self._question(node)
-        return question.admits() if isinstance(question, _Question) else question
+        check = self._node_check(node)
+        return check.admits() if isinstance(check, _NodeCheck) else check
 
-    def _question(self, node: NodeState) -> "_Question | bool | None":
+    def _node_check(self, node: NodeState) -> "_NodeCheck | bool | None":
         """The question for this node; or the answer where the need does not matter, None where ``admit`` decides."""
         kubelet = start(node.machine, node.kubelet)
         if isinstance(kubelet, str):
             return False
         if self._need is None or kubelet.numa.nodes >> 64 or self.is_on(node):
             return None
-        return _Question(node, kubelet, free_capacity_of(node), self._need)
+        return _NodeCheck(node, kubelet, free_capacity_of(node), self._need)
 
 
 class PodShape:
@@ -179,7 +179,7 @@ class _SingleNodes(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Question:
+class _NodeCheck:
     """Whether one node meets one need.
 
     ``admits`` sets ``aligned``, whether any resource is aligned, and ``common``, the NUMA nodes with enough of each
@@ -201,16 +201,16 @@ class _Question:
         """
         policy = self.node.kubelet.topology_manager_policy
         common, aligned, preferred = self.kubelet.numa.nodes, False, True
-        for _, told in self._parts():
-            if isinstance(told, _SingleNodes):
+        for _, precheck in self._parts():
+            if isinstance(precheck, _SingleNodes):
                 aligned = True
-                common &= told.nodes
-                if told.impossible or (not common and policy == SINGLE_NUMA_NODE):
+                common &= precheck.nodes
+                if precheck.impossible or (not common and policy == SINGLE_NUMA_NODE):
                     return False
-                preferred = preferred and told.preferred
-            elif told is Precheck.REFUSED:
+                preferred = preferred and precheck.preferred
+            elif precheck is Precheck.REFUSED:
                 return False
-            elif told is Precheck.UNCLEAR:
+            elif precheck is Precheck.UNCLEAR:
                 return None
         self.aligned, self.common = aligned, common
         if not aligned:
@@ -224,11 +224,11 @@ class _Question:
         return True if common else None if policy == BEST_EFFORT else False
 
     def _may_hang(self) -> bool:
-        """Whether the kubelet might walk the hints for longer than anybody waits, if every list were full."""
+        """Whether the kubelet's walk could take too long (``KubeletWouldHang``) if every hint list were full."""
         lists = len(self.need.devices) + len(self.need.memory) + 1
         return is_too_long(((1 << self.kubelet.numa.nodes.bit_count()) - 1) ** lists)
 
-    def outcome(self, pod: Pod) -> FastPlacement | Refusal | None:
+    def outcome(self, pod: Pod) -> FastPlacement | FastRefusal | None:
         """The placement or the refusal; None where the free amounts do not decide both answer and reason."""
         admitted = self.admits()
         if admitted is None or not pod.containers:
@@ -254,34 +254,35 @@ class _Question:
             return FastPlacement(every, preferred=True, cpus=cpus)
         return FastPlacement(lowest, preferred=True, cpus=cpus)
 
-    def _refusal(self) -> Refusal | None:
+    def _refusal(self) -> FastRefusal | None:
         """The refusal; None where the free amounts do not decide it. Resources without alignment are not merged."""
         policy = self.node.kubelet.topology_manager_policy
         if policy != SINGLE_NUMA_NODE and (
             policy != RESTRICTED or self.kubelet.numa.distances is not None or self._may_hang()
         ):
             return None
-        common, preferred, impossible = self.kubelet.numa.nodes, True, False
+        common, preferred = self.kubelet.numa.nodes, True
         merged: dict[str, NUMAMask] = {}
-        for resource, told in self._parts():
-            if told is Precheck.NOT_ALIGNED:
+        for resource, precheck in self._parts():
+            if precheck is Precheck.NOT_ALIGNED:
                 continue
-            if not isinstance(told, _SingleNodes):
+            if not isinstance(precheck, _SingleNodes):
                 return None
-            named = {resource: told.nodes}
+            named = {resource: precheck.nodes}
             if resource == qos.MEMORY and self.kubelet.memory:
-                fitting = self._fitting_memory(told.nodes, self.free.memory(self.node, self.kubelet.memory))
+                fitting = self._fitting_memory(precheck.nodes, self.free.memory(self.node, self.kubelet.memory))
                 if fitting is None:
                     return None
                 named = fitting
             if named:
                 merged |= named
-                common &= told.nodes
-                impossible = impossible or told.impossible
-                preferred = preferred and told.preferred
-        if common or not (preferred or impossible or policy == SINGLE_NUMA_NODE):
+                common &= precheck.nodes
+                preferred = preferred and (precheck.preferred or precheck.impossible)
+        if common or not (preferred or policy == SINGLE_NUMA_NODE):
             return None
-        return Refusal(TOPOLOGY_AFFINITY_ERROR, tuple([name for name, nodes in merged.items() if not nodes] or merged))
+        return FastRefusal(
+            TOPOLOGY_AFFINITY_ERROR, tuple([name for name, nodes in merged.items() if not nodes] or merged)
+        )
 
     def _fitting_memory(self, together: NUMAMask, pages: tuple[NUMAMemory, ...]) -> dict[str, NUMAMask] | None:
         """For each kind of memory the NUMA nodes with enough of it; ``together`` have enough of every kind.

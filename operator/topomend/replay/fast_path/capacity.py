@@ -9,8 +9,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.model.node_state import NodeState, held_cpus
-from topomend.replay.admission import book_of, pool_of
+from topomend.model.node_state import NodeState, unavailable_cpus
+from topomend.replay.admission import machine_state_of, pool_of
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices.manager import numa_mask, universe_of
@@ -69,7 +69,9 @@ class FreeCapacity:
         """Whether a pod of this name has an allocation."""
         if self._names is None:
             self._names = frozenset([allocation.name for allocation in node.pods])
-        return name in self._names and any((each.namespace, each.name) == (namespace, name) for each in node.pods)
+        return name in self._names and any(
+            (allocation.namespace, allocation.name) == (namespace, name) for allocation in node.pods
+        )
 
     def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[NUMACapacity, int, bool]:
         """Three answers about exclusive CPUs.
@@ -87,7 +89,7 @@ class FreeCapacity:
                 nodes, available.bit_count(), max([cpus.bit_count() for cpus in local.values()], default=0)
             )
             physical = (pool & ~policy.reserved_physical).bit_count()
-            certain = policy.topology.is_even and (node.cpu_pool is None or not available & held_cpus(node))
+            certain = policy.topology.is_even and (node.cpu_pool is None or not available & unavailable_cpus(node))
             self._cpus = space, physical, certain
         return self._cpus
 
@@ -122,7 +124,7 @@ def _numa_memory(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[N
                 for page in node.memory
             ]
         )
-    pages = book_of(policy, node).nodes.values()
+    pages = machine_state_of(policy, node).nodes.values()
     return tuple([NUMAMemory(page.node, page.free, page.cells.bit_count() > 1, page.assignments > 0) for page in pages])
 
 
@@ -132,9 +134,9 @@ def _capacity_of_devices(node: NodeState, kubelet: ContainerManager, resource: s
         name
         for pod in node.pods
         for container in pod.containers
-        for held in container.devices
-        if held.resource == resource
-        for name in held.ids
+        for allocation in container.devices
+        if allocation.resource == resource
+        for name in allocation.ids
     }
     total: dict[NUMAMask, int] = {}
     free: dict[NUMAMask, int] = {}

@@ -1,7 +1,7 @@
-"""The book that the Memory Manager keeps of each NUMA node's memory: what is reserved and free, and which form groups.
+"""The Memory Manager's machine state: reserved and free memory of each NUMA node, and the groups of NUMA nodes.
 
-Whom it gives memory, and of which NUMA nodes, is decided beside it. Source: pkg/kubelet/cm/memorymanager/state, and
-what policy_static.go does to it.
+Owns how blocks change the state. Leaves which NUMA nodes a block comes from to ``static``. Source:
+pkg/kubelet/cm/memorymanager/state, and the functions of policy_static.go that change it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,11 @@ from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 @dataclass
 class _NUMANodeState:
-    """One NUMA node: how many blocks touch it, the group it belongs to, what is reserved and free of each resource."""
+    """One NUMA node (memorymanager/state:NUMANodeState). Amounts are in bytes, by resource.
+
+    ``assignments`` counts the blocks that use the NUMA node. ``cells`` is its group, the NUMA node alone outside of
+    any.
+    """
 
     node: int
     free: dict[str, int]
@@ -23,13 +27,13 @@ class _NUMANodeState:
     reserved: dict[str, int] = field(default_factory=dict)
 
     def give(self, resource: str, size: int) -> int:
-        """Reserve up to ``size``; what the node could not give is returned."""
+        """Reserve up to ``size`` bytes. Returns the bytes that were not free."""
         given = min(size, max(0, self.free.get(resource, 0)))
         self._move(resource, given)
         return size - given
 
     def take_back(self, resource: str, size: int) -> int:
-        """Free up to ``size`` of what is reserved; what the node had not reserved is returned."""
+        """Free up to ``size`` reserved bytes. Returns the bytes that were not reserved here."""
         returned = min(size, self.reserved.get(resource, 0))
         self._move(resource, -returned)
         return size - returned
@@ -42,13 +46,15 @@ class _NUMANodeState:
 
 def _missing(resource: str, node: int) -> KubeletBreaks:
     return KubeletBreaks(
-        KUBELET_WOULD_CRASH, f"NUMA node {node} has no {resource}; the Memory Manager reads it without asking"
+        KUBELET_WOULD_CRASH, f"NUMA node {node} has no {resource}; the Memory Manager reads it without a check"
     )
 
 
-class Book:
-    """The machine's memory by NUMA node (memorymanager/state:NUMANodeMap), of what each can give at most: in bytes, by
-    resource."""
+class MachineState:
+    """The state of every NUMA node (memorymanager/state:NUMANodeMap).
+
+    ``allocatable`` maps NUMA nodes to bytes by resource: what the Memory Manager can allocate on the empty machine.
+    """
 
     def __init__(self, allocatable: Mapping[int, Mapping[str, int]]) -> None:
         self._allocatable = allocatable
@@ -56,20 +62,20 @@ class Book:
             node: _NUMANodeState(node, dict(amounts), cells=1 << node) for node, amounts in sorted(allocatable.items())
         }
 
-    def load(self, pages: Iterable[NUMANodeMemory]) -> None:
-        """Take over the book that the kubelet keeps; nodes and resources it does not have are skipped."""
-        for page in pages:
-            node = self.nodes.get(page.numa_node)
+    def load(self, nodes: Iterable[NUMANodeMemory]) -> None:
+        """Restore the state that the kubelet saved. NUMA nodes and resources that the machine lacks are skipped."""
+        for published in nodes:
+            node = self.nodes.get(published.numa_node)
             if node is None:
                 continue
-            node.assignments, node.cells = page.assignments, page.cells or 1 << page.numa_node
-            for resource, size in page.reserved.items():
+            node.assignments, node.cells = published.assignments, published.cells or 1 << published.numa_node
+            for resource, size in published.reserved.items():
                 if resource in node.free:
                     node.reserved[resource] = size
                     node.free[resource] -= size
 
     def saved(self) -> tuple[NUMANodeMemory, ...]:
-        """The book as a node's state carries it."""
+        """The state as ``NodeState.memory`` carries it."""
         return tuple(
             NUMANodeMemory(
                 number,
@@ -81,7 +87,7 @@ class Book:
         )
 
     def reserve(self, mask: NUMAMask, resource: str, size: int) -> None:
-        """Enter one block: the lowest NUMA node is filled first (updateMachineState)."""
+        """Reserve one block of ``size`` bytes over ``mask``, the lowest NUMA node first (updateMachineState)."""
         for number in members(mask):
             node = self.nodes.get(number)
             if node is None:
@@ -92,7 +98,7 @@ class Book:
                 size = node.give(resource, size)
 
     def release(self, block: MemoryBlock) -> None:
-        """Strike one block out (releaseMemory)."""
+        """Free one block (releaseMemory)."""
         size = block.size
         for number in members(block.numa_nodes):
             node = self.nodes.get(number)
@@ -105,24 +111,24 @@ class Book:
                 size = node.take_back(block.resource, size)
 
     def free(self, resource: str) -> dict[int, int]:
-        """What is free on each NUMA node. Raises KubeletBreaks where a node does not know the resource."""
+        """The free bytes of each NUMA node. Raises KubeletBreaks if a NUMA node does not have the resource."""
         return {number: self._amount(node.free, resource, number) for number, node in self.nodes.items()}
 
     def free_within(self, mask: NUMAMask, resource: str) -> int:
-        """What is free over a mask. Raises KubeletBreaks where one of its nodes does not know the resource."""
+        """The free bytes of all NUMA nodes of ``mask``. Raises KubeletBreaks if one does not have the resource."""
         return sum(
             self._amount(self.nodes[number].free, resource, number) for number in members(mask) if number in self.nodes
         )
 
     def allocatable(self, resource: str) -> dict[int, int]:
-        """What each NUMA node could give if nothing were taken."""
+        """The allocatable bytes of each NUMA node, free or not."""
         return {number: amounts.get(resource, 0) for number, amounts in self._allocatable.items()}
 
     def suits(self, mask: NUMAMask, *, single: bool) -> bool:
-        """Whether groups allow an allocation over the mask; a single node is only asked about where ``single`` is set.
+        """Whether the existing groups allow a block over ``mask``.
 
-        A node of a group takes no block of its own, and a node with blocks joins no other group (calculateHints,
-        isAffinityViolatingNUMAAllocations).
+        A NUMA node of a group takes no single-node block. A NUMA node with blocks joins no other group. ``single`` also
+        checks masks of one NUMA node, which calculateHints does and isAffinityViolatingNUMAAllocations does not.
         """
         if mask.bit_count() == 1:
             return not single or self.nodes[mask.bit_length() - 1].cells.bit_count() <= 1
@@ -131,11 +137,11 @@ class Book:
         )
 
     def untouched(self) -> NUMAMask:
-        """The NUMA nodes without any block: these may form new groups."""
+        """The NUMA nodes without a block. Only these can form a new group."""
         return sum(1 << number for number, node in self.nodes.items() if not node.assignments)
 
     def groups(self) -> set[NUMAMask]:
-        """The groups of more than one NUMA node that hold blocks."""
+        """The groups of several NUMA nodes that have blocks."""
         return {node.cells for node in self.nodes.values() if node.assignments and node.cells.bit_count() > 1}
 
     def _within(self, mask: NUMAMask) -> Iterator[_NUMANodeState]:

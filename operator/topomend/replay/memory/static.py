@@ -1,5 +1,6 @@
-"""The Memory Manager's Static policy: hints over its book of each NUMA node's memory, and allocation from it.
+"""The Memory Manager's Static policy: hints from the machine state, and the allocation of memory blocks.
 
+Owns which NUMA nodes a container's memory comes from. Leaves the arithmetic of blocks and groups to ``machine_state``.
 Source: pkg/kubelet/cm/memorymanager/policy_static.go.
 """
 
@@ -22,7 +23,7 @@ from topomend.replay.errors import (
     unexpected,
 )
 from topomend.replay.gates import Gates
-from topomend.replay.memory.machine_state import Book
+from topomend.replay.memory.machine_state import MachineState
 from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
@@ -38,18 +39,22 @@ _NO_DEFAULT = "[memorymanager] failed to get the default NUMA affinity, no NUMA 
 
 @dataclass(frozen=True)
 class StaticPolicy:
-    """What is fixed while the kubelet runs: what each NUMA node can give of each resource, in bytes."""
+    """The policy's constants while the kubelet runs.
+
+    ``allocatable`` maps NUMA nodes to bytes by resource, reservations deducted. ``over_reserved`` are the NUMA nodes
+    whose reservation exceeds their memory: the kubelet's unsigned subtraction wraps around there.
+    """
 
     allocatable: Mapping[int, Mapping[str, int]]
     gates: Gates
     over_reserved: NUMAMask = 0
-    """NUMA nodes whose reservation exceeds what they have: the kubelet's unsigned subtraction then wraps around."""
 
 
 def start(settings: KubeletSettings, machine: Machine, gates: Gates) -> StaticPolicy:
-    """The policy as it starts. Raises InvalidOption with the kubelet's text where it would not.
+    """Start the policy. Raises InvalidOption with the kubelet's text if the kubelet would not start.
 
-    That the reservations add up to Node Allocatable cannot be told from the settings alone and is not checked.
+    The kubelet also checks that the reservations add up to Node Allocatable. The settings do not contain that total, so
+    replay does not check it.
     Source: memory_manager.go:getTotalMemoryTypeReserved, policy_static.go:NewPolicyStatic, getDefaultMachineState.
     """
     nodes = {node.id for node in machine.numa_nodes}
@@ -64,49 +69,49 @@ def start(settings: KubeletSettings, machine: Machine, gates: Gates) -> StaticPo
     if sum(size for (_, resource), size in reserved.items() if resource == qos.MEMORY) <= 0:
         raise InvalidOption("[memorymanager] you should specify the system reserved memory")
     allocatable: dict[int, dict[str, int]] = {}
-    over = 0
+    over_reserved = 0
     for node in machine.numa_nodes:
         totals = {pages.resource: pages.size * pages.count for pages in node.hugepages}
         totals[qos.MEMORY] = node.memory - sum(totals.values())
-        left = {resource: total - reserved.get((node.id, resource), 0) for resource, total in totals.items()}
-        over |= (min(left.values()) < 0) << node.id
-        allocatable[node.id] = {resource: amount & _UINT64 for resource, amount in left.items()}
-    return StaticPolicy(allocatable, gates, over)
+        unreserved = {resource: total - reserved.get((node.id, resource), 0) for resource, total in totals.items()}
+        over_reserved |= (min(unreserved.values()) < 0) << node.id
+        allocatable[node.id] = {resource: amount & _UINT64 for resource, amount in unreserved.items()}
+    return StaticPolicy(allocatable, gates, over_reserved)
 
 
 class MemoryManager:
-    """The manager at work on one pod.
+    """The Memory Manager during the admission of one pod.
 
-    ``book`` is the machine's, ``blocks`` are those of the pod's containers (a container that was served and asked for
-    nothing has none), ``pod_blocks`` what the pod holds as a whole under pod-level resource managers.
+    ``machine_state`` is the node's. ``blocks`` maps the pod's containers to their blocks; a container that was admitted
+    without a memory request has an empty tuple. ``pod_blocks`` are the pod's blocks under pod-level resource managers.
     """
 
     def __init__(
         self,
         policy: StaticPolicy,
-        book: Book,
+        machine_state: MachineState,
         blocks: Mapping[str, tuple[MemoryBlock, ...]],
         pod_blocks: tuple[MemoryBlock, ...],
     ) -> None:
         self._policy = policy
-        self.book = book
+        self.machine_state = machine_state
         self.blocks = dict(blocks)
         self.pod_blocks = pod_blocks
         self._reusable: dict[tuple[NUMAMask, str], int] = {}
 
     def remove_pod(self) -> None:
-        """Strike everything the pod holds out of the book (RemoveContainer for each container)."""
+        """Free all memory of the pod (RemoveContainer of every container)."""
         for block in self.pod_blocks or (block for blocks in self.blocks.values() for block in blocks):
-            self.book.release(block)
+            self.machine_state.release(block)
         self.blocks.clear()
         self.pod_blocks = ()
 
     def utilization(self) -> dict[int, int]:
-        """How much of each NUMA node's unreserved regular memory is pinned, in percent."""
-        allocatable = self.book.allocatable(qos.MEMORY)
+        """The allocated share of each NUMA node's allocatable regular memory, in percent."""
+        allocatable = self.machine_state.allocatable(qos.MEMORY)
         return {
             number: utilization(node.reserved.get(qos.MEMORY, 0), allocatable[number])
-            for number, node in self.book.nodes.items()
+            for number, node in self.machine_state.nodes.items()
         }
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
@@ -135,7 +140,7 @@ class MemoryManager:
         return self._offers(requests)
 
     def allocate(self, pod: Pod, container: Container, affinity: Hint) -> Rejection | None:
-        """Give the container its memory (Allocate)."""
+        """Allocate the container's memory (Allocate). Returns the refusal, None on success."""
         if not self._is_served(pod):
             return None
         requests = self._requested(pod, container)
@@ -152,14 +157,14 @@ class MemoryManager:
         blocks = []
         for resource, size in requests.items():
             blocks.append(MemoryBlock(resource, mask, size))
-            self.book.reserve(mask, resource, max(0, size - self._reusable.get((mask, resource), 0)))
+            self.machine_state.reserve(mask, resource, max(0, size - self._reusable.get((mask, resource), 0)))
         self._update_reusable(container, blocks)
         self.blocks[container.name] = tuple(blocks)
         self._shrink_init_blocks(pod, container, blocks)
         return None
 
     def allocate_pod(self, pod: Pod, affinity: Hint) -> Rejection | None:
-        """Give the pod one set of NUMA nodes and divide its memory among the containers (AllocatePod)."""
+        """Allocate the pod's memory on one set of NUMA nodes and divide it among the containers (AllocatePod)."""
         if not qos.is_guaranteed(pod, self._policy.gates):
             return None
         requests = self._requested_by_pod(pod)
@@ -174,63 +179,70 @@ class MemoryManager:
         self._divide(pod, requests, mask)
         self.pod_blocks = tuple(MemoryBlock(resource, mask, size) for resource, size in requests.items())
         for block in self.pod_blocks:
-            self.book.reserve(mask, block.resource, block.size)
+            self.machine_state.reserve(mask, block.resource, block.size)
         return None
 
     def _divide(self, pod: Pod, requests: Mapping[str, int], mask: NUMAMask) -> None:
-        left = dict(requests)
+        remaining = dict(requests)
         shared = []
         for container in pod.containers:
-            own = self._requested(pod, container) or {}
-            if own:
-                self.blocks[container.name] = _blocks(own, mask)
+            requested = self._requested(pod, container) or {}
+            if requested:
+                self.blocks[container.name] = _blocks(requested, mask)
                 if container.kind is not ContainerKind.INIT:
-                    left = {resource: size - own.get(resource, 0) for resource, size in left.items()}
+                    remaining = {resource: size - requested.get(resource, 0) for resource, size in remaining.items()}
             elif container.kind is ContainerKind.INIT:
-                self.blocks[container.name] = _blocks(left, mask)
+                self.blocks[container.name] = _blocks(remaining, mask)
             else:
                 shared.append(container.name)
         for name in shared:
-            self.blocks[name] = _blocks(left, mask)
+            self.blocks[name] = _blocks(remaining, mask)
 
     def _is_served(self, pod: Pod) -> bool:
-        return qos.is_guaranteed(pod, self._policy.gates) and not qos.is_left_alone(pod, self._policy.gates)
+        return qos.is_guaranteed(pod, self._policy.gates) and not qos.is_skipped(pod, self._policy.gates)
 
     def _requested(self, pod: Pod, container: Container) -> dict[str, int] | None:
-        """Bytes by resource; None where one is not a whole number of bytes (getContainerRequestedResources)."""
+        """The container's request, bytes by resource (getContainerRequestedResources).
+
+        None if an amount is not a whole number of bytes.
+        """
         if qos.uses_pod_level_managers(pod, self._policy.gates) and not qos.is_container_guaranteed(container):
             return {}
         return bytes_by_resource(container.resources.requests)
 
     def _requested_by_pod(self, pod: Pod) -> dict[str, int] | None:
-        """Bytes by resource that the pod needs at most at one time (getPodRequestedResources).
+        """The most that the pod needs at any one time, bytes by resource (getPodRequestedResources).
 
-        A resource that only init containers ask for is left out, as the kubelet does.
+        Omits resources that only init containers request, as the kubelet does. None if an amount is not a whole number
+        of bytes.
         """
         if pod.resources is not None and qos.uses_pod_level_managers(pod, self._policy.gates):
             requests = bytes_by_resource(pod.resources.requests)
             return None if requests is None else {name: size for name, size in requests.items() if size}
         needs: list[tuple[ContainerKind, dict[str, int]]] = []
         for container in pod.containers:
-            own = self._requested(pod, container)
-            if own is None:
+            requested = self._requested(pod, container)
+            if requested is None:
                 return None
-            needs.append((container.kind, own))
-        resources = dict.fromkeys(name for kind, own in needs if kind is ContainerKind.APP for name in own)
-        return {name: largest_need((kind, own.get(name, 0)) for kind, own in needs) for name in resources}
+            needs.append((container.kind, requested))
+        resources = dict.fromkeys(name for kind, requested in needs if kind is ContainerKind.APP for name in requested)
+        return {name: largest_need((kind, requested.get(name, 0)) for kind, requested in needs) for name in resources}
 
     def _empty_shared_pool(self, pod: Pod, requests: Mapping[str, int]) -> str:
-        """Why containers without own memory would have none at all; empty if they would (validatePodScopeResources)."""
+        """The error if containers without a request of their own would share no memory (validatePodScopeResources).
+
+        Empty if there is none.
+        """
         shared, exclusive = False, dict.fromkeys(requests, 0)
         for container in pod.containers:
-            own = self._requested(pod, container)
-            if own is None:
+            requested = self._requested(pod, container)
+            if requested is None:
                 return _NOT_INT64
             if container.kind is not ContainerKind.INIT:
-                shared = shared or not own
-                for name, size in own.items():
+                shared = shared or not requested
+                for name, size in requested.items():
                     exclusive[name] = exclusive.get(name, 0) + size
-            elif not own:
+            elif not requested:
                 for name, size in requests.items():
                     if exclusive[name] >= size:
                         return f"pod rejected, pod has shared init containers but no {name} available for them"
@@ -243,7 +255,10 @@ class MemoryManager:
         return ""
 
     def _regenerated(self, blocks: tuple[MemoryBlock, ...], requests: Mapping[str, int]) -> list[ResourceOffer]:
-        """The hints of memory already held: preferred whatever their width, or no preference (regenerateHints)."""
+        """The hints of memory that is already allocated (regenerateHints).
+
+        Each is preferred at any width. Without a matching block there is no preference.
+        """
         if len(blocks) != len(requests) or any(requests.get(block.resource) != block.size for block in blocks):
             return []
         return [self._trace(block.resource, block.size, Hints(masks=(block.numa_nodes,))) for block in blocks]
@@ -255,25 +270,27 @@ class MemoryManager:
         return [self._trace(resource, size, offer) for resource, size in requests.items()]
 
     def _trace(self, resource: str, size: int, offer: Offer) -> ResourceOffer:
-        free = tuple((number, node.free.get(resource, 0)) for number, node in self.book.nodes.items())
-        return ResourceOffer(PROVIDER, resource, size, free, offer)
+        state = self.machine_state
+        free = tuple((number, node.free.get(resource, 0)) for number, node in state.nodes.items())
+        capacity = tuple(state.allocatable(resource).items())
+        return ResourceOffer(PROVIDER, resource, size, free, offer, capacity, groups=tuple(sorted(state.groups())))
 
     def _calculated(self, requests: Mapping[str, int]) -> Offer:
-        """Every mask that could give all of it and, by the rules of groups, may (calculateHints).
+        """Every mask with enough memory that the groups allow (calculateHints).
 
-        None at all is no preference: the kubelet leaves its map empty. The preferred width is what the request would
-        need if nothing were taken.
+        Without such a mask there is no preference, because the kubelet leaves its map empty. Masks of the width that
+        the request would need on the empty machine are preferred.
         """
-        nodes = self.book.nodes
+        nodes = self.machine_state.nodes
         everything = sum(1 << number for number in nodes)
         check_masks(everything)
-        free = [per_node(self.book.free(resource), size) for resource, size in requests.items()]
-        could = [per_node(self.book.allocatable(resource), size) for resource, size in requests.items()]
+        free = [per_node(self.machine_state.free(resource), size) for resource, size in requests.items()]
+        could = [per_node(self.machine_state.allocatable(resource), size) for resource, size in requests.items()]
         width = least_width(Family(everything, tuple(could)))
         if width is None:
             return Answer.NO_PREFERENCE
-        new_group = Family(self.book.untouched(), tuple(free), least=2)
-        special = {1 << number for number in nodes} | self.book.groups() | {mask for mask, _ in self._reusable}
+        new_group = Family(self.machine_state.untouched(), tuple(free), least=2)
+        special = {1 << number for number in nodes} | self.machine_state.groups() | {mask for mask, _ in self._reusable}
         masks = tuple(mask for mask in sorted(special) if self._allows(mask, requests, could))
         families = () if new_group.is_empty() else (new_group,)
         return hints_or(Answer.NO_PREFERENCE, Hints(families, masks, width))
@@ -281,38 +298,45 @@ class MemoryManager:
     def _allows(self, mask: NUMAMask, requests: Mapping[str, int], could: list[Threshold]) -> bool:
         return (
             all(threshold.met_by(mask) for threshold in could)
-            and self.book.suits(mask, single=True)
+            and self.machine_state.suits(mask, single=True)
             and all(
-                self.book.free_within(mask, resource) + self._reusable.get((mask, resource), 0) >= size
+                self.machine_state.free_within(mask, resource) + self._reusable.get((mask, resource), 0) >= size
                 for resource, size in requests.items()
             )
         )
 
     def _final_mask(self, requests: Mapping[str, int], affinity: Hint) -> NUMAMask | str:
-        """The NUMA nodes that the memory really comes from, or the error (Allocate)."""
+        """The NUMA nodes that the memory comes from, or the error's text (Allocate)."""
         hint = affinity
+        # Case: the Topology Manager has no affinity, so the Memory Manager chooses its own best hint.
         if hint.mask is None:
-            found = self._best(requests)
-            if found is None:
+            best = self._best(requests)
+            if best is None:
                 return _NO_DEFAULT
-            if hint.preferred and not found.preferred:
+            if hint.preferred and not best.preferred:
                 return "[memorymanager] failed to find the default preferred hint"
-            hint = found
+            hint = best
         mask = hint.mask or 0
-        if any(self.book.free_within(mask, resource) < size for resource, size in requests.items()):
-            found = self._best(requests, including=mask)
-            if found is None:
+        # Case: the affinity has too little memory, so it is extended by further NUMA nodes.
+        if any(self.machine_state.free_within(mask, resource) < size for resource, size in requests.items()):
+            best = self._best(requests, including=mask)
+            if best is None:
                 return "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
-            if hint.preferred and not found.preferred:
+            if hint.preferred and not best.preferred:
                 return "[memorymanager] failed to find the extended preferred hint"
-            mask = found.mask or 0
-        if self._policy.gates.refuses_mixed_groups and not self.book.suits(mask, single=False):
+            mask = best.mask or 0
+        # Case: the mask would mix a group with single NUMA nodes, or with another group.
+        if self._policy.gates.refuses_mixed_groups and not self.machine_state.suits(mask, single=False):
             return "[memorymanager] preferred hint violates NUMA node allocation"
         return mask
 
     def _best(self, requests: Mapping[str, int], including: NUMAMask = 0) -> Hint | None:
-        """The hint the manager itself would choose (findBestHint): those of the preferred width are the narrowest."""
-        check_masks(mask_of(self.book.nodes))  # it makes all masks even where nothing is asked for
+        """The Memory Manager's own best hint (findBestHint), None without any; ``including`` must be part of its mask.
+
+        Masks of the preferred width are the narrowest, so the narrowest hint is the best one. Raises KubeletBreaks if
+        memory was not requested.
+        """
+        check_masks(mask_of(self.machine_state.nodes))  # the kubelet builds all masks even without a request
         offer = self._calculated(requests) if requests else Answer.NO_PREFERENCE
         if not isinstance(offer, Hints):
             return None
@@ -320,13 +344,13 @@ class MemoryManager:
             if including:
                 return None
             raise KubeletBreaks(
-                KUBELET_WOULD_CRASH, "the Memory Manager looks for the hints of memory, which was not requested"
+                KUBELET_WOULD_CRASH, "the Memory Manager reads the hints of memory although the pod requests none"
             )
         mask = narrowest(offer, including)
         return None if mask is None else Hint(mask, offer.prefers(mask))
 
     def _update_reusable(self, container: Container, blocks: Iterable[MemoryBlock]) -> None:
-        """Init containers leave their memory to later ones, others use it up (updatePodReusableMemory)."""
+        """Later containers reuse the memory of init containers; others use it up (updatePodReusableMemory)."""
         for block in blocks:
             key = (block.numa_nodes, block.resource)
             reusable = self._reusable.get(key, 0)
@@ -336,26 +360,26 @@ class MemoryManager:
                 self._reusable[key] = max(0, reusable - block.size)
 
     def _shrink_init_blocks(self, pod: Pod, container: Container, blocks: Iterable[MemoryBlock]) -> None:
-        """Strike what was reused from the init containers' blocks (updateInitContainersMemoryBlocks)."""
+        """Deduct reused memory from the init containers' blocks (updateInitContainersMemoryBlocks)."""
         for block in blocks:
-            left = block.size
-            for earlier in pod.containers:
-                if earlier.name == container.name or left == 0:
+            remaining = block.size
+            for init_container in pod.containers:
+                if init_container.name == container.name or remaining == 0:
                     break
-                if earlier.kind is not ContainerKind.INIT:
+                if init_container.kind is not ContainerKind.INIT:
                     continue
                 shrunk = []
-                for own in self.blocks.get(earlier.name, ()):
-                    same = own.resource == block.resource and own.numa_nodes == block.numa_nodes
-                    reused = min(own.size, left) if same else 0
-                    left -= reused
-                    shrunk.append(MemoryBlock(own.resource, own.numa_nodes, own.size - reused))
+                for init_block in self.blocks.get(init_container.name, ()):
+                    same = init_block.resource == block.resource and init_block.numa_nodes == block.numa_nodes
+                    reused = min(init_block.size, remaining) if same else 0
+                    remaining -= reused
+                    shrunk.append(MemoryBlock(init_block.resource, init_block.numa_nodes, init_block.size - reused))
                 if shrunk:
-                    self.blocks[earlier.name] = tuple(shrunk)
+                    self.blocks[init_container.name] = tuple(shrunk)
 
 
 def check_policy(name: str, gates: Gates) -> bool:
-    """Whether the policy pins memory. Raises InvalidOption for one that a Linux kubelet does not have."""
+    """Whether the policy allocates memory. Raises InvalidOption for a policy that a Linux kubelet does not have."""
     if name == "BestEffort" and gates.has_best_effort_memory:
         raise InvalidOption('policy "BestEffort" is not available for platform "linux"')
     if name not in ("None", "Static"):
@@ -368,7 +392,7 @@ def _blocks(sizes: Mapping[str, int], mask: NUMAMask) -> tuple[MemoryBlock, ...]
 
 
 def bytes_by_resource(requests: Mapping[str, int]) -> dict[str, int] | None:
-    """Memory and huge pages that are requested; None where one is not a whole number of bytes."""
+    """The requested memory and huge pages, in bytes; None if an amount is not a whole number of bytes."""
     sizes: dict[str, int] = {}
     for resource in sorted(filter(qos.is_memory, requests)):
         size = as_int64(requests[resource])

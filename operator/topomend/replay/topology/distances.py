@@ -1,6 +1,6 @@
-"""How close NUMA nodes are to each other, and which of several masks is the closest.
+"""Distances between NUMA nodes, and the closest of several masks.
 
-Only option prefer-closest-numa-nodes makes the kubelet look at distances.
+The kubelet reads distances only with option prefer-closest-numa-nodes. Source: topologymanager/numa_info.go.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,11 +10,11 @@ from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 Distances: TypeAlias = Mapping[int, tuple[int, ...]]
-"""For each NUMA node its row, which the kubelet indexes by NUMA id (numa_info.go:CalculateAverageFor)."""
+"""The row of each NUMA node. The kubelet indexes a row by NUMA id (numa_info.go:CalculateAverageFor)."""
 
 
 def fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask | None:
-    """The narrowest of ``masks``; among equals the closest, then the smallest. None where there is no mask."""
+    """The narrowest of ``masks``; among equals the closest, then the smallest. None if ``masks`` is empty."""
     candidates = set(masks)
     if not candidates:
         return None
@@ -25,7 +25,7 @@ def fittest(masks: Iterable[NUMAMask], distances: Distances | None) -> NUMAMask 
 def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMask:
     """The closest of ``masks``, all of one width and at least one; among equals the smallest.
 
-    Source: policy.go:CompareNUMAAffinityMasks. Raises KubeletBreaks as ``total_distance`` does, if there are several.
+    Source: policy.go:CompareNUMAAffinityMasks. With several masks it raises KubeletBreaks as ``total_distance`` does.
     """
     if len(masks) == 1 or distances is None:
         return min(masks)
@@ -35,9 +35,9 @@ def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMas
 def total_distance(mask: NUMAMask, distances: Distances) -> int:
     """The sum of distances over all ordered pairs of a mask (numa_info.go:CalculateAverageFor).
 
-    The kubelet compares averages. Masks of one width have as many pairs, so their sums compare alike.
+    The kubelet compares averages. Masks of one width have equally many pairs, so comparing sums has the same outcome.
 
-    Raises KubeletBreaks where a NUMA id lies past the end of a list, which the kubelet reads without a check.
+    Raises KubeletBreaks if a NUMA id lies past the end of a row, which the kubelet reads without a check.
     """
     nodes = list(members(mask))
     try:
@@ -50,15 +50,15 @@ def total_distance(mask: NUMAMask, distances: Distances) -> int:
 
 
 def has_gaps(distances: Distances) -> bool:
-    """Whether a NUMA id lies past the end of a distance list."""
+    """Whether a NUMA id lies past the end of a row."""
     return any(node >= len(row) for node in distances for row in distances.values())
 
 
 def interchangeable_classes(nodes: Sequence[int], distances: Distances) -> list[int]:
-    """A class number for each of ``nodes``: nodes of one class can replace each other in any mask.
+    """The class number of each of ``nodes``: nodes of one class can replace each other in any mask.
 
-    Two nodes are interchangeable if they are as far from themselves and from every third node, there and back. The
-    relation is transitive, so one node of each class is enough to compare with.
+    Two nodes are interchangeable if their distances to themselves are equal, and the round trips to every third node.
+    The relation is transitive, so comparing with one node of each class is enough.
     """
     representatives: list[int] = []
     classes = []

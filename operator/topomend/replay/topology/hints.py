@@ -1,8 +1,8 @@
-"""What a resource answers the Topology Manager: no preference, impossible, or the masks it fits.
+"""Topology hints: a resource has no preference, is impossible, or fits certain masks of NUMA nodes.
 
-The kubelet lists every mask, 2^n of them on n NUMA nodes. Here a resource says which rule its masks obey, so that a
-machine with many NUMA nodes costs no more than its rules: a ``Family`` holds every mask that gathers enough of
-everything, and the few masks that obey no such rule are named one by one. How hints merge is left to ``merge``.
+The kubelet lists every mask, up to 2^n of them on n NUMA nodes. Here a resource states a rule instead, so the cost does
+not grow with the number of masks. A ``Family`` contains every mask that covers enough of each resource. The few masks
+without such a rule are listed. Leaves merging to ``merge``. Source: topologymanager/policy.go.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from topomend.model.bitmask import NUMAMask, mask_of, members
 
 
 class Answer(Enum):
-    """The two answers without masks, which the kubelet writes as a nil and as an empty list (policy.go)."""
+    """The two answers without masks. The kubelet writes them as a nil list and as an empty list (policy.go)."""
 
     NO_PREFERENCE = "no preference"
     IMPOSSIBLE = "impossible"
@@ -22,18 +22,21 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A mask needs ``need`` of something; each group gives its amount to the masks that touch its NUMA nodes."""
+    """A minimum for masks: the groups that a mask touches must add up to at least ``need``.
+
+    Each of ``groups`` is a set of NUMA nodes with an amount, for example a device that belongs to two NUMA nodes.
+    """
 
     groups: tuple[tuple[NUMAMask, int], ...]
     need: int
 
     @property
     def adds_up(self) -> bool:
-        """Whether each amount stands on one NUMA node, so that a mask gathers what its nodes do."""
+        """Whether every group is a single NUMA node, so that a mask's amount is the sum over its NUMA nodes."""
         return all(nodes.bit_count() == 1 for nodes, _ in self.groups)
 
     def gathered(self, mask: NUMAMask) -> int:
-        """What the mask gathers."""
+        """The sum of the groups that the mask touches."""
         return sum(amount for nodes, amount in self.groups if nodes & mask)
 
     def gains(self) -> dict[int, int]:
@@ -45,17 +48,17 @@ class Threshold:
         return gains
 
     def met_by(self, mask: NUMAMask) -> bool:
-        """Whether the mask gathers enough."""
+        """Whether the mask reaches ``need``."""
         return self.gathered(mask) >= self.need
 
 
 def per_node(amounts: Mapping[int, int], need: int) -> Threshold:
-    """A threshold over amounts that each stand on one NUMA node."""
+    """A threshold over amounts that each belong to one NUMA node."""
     return Threshold(tuple((1 << node, amount) for node, amount in amounts.items() if amount), need)
 
 
 def touching(nodes: NUMAMask) -> Threshold:
-    """The demand that a mask holds one of ``nodes``."""
+    """A threshold that a mask meets if it contains at least one of ``nodes``."""
     return Threshold(((nodes, 1),), 1)
 
 
@@ -63,7 +66,7 @@ def touching(nodes: NUMAMask) -> Threshold:
 class Family:
     """Every mask within ``universe`` of at least ``least`` NUMA nodes that meets all thresholds.
 
-    With a mask every wider one within the universe belongs to it too.
+    A family is closed upwards: with a mask it contains every wider mask within ``universe``.
     """
 
     universe: NUMAMask
@@ -71,7 +74,7 @@ class Family:
     least: int = 1
 
     def holds(self, mask: NUMAMask) -> bool:
-        """Whether the mask is one of the family."""
+        """Whether the family contains the mask."""
         return (
             not mask & ~self.universe
             and mask.bit_count() >= self.least
@@ -79,7 +82,7 @@ class Family:
         )
 
     def is_empty(self) -> bool:
-        """Whether no mask belongs: the widest one would."""
+        """Whether the family contains no mask. If any mask belongs to it, the widest one does."""
         return not self.holds(self.universe)
 
 
@@ -100,9 +103,9 @@ class SocketRule:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The masks a resource fits: those of ``families`` and those of ``masks``.
+    """The masks that a resource fits: those of ``families`` and those of ``masks``.
 
-    A mask is preferred when it has ``width`` NUMA nodes (None: always), or obeys ``sockets``.
+    A mask is preferred if it has ``width`` NUMA nodes (None: at any width) or obeys ``sockets``.
     """
 
     families: tuple[Family, ...] = ()
@@ -115,7 +118,7 @@ class Hints:
         return mask in self.masks or any(family.holds(mask) for family in self.families)
 
     def prefers(self, mask: NUMAMask) -> bool:
-        """Whether a mask that is offered is preferred."""
+        """Whether the mask is preferred, provided that ``offers`` is true of it."""
         return (
             self.width is None
             or mask.bit_count() == self.width
@@ -123,7 +126,7 @@ class Hints:
         )
 
     def preferred_nodes(self) -> NUMAMask:
-        """The NUMA nodes that are offered and preferred each on its own."""
+        """The NUMA nodes that are offered and preferred as masks of a single NUMA node."""
         universe = 0
         for family in self.families:
             universe |= family.universe
@@ -137,9 +140,11 @@ Offer: TypeAlias = Answer | Hints
 
 @dataclass(frozen=True, slots=True)
 class ResourceOffer:
-    """One resource's answer and what it was asked, for the merge and for the trace.
+    """The request for one resource and the provider's answer, for the merge and for the trace.
 
-    ``requested`` and ``free`` are in CPUs, bytes or devices; ``free`` maps NUMA nodes to what is left on each.
+    ``requested``, ``free`` and ``capacity`` are in CPUs, bytes or devices. ``free`` has pairs of NUMA node and free
+    amount, ``capacity`` pairs of NUMA node and the amount that counts for the preferred width. ``required`` are the
+    NUMA nodes of what init containers left for reuse, ``groups`` those whose memory is pinned together.
     """
 
     provider: str
@@ -147,20 +152,25 @@ class ResourceOffer:
     requested: int
     free: tuple[tuple[int, int], ...]
     offer: Offer
+    capacity: tuple[tuple[int, int], ...] = ()
+    required: NUMAMask = 0
+    groups: tuple[NUMAMask, ...] = ()
 
 
 def hints_or(answer: Answer, hints: Hints) -> Offer:
-    """``hints``, or ``answer`` where they hold no mask at all."""
+    """``hints``, or ``answer`` if they contain no mask."""
     return hints if hints.masks or any(not family.is_empty() for family in hints.families) else answer
 
 
 def width_rank(width: int, wanted: int) -> tuple[bool, int]:
-    """How a mask that is not preferred ranks by its number of NUMA nodes, lowest first.
+    """The rank of a mask that is not preferred, by its number of NUMA nodes; the lowest rank wins.
 
-    ``wanted`` is the kubelet's BestNonPreferredAffinityCount: the widest of the lists' narrowest masks. It ranks first,
-    then narrower widths, widest first, then wider ones, narrowest first. Masks of one width compare by fitness.
+    ``wanted`` is the kubelet's BestNonPreferredAffinityCount: the largest of the lists' narrowest widths. It ranks
+    first. Narrower widths follow, widest first; then wider ones, narrowest first. Masks of one width compare by
+    distance and value.
 
-    Source: policy.go:compare, which walks towards that order. Its cases, for a hint with ``current`` NUMA nodes:
+    Source: policy.go:compare, whose pairwise comparison amounts to this ranking. Its cases, where ``current`` is the
+    width of the best hint so far:
 
     - 1, current > wanted: only a fitter candidate replaces it, which is a narrower one.
     - 2, current == wanted: only a fitter candidate of the same width replaces it.

@@ -1,18 +1,20 @@
-"""Merging the hints of all resources into one, the way the kubelet's HintMerger ends up.
+"""Merge the hints of all resources into one, with the outcome of the kubelet's HintMerger (policy.go).
 
-The kubelet walks the product of all lists, (2^n - 1)^resources permutations, and keeps the best. The outcome does not
-depend on the order of that walk (policy.go:compare is a ranking), so it is found here without it:
+The kubelet walks the product of all lists, up to (2^n - 1)^resources permutations, and keeps the best. policy.go:
+compare is a ranking, so the outcome does not depend on the order of the walk. Two cases replace it:
 
-- A merged hint is preferred only if every resource gave the same preferred mask. So take the masks that all resources
-  offer and prefer, and of these the fittest.
-- Otherwise the merged hint is the fittest intersection of one mask from each list. To find the intersections, count for
-  every mask the choices whose intersection contains it, and undo the overlap (Moebius inversion).
+- Case preferred: a merged hint is preferred only if every list contains the same mask and prefers it. The outcome is
+  the narrowest such mask.
+- Case not preferred: the outcome is the best intersection of one mask from each list, by ``hints.width_rank``. The
+  intersections are counted by inclusion and exclusion (Moebius inversion over supersets).
 
-Up to ``TABLED_NODES`` NUMA nodes the masks are tabled, beyond that ``wide`` finds them by their rules. Both say so
-where the kubelet would walk for more than an hour (``walk_time``).
+Among masks of one width the closest wins with prefer-closest-numa-nodes, then the smallest.
+
+Up to ``TABLED_NODES`` NUMA nodes a list is a table of all masks. Beyond that ``wide`` works on the rules of the hints.
+Both raise KubeletBreaks if the kubelet's walk would take more than an hour (``walk_time``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -28,14 +30,17 @@ from topomend.replay.topology.wide import WideMerge
 TABLED_NODES = 17
 """The most NUMA nodes for which all masks are tabled: the most on which a kubelet merges two full lists in an hour."""
 
+LISTED_NODES = 8
+"""Up to so many NUMA nodes a table of all masks finds the first ones faster than a search."""
+
 
 TieBreak: TypeAlias = Callable[[NUMAMask], int]
-"""Chooses one of some NUMA nodes."""
+"""Chooses one NUMA node of a mask."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """An affinity and whether it is preferred; mask None is no affinity (topology_manager.go:TopologyHint)."""
+    """An affinity, and whether it is preferred. ``mask`` None is no affinity (topology_manager.go:TopologyHint)."""
 
     mask: NUMAMask | None
     preferred: bool
@@ -43,29 +48,36 @@ class Hint:
 
 @dataclass(frozen=True)
 class NUMAInfo:
-    """The machine as the merge sees it: every NUMA node, and distances where option prefer-closest-numa-nodes is on."""
+    """The machine's NUMA nodes; ``distances`` is None unless option prefer-closest-numa-nodes is on."""
 
     nodes: NUMAMask
     distances: Distances | None = None
 
 
-def merge(info: NUMAInfo, offers: Sequence[Offer]) -> Hint:
-    """The merged hint of best-effort and restricted (policy.go:HintMerger.Merge)."""
+def merge(info: NUMAInfo, offers: Sequence[Offer], *, preferred_only: bool = False) -> Hint:
+    """The merged hint of policies best-effort and restricted (policy.go:HintMerger.Merge).
+
+    With ``preferred_only`` the mask of a hint that is not preferred is not worked out: all NUMA nodes stand for it.
+    Raises KubeletBreaks if the kubelet would walk for more than an hour.
+    """
     hints = [offer for offer in offers if isinstance(offer, Hints)]
+    # An impossible resource counts as one hint for all NUMA nodes that is not preferred, so no merged hint is preferred
+    # (filterProvidersHints). A resource without preference counts as the same hint, but preferred.
     certain = Answer.IMPOSSIBLE not in offers
     if not hints:
         return Hint(info.nodes, certain)
     if info.nodes.bit_count() > TABLED_NODES:
         return _merge_wide(info, hints, certain)
-    return _merge_tabled(info, hints, certain)
+    return _merge_tabled(info, hints, certain, preferred_only)
 
 
 def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest) -> Hint:
-    """The merged hint of single-numa-node, which looks at preferred masks of one NUMA node only.
+    """The merged hint of policy single-numa-node, which considers preferred masks of a single NUMA node only.
 
-    ``tie_break`` says which of several.
+    ``tie_break`` chooses among NUMA nodes that all resources prefer.
     Source: policy_single_numa_node.go:filterSingleNumaHints, Merge.
     """
+    # Case: a resource is impossible. Its hint has no affinity and is not preferred.
     if Answer.IMPOSSIBLE in offers:
         return Hint(None, preferred=False)
     common = info.nodes
@@ -74,16 +86,19 @@ def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = 
         if isinstance(offer, Hints):
             common &= offer.preferred_nodes()
             masked = True
+    # Case: no resource has a preference.
     if not masked:
         return Hint(None, preferred=True)
+    # Case: the resources have no NUMA node in common.
     if not common:
         return Hint(None, preferred=False)
+    # Case: an affinity to all NUMA nodes of the machine is no affinity.
     mask = 1 << tie_break(common)
     return Hint(None if mask == info.nodes else mask, preferred=True)
 
 
 def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
-    """The narrowest mask offered that contains ``including``; among equals the smallest. None where there is none."""
+    """The narrowest offered mask that contains ``including``; among equals the smallest. None if there is none."""
     masks = [mask for mask in hints.masks if not including & ~mask]
     for family in hints.families:
         mask = narrowest_of(family, including)
@@ -93,7 +108,7 @@ def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
 
 
 def least_width(family: Family) -> int | None:
-    """How many NUMA nodes the narrowest mask of the family has; None for an empty family."""
+    """The number of NUMA nodes of the family's narrowest mask; None for an empty family."""
     if all(threshold.adds_up for threshold in family.thresholds):
         width = max([family.least, *(_least_nodes(threshold, family.universe) for threshold in family.thresholds)])
         if len(family.thresholds) <= 1:
@@ -102,33 +117,61 @@ def least_width(family: Family) -> int | None:
     return None if mask is None else mask.bit_count()
 
 
-def first_masks(hints: Hints, limit: int) -> list[NUMAMask]:
-    """The narrowest masks offered, at most ``limit`` of them, narrowest first."""
+def first_masks(info: NUMAInfo, hints: Hints, limit: int) -> list[NUMAMask]:
+    """The narrowest offered masks, at most ``limit``, narrowest first."""
+    if info.nodes.bit_count() <= LISTED_NODES:
+        return list(islice(_offered(hints, tuple(members(info.nodes))), limit))
     masks = set(hints.masks)
     for family in hints.families:
         masks.update(islice(masks_by_width(family), limit))
     return sorted(masks, key=lambda mask: (mask.bit_count(), mask))[:limit]
 
 
+def preferred_masks(info: NUMAInfo, hints: Hints, limit: int) -> tuple[NUMAMask, ...]:
+    """The masks that are offered and preferred, at most ``limit`` of them, narrowest first.
+
+    Beyond ``LISTED_NODES`` only the masks of one NUMA node.
+    """
+    if info.nodes.bit_count() > LISTED_NODES:
+        return tuple([1 << node for node in members(hints.preferred_nodes())][:limit])
+    return tuple(islice(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)))), limit))
+
+
+def common_preferred_masks(info: NUMAInfo, hints: Sequence[Hints]) -> list[NUMAMask]:
+    """Every mask that all resources offer and prefer, narrowest first; all masks where there is no resource.
+
+    For machines of at most ``TABLED_NODES`` NUMA nodes.
+    """
+    ids = tuple(members(info.nodes))
+    tables = [_table(hint, ids) for hint in hints]
+    masks = (_expand(index, ids) for index in _by_width(len(ids)) if all(table[index] for table in tables))
+    return [mask for mask in masks if all(hint.prefers(mask) for hint in hints)]
+
+
+def list_lengths(info: NUMAInfo, hints: Sequence[Hints]) -> list[int]:
+    """How many masks each resource offers, on machines of at most ``TABLED_NODES`` NUMA nodes."""
+    ids = tuple(members(info.nodes))
+    return [sum(_table(hint, ids)) for hint in hints]
+
+
 def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
-    """How many of the largest nodes reach the need, each of whose groups is one node; too many where none do."""
+    """The fewest NUMA nodes that meet a threshold of single-node groups; more than ``universe`` has if none do."""
     amounts: dict[NUMAMask, int] = {}
     for node, amount in threshold.groups:
         if node & universe:
             amounts[node] = amounts.get(node, 0) + amount
-    left = threshold.need
+    lacking = threshold.need
     for count, amount in enumerate(sorted(amounts.values(), reverse=True)):
-        if left <= 0:
+        if lacking <= 0:
             return count
-        left -= amount
-    return len(amounts) if left <= 0 else universe.bit_count() + 1
+        lacking -= amount
+    return len(amounts) if lacking <= 0 else universe.bit_count() + 1
 
 
-# Tables: a mask of the machine's NUMA nodes, which may have gaps, becomes an index by counting the nodes in order.
-# That keeps both width and order of masks.
+# Tables. The index of a mask numbers the machine's NUMA nodes without gaps. That keeps the width and order of masks.
 
 
-def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
+def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool, preferred_only: bool) -> Hint:
     ids = tuple(members(info.nodes))
     tables = [_table(hint, ids) for hint in hints]
     check_walk(map(sum, tables))
@@ -136,8 +179,10 @@ def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
         preferred = _common_preferred(info, hints, tables, ids)
         if preferred is not None:
             return Hint(preferred, preferred=True)
+    if preferred_only:
+        return Hint(info.nodes, preferred=False)
     order = _by_width(len(ids))
-    wanted = max(next(mask for mask in order if table[mask]).bit_count() for table in tables)
+    best_width = max(next(mask for mask in order if table[mask]).bit_count() for table in tables)
     reachable = _intersections(tables)
     by_width: dict[int, list[NUMAMask]] = {}
     for mask in order:
@@ -145,7 +190,7 @@ def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
             by_width.setdefault(mask.bit_count(), []).append(_expand(mask, ids))
     if not by_width:
         return Hint(info.nodes, preferred=False)
-    best = min(by_width, key=lambda width: width_rank(width, wanted))
+    best = min(by_width, key=lambda width: width_rank(width, best_width))
     return Hint(closest(by_width[best], info.distances), preferred=False)
 
 
@@ -167,7 +212,7 @@ def _common_preferred(
 
 
 def _intersections(tables: list[list[bool]]) -> list[int]:
-    """For every mask, how many choices of one mask from each table intersect in exactly it."""
+    """For every mask, the number of choices of one mask from each table whose intersection is exactly this mask."""
     counts = [1] * len(tables[0])
     for table in tables:
         supersets = [int(offered) for offered in table]
@@ -178,7 +223,7 @@ def _intersections(tables: list[list[bool]]) -> list[int]:
 
 
 def _over_halves(counts: list[int], sign: int) -> None:
-    """Add to (or take from) every mask's count those of its supersets, one NUMA node after the other."""
+    """Add the counts of its supersets to every mask's count, or subtract them; one NUMA node after the other."""
     step = 1
     while step < len(counts):
         for start in range(0, len(counts), 2 * step):
@@ -187,6 +232,12 @@ def _over_halves(counts: list[int], sign: int) -> None:
             lower = counts[start:middle]
             counts[start:middle] = [a + sign * b for a, b in zip(lower, upper, strict=True)]
         step *= 2
+
+
+def _offered(hints: Hints, ids: tuple[int, ...]) -> Iterator[NUMAMask]:
+    """The masks offered, narrowest first."""
+    table = _table(hints, ids)
+    return (_expand(index, ids) for index in _by_width(len(ids)) if table[index])
 
 
 def _table(hints: Hints, ids: tuple[int, ...]) -> list[bool]:
@@ -205,11 +256,11 @@ def _family_table(family: Family, ids: tuple[int, ...]) -> list[bool]:
     table = [not mask & outside for mask in range(size)] if outside else [True] * size
     table[0] = False
     if family.least > 1:
-        table = [held and mask.bit_count() >= family.least for mask, held in enumerate(table)]
+        table = [offered and mask.bit_count() >= family.least for mask, offered in enumerate(table)]
     for threshold in family.thresholds:
         need = threshold.need
         amounts = _amounts(threshold, ids)
-        table = [held and amount >= need for held, amount in zip(table, amounts, strict=True)]
+        table = [offered and amount >= need for offered, amount in zip(table, amounts, strict=True)]
     return table
 
 
@@ -244,7 +295,7 @@ def _expand(index: int, ids: tuple[int, ...]) -> NUMAMask:
 
 @lru_cache(maxsize=16)
 def _by_width(nodes: int) -> tuple[int, ...]:
-    """All masks over so many NUMA nodes but the empty one, narrowest first, equals by value (bitmask.go)."""
+    """All masks over ``nodes`` NUMA nodes but the empty one, narrowest first, equals by value (bitmask.go)."""
     return tuple(sorted(range(1, 1 << nodes), key=lambda mask: (mask.bit_count(), mask)))
 
 

@@ -16,9 +16,10 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """``prefer_closest`` ranks masks of one width by distance; ``max_numa_nodes`` is what the kubelet starts with.
+    """The Topology Manager's options.
 
-    ``prefer_most_allocated`` is the proposed option of that name, None where it is not named.
+    ``prefer_closest`` ranks masks of one width by distance. ``max_numa_nodes`` is the most NUMA nodes with which the
+    kubelet starts. ``prefer_most_allocated`` is the proposed prefer-most-allocated-numa-node, None if it is not set.
     """
 
     prefer_closest: bool = False
@@ -27,7 +28,7 @@ class TopologyOptions:
 
 
 def read_options(options: Mapping[str, str], gates: Gates) -> TopologyOptions:
-    """The options of the configuration. Raises InvalidOption where the kubelet would refuse to start."""
+    """Read the options of the configuration. Raises InvalidOption if the kubelet would not start with them."""
     closest, most, most_allocated = False, DEFAULT_MAX_NUMA_NODES, None
     for name in sorted(options):
         if name == prefer_most_allocated_numa_node.OPTION and gates.topology_alpha_options:
@@ -42,14 +43,14 @@ def read_options(options: Mapping[str, str], gates: Gates) -> TopologyOptions:
 
 
 def _check_available(name: str, gates: Gates) -> None:
-    """Source: policy_options.go:CheckPolicyOptionAvailable; no option of today is alpha."""
+    """Source: policy_options.go:CheckPolicyOptionAvailable. No option of today's versions is alpha."""
     level = gates.topology_option_levels.get(name)
     if level is None:
         raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")
     if level == "beta" and not gates.topology_beta_options:
-        told = "Topology Manager Policy Beta-level Options"
-        told = told.lower() if gates.lower_case_levels else told
-        raise InvalidOption(f"{told} not enabled, but option {quoted(name)} provided")
+        level_words = "Topology Manager Policy Beta-level Options"
+        level_words = level_words.lower() if gates.lower_case_levels else level_words
+        raise InvalidOption(f"{level_words} not enabled, but option {quoted(name)} provided")
 
 
 def _max_numa_nodes(name: str, text: str) -> int:

@@ -1,4 +1,4 @@
-"""The Topology Manager's policies: how hints are merged, and which merged hints are admitted.
+"""The Topology Manager's policies: how each merges hints, and which merged hints it admits.
 
 Source: pkg/kubelet/cm/topologymanager/policy_{none,best_effort,restricted,single_numa_node}.go.
 """
@@ -14,13 +14,19 @@ NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restri
 POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
 
 
-def decide(policy: str, info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest) -> tuple[Hint, bool]:
-    """The affinity that a policy other than ``none`` stores, and whether it admits.
+def decide(
+    policy: str, info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest, *, traced: bool = True
+) -> tuple[Hint, bool]:
+    """The affinity that a policy other than ``none`` stores, and whether it admits the request.
 
-    ``tie_break`` chooses among NUMA nodes that fit single-numa-node equally well; other policies do not ask it.
+    ``tie_break`` chooses among NUMA nodes that fit equally well under single-numa-node. Other policies ignore it. The
+    affinity of a refusal only matters where it is ``traced``.
+    Raises KubeletBreaks if the merge would crash or hang the kubelet.
     """
+    # single-numa-node admits a preferred hint of one NUMA node, or of none.
     if policy == SINGLE_NUMA_NODE:
         hint = merge_single(info, offers, tie_break)
         return hint, hint.preferred
-    hint = merge(info, offers)
+    # restricted admits a preferred hint, best-effort any hint.
+    hint = merge(info, offers, preferred_only=policy == RESTRICTED and not traced)
     return hint, hint.preferred or policy == BEST_EFFORT

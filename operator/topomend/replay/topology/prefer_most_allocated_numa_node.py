@@ -1,20 +1,21 @@
-"""Option prefer-most-allocated-numa-node: which of several NUMA nodes that fit equally well takes the pod.
+"""Option prefer-most-allocated-numa-node: which of several NUMA nodes that fit equally well gets the pod.
 
-Under single-numa-node the fullest one, so that the holes on the others stay whole; other policies ignore the option.
-It is a proposal (KEP "Prefer most allocated NUMA node"): replay follows its text, no released kubelet has it.
+Under single-numa-node the fullest one gets it, which leaves the free resources of the others in one piece. Other
+policies ignore the option. It is a proposal (KEP "Prefer most allocated NUMA node"): replay follows its text, and no
+released kubelet has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 OPTION = "prefer-most-allocated-numa-node"
 
-REMARK = f"released kubelets up to 1.36 refuse to start with option {OPTION}, which was replayed as its KEP tells it"
+REMARK = f"released kubelets do not start with option {OPTION}; replay follows its KEP"
 
 _MOST = 100
 
 
 def utilization(assigned: int, allocatable: int) -> int:
-    """How full a NUMA node is, 0 to 100, in whole steps as the scheduler counts them.
+    """The utilization of a NUMA node in percent, 0 to 100, rounded down as the scheduler does.
 
     Source: pkg/scheduler/framework/plugins/noderesources/most_allocated.go:mostRequestedScore, which the KEP names.
     """
@@ -22,10 +23,11 @@ def utilization(assigned: int, allocatable: int) -> int:
 
 
 def most_allocated(nodes: Iterable[int], signals: Sequence[Mapping[int, int]]) -> int:
-    """The NUMA node that wins of ``nodes``, ascending and at least one; each signal maps nodes to their utilization.
+    """The most allocated of ``nodes``, which are ascending and at least one.
 
-    Each node is compared with the winner so far, in the order in which the kubelet's merger meets them: where signals
-    contradict each other no pairwise comparison makes a ranking.
+    Each of ``signals`` maps NUMA nodes to their utilization in percent. Signals may contradict each other, so the
+    pairwise comparison is no ranking, and the order counts: each node is compared with the best one so far, in the
+    order of the kubelet's merger.
     """
     winner, *others = nodes
     for node in others:
@@ -35,6 +37,6 @@ def most_allocated(nodes: Iterable[int], signals: Sequence[Mapping[int, int]]) -
 
 
 def _beats(node: int, winner: int, signals: Sequence[Mapping[int, int]]) -> bool:
-    """Whether a signal prefers ``node`` and none the winner; otherwise the lower id stays (Narrowest)."""
+    """Whether a signal prefers ``node`` and no signal prefers ``winner``. Otherwise the lower id wins (Narrowest)."""
     differences = [signal.get(node, 0) - signal.get(winner, 0) for signal in signals]
     return any(difference > 0 for difference in differences) and all(difference >= 0 for difference in differences)

@@ -1,8 +1,8 @@
-"""Masks of a family, found without a table of all masks.
+"""Find masks of a family without a table of all masks, by branch and bound.
 
-Masks are built from the highest NUMA node down, each node left out before it is taken in, so the first mask found is
-the smallest. A branch ends where the best of the remaining nodes cannot reach a threshold. Of nodes that can replace
-each other only the lowest are tried.
+The search decides from the highest NUMA node down whether a mask contains it, and tries "no" first. So the first mask
+that it finds is the smallest. A branch ends if the best of the remaining NUMA nodes cannot meet a threshold. Of NUMA
+nodes that can replace each other the search tries only the lowest.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from topomend.replay.topology.distances import Distances, closest, has_gaps, int
 from topomend.replay.topology.hints import Family, Threshold
 
 MAX_STEPS = 1_000_000
-"""How many steps all searches of one merge may take together: some seconds."""
+"""The most steps of all searches of one merge together: they take some seconds."""
 
 TRIED_NODES = 4
 """The most NUMA nodes on which trying every mask is faster than a search."""
@@ -26,22 +26,22 @@ _SCALE = 1 << 80
 
 
 class Budget:
-    """The steps that the searches of one merge have left."""
+    """The remaining steps of the searches of one merge."""
 
     def __init__(self) -> None:
-        self._left = MAX_STEPS
+        self._steps = MAX_STEPS
 
     def spend(self) -> None:
-        """Take a step. Raises KubeletBreaks where none is left."""
-        self._left -= 1
-        if self._left < 0:
+        """Take a step. Raises KubeletBreaks if none remains."""
+        self._steps -= 1
+        if self._steps < 0:
             raise KubeletBreaks(
                 KUBELET_WOULD_HANG, f"replay gave up on these NUMA hints after {MAX_STEPS:,} steps of its search"
             )
 
 
 def narrowest_of(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
-    """The narrowest mask of the family that contains ``including``; among equals the smallest. None without one."""
+    """The family's narrowest mask that contains ``including``; among equals the smallest. None if there is none."""
     if family.is_empty() or including & ~family.universe:
         return None
     if family.universe.bit_count() <= TRIED_NODES:
@@ -75,7 +75,7 @@ def _submasks(universe: NUMAMask) -> tuple[NUMAMask, ...]:
 
 
 def fittest_of_width(family: Family, width: int, distances: Distances | None, budget: Budget) -> NUMAMask | None:
-    """The closest mask of the family with so many NUMA nodes; among equals, or without distances, the smallest."""
+    """The family's closest mask of ``width`` NUMA nodes; among equals, or without distances, the smallest."""
     if not 1 <= width <= family.universe.bit_count():
         return None
     if distances is None:
@@ -91,8 +91,8 @@ def fittest_of_width(family: Family, width: int, distances: Distances | None, bu
 class _Search:
     """The masks of a family with ``width`` NUMA nodes that contain ``including``, smallest first.
 
-    Of masks that differ only by nodes that can replace each other it finds the smallest, with ``every`` all of them.
-    With ``distances`` it leaves out masks that are not closer than the last one found.
+    Of masks that differ only by interchangeable NUMA nodes the search finds the smallest, or all with ``every``. With
+    ``distances`` it skips masks that are not closer than the last one.
     """
 
     family: Family
@@ -144,15 +144,15 @@ class _Search:
         yield from self._walk(position + 1, wider, missing - 1, self._less(lacks, position, wider), taken | {kind})
 
     def _less(self, lacks: tuple[int, ...], position: int, mask: NUMAMask) -> tuple[int, ...]:
-        """What is still lacking once the node at ``position`` has made the mask what it is."""
-        left = [lack - gains[position] for lack, gains in zip(lacks, self._gains, strict=True)]
+        """The amounts that each threshold still lacks after the node at ``position`` joined the mask."""
+        lacking = [lack - gains[position] for lack, gains in zip(lacks, self._gains, strict=True)]
         for index, threshold in self._shared:
-            left[index] = threshold.need - threshold.gathered(mask)
-        return tuple(left)
+            lacking[index] = threshold.need - threshold.gathered(mask)
+        return tuple(lacking)
 
 
 class _Closest:
-    """The total distance of the last mask found, ``best``, and whether a branch can come to less."""
+    """A lower bound for the total distance of a branch. ``best`` is the total distance of the last mask."""
 
     def __init__(self, nodes: list[int], distances: Distances) -> None:
         self.distances = distances
@@ -162,10 +162,10 @@ class _Closest:
         self._nearest: dict[int, list[list[int]]] = {}
 
     def may_improve(self, position: int, mask: NUMAMask, missing: int) -> bool:
-        """Whether ``missing`` of the nodes from ``position`` on can make a mask that is closer than the best.
+        """Whether ``missing`` of the nodes from ``position`` on can make a mask closer than the best.
 
-        Each added node adds its distances to the mask, and half of those to the others that are added: at least to
-        the nearest of them. All is counted twice, so that it stays whole.
+        Each added node adds its distances to the mask, and half of its distances to the other added nodes. The bound
+        takes the nearest of those. All terms are doubled to stay integers.
         """
         if self.best is None or not missing:
             return self.best is None or total_distance(mask, self.distances) < self.best
@@ -180,7 +180,7 @@ class _Closest:
         return 2 * total_distance(mask, self.distances) + sum(costs[:missing]) < 2 * self.best
 
     def _nearest_from(self, position: int) -> list[list[int]]:
-        """For each node from ``position`` on, the distances to its nearest none, one, two and so on there."""
+        """For each node from ``position`` on, the summed distances to its nearest 0, 1, 2, ... of these nodes."""
         if position not in self._nearest:
             rest = self._nodes[position:]
             self._nearest[position] = [
@@ -190,14 +190,15 @@ class _Closest:
 
 
 def _running_sums(numbers: Iterable[int]) -> list[int]:
-    """The sums of the first none, one, two and so on."""
+    """The sums of the first 0, 1, 2, ... numbers."""
     return list(accumulate(numbers, initial=0))
 
 
 def _with_sum(thresholds: Iterable[Threshold], including: NUMAMask) -> list[Threshold]:
-    """``thresholds``, and where several add up their sum, each divided by what it lacks.
+    """``thresholds``, and the sum of those that add up, each divided by the amount that it lacks.
 
-    A mask that meets all meets the sum. The sum ends branches whose nodes are rich in one thing and poor in another.
+    A mask that meets all thresholds meets their sum. The sum ends branches whose NUMA nodes have much of one resource
+    and little of another.
     """
     rules = list(thresholds)
     lacks = [(rule, rule.need - rule.gathered(including)) for rule in rules if rule.adds_up]
@@ -209,7 +210,7 @@ def _with_sum(thresholds: Iterable[Threshold], including: NUMAMask) -> list[Thre
 
 
 def _interchangeable(nodes: list[int], thresholds: Iterable[Threshold], distances: Distances | None) -> list[object]:
-    """A key for each node, equal for nodes that can replace each other: no rule and no distance tells them apart."""
+    """A key for each node. Nodes with equal keys are interchangeable: equal in every threshold and distance."""
     rules: dict[int, list[object]] = {node: [] for node in nodes}
     for number, threshold in enumerate(thresholds):
         for mask, amount in sorted(threshold.groups):

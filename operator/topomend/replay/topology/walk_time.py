@@ -1,4 +1,4 @@
-"""How long the kubelet walks the permutations of its hints, and where that is too long to wait for.
+"""Estimate how long the kubelet walks the permutations of its hints, and when that is too long to wait for.
 
 The kubelet's merge visits every permutation, one hint of each resource's list
 (policy.go:iterateAllProviderTopologyHints). Their number is the product of the lists' lengths, and a list holds up to
@@ -15,14 +15,14 @@ from math import isqrt, prod
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 
 NANOSECONDS_A_PERMUTATION = 100
-"""What a kubelet needs for one permutation at least.
+"""The least time that a kubelet needs for one permutation.
 
 Measured: 163 to 205 ns (255^3 permutations in 2.7 to 3.4 s, ``make bench``); kubernetes#131738 reports 298 ns (255^4 in
 21 minutes). 100 ns leaves room for a machine that is 1.6 times as fast.
 """
 
 PATIENCE_SECONDS = 3600
-"""How long an admission may take before replay calls it one that hangs."""
+"""The longest admission that replay does not report as a hang."""
 
 MAX_PERMUTATIONS = PATIENCE_SECONDS * 1_000_000_000 // NANOSECONDS_A_PERMUTATION
 """The permutations that a kubelet may visit within ``PATIENCE_SECONDS``: 3.6e10."""
@@ -34,18 +34,18 @@ _HOUR, _DAY, _YEAR = 3600, 86_400, 31_557_600
 
 
 def is_too_long(permutations: int) -> bool:
-    """Whether the kubelet needs more than ``PATIENCE_SECONDS`` for so many permutations."""
+    """Whether the kubelet needs more than ``PATIENCE_SECONDS`` for this number of permutations."""
     return permutations > MAX_PERMUTATIONS
 
 
 def check_walk(lengths: Iterable[int]) -> None:
-    """Raises KubeletBreaks (KubeletWouldHang) where lists of at least these lengths take more than an hour to merge."""
+    """Raises KubeletBreaks (KubeletWouldHang) if merging lists of at least these lengths takes more than an hour."""
     permutations = prod(lengths)
     if is_too_long(permutations):
         raise KubeletBreaks(
             KUBELET_WOULD_HANG,
             f"the kubelet would compare at least {permutations:.2g} permutations of NUMA hints, "
-            f"which takes it {_duration(permutations * NANOSECONDS_A_PERMUTATION // 1_000_000_000)} or longer",
+            f"which takes {_duration(permutations * NANOSECONDS_A_PERMUTATION // 1_000_000_000)} or longer",
         )
 
 

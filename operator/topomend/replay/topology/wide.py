@@ -1,7 +1,8 @@
-"""The merge on machines with too many NUMA nodes for a table of all masks.
+"""Merge hints on machines with too many NUMA nodes for a table of all masks.
 
-A kubelet that answers within an hour has at most one long list of hints: two lists of ``MAX_SHORT_LIST`` make too many
-permutations. So all lists but the longest are written out, and the longest is asked by its rules.
+A kubelet that answers within an hour has at most one long list of hints, because two lists longer than
+``MAX_SHORT_LIST`` have too many permutations. So all lists but the longest are enumerated, and the longest is searched
+by its rules.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +19,9 @@ from topomend.replay.topology.walk_time import MAX_SHORT_LIST, check_walk
 
 
 class WideMerge:
-    """What the merge asks of lists of hints that are too long for tables.
+    """The two cases of the merge (``merge``) for lists of hints that are too long for tables.
 
-    Raises KubeletBreaks where the kubelet would walk their permutations for more than an hour.
+    Raises KubeletBreaks if the kubelet's walk would take more than an hour.
     """
 
     def __init__(self, nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> None:
@@ -32,7 +33,7 @@ class WideMerge:
         self._longest, self._lists = _divided(hints)
 
     def fittest_preferred(self) -> NUMAMask | None:
-        """The fittest mask that every resource offers and prefers; None where there is none."""
+        """Case preferred: the best mask that every resource offers and prefers; None if there is none."""
         if not self._lists:
             return self._fittest_preferred_of(self._longest)
         masks = min(self._lists, key=len)
@@ -42,7 +43,10 @@ class WideMerge:
         )
 
     def fittest_intersection(self, wanted: int) -> NUMAMask | None:
-        """The fittest intersection of one mask from each list; ``wanted`` as in ``width_rank``."""
+        """Case not preferred: the best intersection of one mask from each list; None if there is none.
+
+        ``wanted`` is that of ``width_rank``.
+        """
         intersections = {self._nodes}
         for masks in self._lists:
             intersections = {common & mask for common in intersections for mask in masks}
@@ -68,7 +72,7 @@ class WideMerge:
                     yield met
 
     def _fittest_preferred_of(self, hints: Hints) -> NUMAMask | None:
-        """The same for one list alone."""
+        """The best preferred mask of a single list."""
         masks = [mask for mask in hints.masks if hints.prefers(mask)]
         for width in range(1, self._nodes.bit_count() + 1):
             for family in hints.families:
@@ -80,7 +84,7 @@ class WideMerge:
         return fittest(masks, self._distances)
 
     def _preferred(self, family: Family, hints: Hints, width: int) -> Iterator[Family]:
-        """Families that together are the masks of ``family`` of this width that are preferred."""
+        """Families whose union contains, of this width, exactly the preferred masks of ``family``."""
         if hints.width in {None, width}:
             yield family
             return
@@ -89,16 +93,16 @@ class WideMerge:
         sockets = hints.sockets.numa_nodes_of_sockets
         for chosen in combinations(range(len(sockets)), hints.sockets.count):
             self._budget.spend()
-            others = reduce(or_, (nodes for number, nodes in enumerate(sockets) if number not in chosen), 0)
+            other_sockets = reduce(or_, (nodes for number, nodes in enumerate(sockets) if number not in chosen), 0)
             demands = tuple([touching(sockets[number]) for number in chosen])
-            yield Family(family.universe & ~others, (*family.thresholds, *demands), family.least)
+            yield Family(family.universe & ~other_sockets, (*family.thresholds, *demands), family.least)
 
 
 def _divided(hints: Sequence[Hints]) -> tuple[Hints, list[list[NUMAMask]]]:
-    """The longest list, by its rules, and all others written out."""
+    """The longest list as its rules, and all others enumerated."""
     if len(hints) == 1:
         return hints[0], []
-    written = {index: _written_out(each) for index, each in enumerate(hints)}
+    written = {index: _written_out(hint_list) for index, hint_list in enumerate(hints)}
     lengths = [MAX_SHORT_LIST + 1 if masks is None else len(masks) for masks in written.values()]
     check_walk(lengths)
     longest = max(written, key=lengths.__getitem__)
@@ -106,9 +110,9 @@ def _divided(hints: Sequence[Hints]) -> tuple[Hints, list[list[NUMAMask]]]:
 
 
 def _written_out(hints: Hints) -> list[NUMAMask] | None:
-    """Every mask offered; None where there are more than ``MAX_SHORT_LIST``.
+    """Every offered mask; None if there are more than ``MAX_SHORT_LIST``.
 
-    A family holds every wider mask too, so that all its masks are found by leaving out one node after the other.
+    A family is closed upwards, so removing one NUMA node after the other from its widest mask finds all its masks.
     """
     offered = set(hints.masks)
     for family in hints.families:
@@ -122,21 +126,21 @@ def _written_out(hints: Hints) -> list[NUMAMask] | None:
 
 
 def _least_length(hints: Hints) -> int:
-    """How many masks the list has at least: enough that hopeless merges are seen at once."""
+    """A lower bound for the length of the list, which is enough to detect hopeless merges at once."""
     return max([1, len(hints.masks), *(_least_members(family) for family in hints.families)])
 
 
 def _least_members(family: Family) -> int:
-    """Every mask of so many NUMA nodes that even the poorest meet all thresholds."""
+    """A lower bound for the family's size: the masks so wide that even the poorest NUMA nodes meet all thresholds."""
     size = family.universe.bit_count()
     enough = max([family.least, *(_poorest_width(threshold, family.universe) for threshold in family.thresholds)])
     return sum(comb(size, width) for width in range(max(1, enough), size + 1))
 
 
 def _poorest_width(threshold: Threshold, universe: NUMAMask) -> int:
-    """How many of the poorest NUMA nodes meet the threshold; too many where all of them do not.
+    """The number of poorest NUMA nodes that meet the threshold; one more than exist if all together do not.
 
-    A group of several NUMA nodes gives its amount once: it is left out, which only makes the answer wider.
+    Groups of several NUMA nodes are left out, which only makes the answer larger.
     """
     amounts = dict.fromkeys(members(universe), 0)
     for nodes, amount in threshold.groups:
@@ -152,10 +156,10 @@ def _poorest_width(threshold: Threshold, universe: NUMAMask) -> int:
 
 
 def _intersected(family: Family, common: NUMAMask) -> Family:
-    """The intersections of ``common`` with the masks of ``family``, which are a family again.
+    """The intersections of ``common`` with the masks of ``family``, which form a family again.
 
-    Whichever NUMA nodes outside ``common`` a mask holds, the intersection is the same. So a mask may as well hold all
-    of them, and the NUMA nodes inside ``common`` have to bring what is then lacking.
+    NUMA nodes outside ``common`` do not change the intersection. So a mask may contain all of them, and the NUMA nodes
+    inside ``common`` must supply what the thresholds still lack.
     """
     outside = family.universe & ~common
     thresholds = [
@@ -173,7 +177,7 @@ def _intersected(family: Family, common: NUMAMask) -> Family:
 
 
 def _best_width(family: Family, wanted: int) -> int:
-    """The width of the family that ranks best. It has masks of every width from its narrowest to all its nodes."""
+    """The family's width that ranks best. A family has masks of every width from its narrowest to its widest."""
     widest = family.universe.bit_count()
     if widest <= wanted:
         return widest

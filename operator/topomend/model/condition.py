@@ -1,0 +1,27 @@
+"""What an object says about itself: conditions as Kubernetes' API conventions define them, and a node's columns."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One standard condition: ``status`` is True, False or Unknown, ``reason`` CamelCase.
+
+    ``last_transition_time`` is RFC 3339, empty where publishing has still to add it.
+    """
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    last_transition_time: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The columns of ``kubectl get ntopo``, as text but for the number of devices; ``discover`` computes them."""
+
+    cpus_free: str = ""
+    memory_free: str = ""
+    devices: int = 0
+    status: str = ""

@@ -1,0 +1,25 @@
+"""The parts with which pods are reconciled, whether they wait gated or were refused."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from topomend.kube.client import Client
+from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.explainer import Explainer
+from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.store import Store
+
+
+@dataclass(frozen=True)
+class Collaborators:
+    """One of each for the whole operator. Every one may be used by several threads. ``clock`` is in seconds."""
+
+    client: Client
+    store: Store
+    reservations: Reservations
+    explainer: Explainer
+    announcer: Announcer
+    metrics: Metrics
+    clock: Callable[[], float] = time.monotonic

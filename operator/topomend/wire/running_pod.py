@@ -1,0 +1,33 @@
+"""Read the running containers, the node and the owner of a core/v1 Pod."""
+
+from typing import Any
+
+from topomend.model.cluster import Owner
+from topomend.model.running_pod import RunningPod
+from topomend.wire.cluster import read_owner
+from topomend.wire.document import Document
+from topomend.wire.pod import read_pod
+
+TEMPLATE_HASH = "pod-template-hash"
+"""Label by which a Deployment marks the pods of each of its ReplicaSets, whose name ends with it."""
+
+
+def read_running_pod(content: dict[str, Any]) -> RunningPod:
+    """The RunningPod of a Pod object. Raises MalformedObject."""
+    document = Document(content)
+    status = document["status"]
+    running = frozenset(
+        container["name"].text()
+        for statuses in ("initContainerStatuses", "containerStatuses")
+        for container in status[statuses]
+        if not container["state"]["running"].absent
+    )
+    return RunningPod(read_pod(content), document["spec"]["nodeName"].text(""), running, _owner(document["metadata"]))
+
+
+def _owner(metadata: Document) -> Owner | None:
+    owner = read_owner(metadata)
+    suffix = f"-{metadata['labels'][TEMPLATE_HASH].text('')}"
+    if owner is None or owner.kind != "ReplicaSet" or suffix == "-" or not owner.name.endswith(suffix):
+        return owner
+    return Owner("Deployment", owner.name.removesuffix(suffix), "", owner.api_version)

@@ -1,0 +1,121 @@
+"""Which pods count against a node beside those that its agent publishes."""
+
+from dataclasses import replace
+
+import pytest
+from tests.builders import applied, guaranteed_pod, node_state, pod, pod_allocation, refused_pod, running, watched_pod
+
+from topomend.cache import changes
+from topomend.cache.snapshot import Snapshot
+from topomend.model.node_state import NodeState
+
+EMPTY = node_state()
+PUBLISHED = changes.Published(EMPTY, "3")
+
+
+def pods_on(snapshot: Snapshot, node: str = "a") -> list[str]:
+    """The pods that count against a node."""
+    return [pod.name for pod in snapshot.publications[node].state_with_assumed.pods]
+
+
+def test_an_ungated_pod_is_assumed_on_every_node_that_it_may_go_to() -> None:
+    other = changes.Published(replace(EMPTY, name="b"), "4")
+    snapshot = applied(PUBLISHED, other, changes.PodAssumed(guaranteed_pod(), ("a", "b"), 1.0))
+    assert (pods_on(snapshot, "a"), pods_on(snapshot, "b")) == (["p"], ["p"])
+    snapshot = applied(changes.PodUpdated(watched_pod(node="b"), 2.0), to=snapshot)
+    assert (pods_on(snapshot, "a"), pods_on(snapshot, "b")) == ([], ["p"])
+
+
+def test_a_pod_that_any_scheduler_bound_is_assumed_until_it_is_published() -> None:
+    snapshot = applied(PUBLISHED, changes.PodUpdated(watched_pod(node="a"), 1.0))
+    assert pods_on(snapshot) == ["p"]
+    shown = pod_allocation("p", "1-2")
+    snapshot = applied(changes.Published(replace(EMPTY, pods=(shown,)), "4"), to=snapshot)
+    assert pods_on(snapshot) == ["p"]
+    assert not snapshot.assumed
+
+
+def test_a_bound_pod_without_exclusive_resources_is_not_assumed() -> None:
+    shared = watched_pod(node="a", pod=pod("p", ""))
+    assert not applied(PUBLISHED, changes.PodUpdated(shared, 1.0)).assumed
+
+
+def test_a_pod_that_left_the_watch_stays_assumed_for_ten_seconds() -> None:
+    snapshot = applied(
+        PUBLISHED, changes.PodUpdated(watched_pod(node="a"), 1.0), changes.PodRemoved("ns", "p", "p", 2.0)
+    )
+    assert pods_on(applied(changes.TimePassed(11.9), to=snapshot)) == ["p"]
+    assert pods_on(applied(changes.TimePassed(12.0), to=snapshot)) == []
+
+
+def test_a_replacement_stays_assumed_while_the_refused_pod_of_its_name_is_deleted() -> None:
+    snapshot = applied(
+        PUBLISHED, changes.PodUpdated(refused_pod(), 1.0), changes.PodAssumed(guaranteed_pod(uid=""), ("a",), 1.0)
+    )
+    snapshot = applied(
+        changes.PodUpdated(refused_pod(version="6"), 1.1), changes.PodRemoved("ns", "p", "p", 1.2), to=snapshot
+    )
+    assert pods_on(applied(changes.TimePassed(20.0), to=snapshot)) == ["p"]
+    assert pods_on(applied(changes.TimePassed(31.0), to=snapshot)) == []
+
+
+def test_a_refused_pod_is_forgotten_at_once() -> None:
+    snapshot = applied(
+        PUBLISHED, changes.PodUpdated(watched_pod(node="a"), 1.0), changes.PodUpdated(refused_pod(), 2.0)
+    )
+    assert pods_on(snapshot) == []
+
+
+def test_a_forgotten_pod_no_longer_counts() -> None:
+    snapshot = applied(PUBLISHED, changes.PodAssumed(guaranteed_pod(), ("a",), 1.0), changes.PodForgotten("ns", "p"))
+    assert pods_on(snapshot) == []
+
+
+def holding(*names: str) -> NodeState:
+    return node_state(pods=map(guaranteed_pod, names))
+
+
+def ended(version: str = "5", phase: str = "Succeeded") -> changes.PodUpdated:
+    return changes.PodUpdated(watched_pod(version=version, phase=phase, node="a"), 20.0)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_no_longer_counts_before_its_agent_publishes(phase: str) -> None:
+    snapshot = applied(changes.Published(holding("p", "q"), "3"), ended(phase=phase))
+    assert pods_on(snapshot) == ["q"]
+    assert (
+        snapshot.publications["a"].state_with_assumed
+        is applied(ended(version="6"), to=snapshot).publications["a"].state_with_assumed
+    )
+
+
+def test_the_end_of_a_pod_that_its_node_never_published_is_not_remembered() -> None:
+    assert applied(PUBLISHED, ended()).publications["a"].ended == {}
+
+
+def test_a_publication_later_than_the_end_of_a_pod_is_trusted() -> None:
+    state = holding("p", "q")
+    assert pods_on(applied(changes.Published(state, "6"), ended(version="5"))) == ["p", "q"]
+    over = applied(changes.Published(state, "3"), ended(version="5"))
+    assert pods_on(applied(changes.Published(state, "6"), to=over)) == ["p", "q"]
+    assert pods_on(applied(changes.Published(holding("p"), "6"), to=over)) == ["p"]
+
+
+def test_a_pod_that_is_still_published_ten_seconds_after_its_end_counts_again() -> None:
+    snapshot = applied(changes.Published(holding("p", "q"), "3"), ended())
+    assert pods_on(applied(changes.TimePassed(29.9), to=snapshot)) == ["q"]
+    assert pods_on(applied(changes.TimePassed(30.0), to=snapshot)) == ["p", "q"]
+
+
+def test_a_refused_pod_takes_nothing_from_a_running_one_of_its_name() -> None:
+    snapshot = applied(changes.Published(holding("p"), "3"), changes.PodUpdated(refused_pod(), 20.0))
+    assert pods_on(snapshot) == ["p"]
+
+
+def test_the_next_pod_of_the_name_of_an_ended_one_is_assumed_by_itself() -> None:
+    next_one = watched_pod(cpus=3, uid="2", version="7", node="a")
+    snapshot = applied(changes.Published(holding("p"), "3"), ended(), changes.PodUpdated(next_one, 21.0))
+    assert [pod.uid for pod in snapshot.publications["a"].assumed_pods] == ["2"]
+    assert snapshot.publications["a"].state_with_assumed == running(EMPTY, next_one.pod)
+    again = applied(changes.TimePassed(30.0), to=snapshot)
+    assert pods_on(again) == ["p"]

@@ -1,0 +1,250 @@
+"""Sandboxes with the kinds of topomend installed, asked as their administrator, and the agents of their nodes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.builders import pod_manifest
+from tests.waiting import eventually
+
+from topomend.kube.client import (
+    BRAKES,
+    EVENTS,
+    MUTATING_ADMISSION_POLICIES,
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    NODES,
+    PODS,
+    RELAUNCHES,
+    Client,
+    Resource,
+    connect,
+)
+from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.model.condition import Summary
+from topomend.model.node_state import NodeState
+from topomend.replay.admission import admit
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire.node_topology import node_topology, status_of
+from topomend.wire.pod import read_pod
+
+ROOT = Path(__file__).parents[1]
+
+CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+
+DEPLOYMENTS = Resource("apps/v1", "deployments")
+
+BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
+
+SYSTEM = "topomend-system"
+"""The operator's own namespace."""
+
+POLICY_SECONDS = 2.0
+"""How long an API server takes to have a new policy in force: it looks every second."""
+
+SHAPE = "numa:2 cores:4 memory:4Gi"
+NODE_A, NODE_B = "numa-a", "numa-b"
+"""numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
+
+
+def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata: Any) -> dict[str, Any]:
+    """A Guaranteed pod, bound to ``node`` without a scheduler if one is given."""
+    resources = {"limits": {"cpu": str(cpus), "memory": "64Mi"}}
+    container = {"name": "main", "image": "sandbox/pause", "resources": resources}
+    return pod_manifest(name, container, node=node, preferred_node=preferred, **metadata)
+
+
+def events_of(cluster: "Cluster", content: dict[str, Any], reason: str) -> list[dict[str, Any]]:
+    """The Events of this reason on an object."""
+    uid = content["metadata"]["uid"]
+    events = cluster.client.list(EVENTS).items
+    return [event for event in events if event["reason"] == reason and event["regarding"].get("uid") == uid]
+
+
+@dataclass
+class Cluster:
+    """A sandbox with the kinds installed, asked as its administrator."""
+
+    sandbox: Sandbox
+    client: Client
+    states: dict[str, NodeState]
+
+    def install_kind(self, plural: str) -> None:
+        content = yaml.safe_load((ROOT / "crds" / f"topomend.io_{plural}.yaml").read_text())
+        eventually(f"the old {plural} to be gone", lambda: self._is_created(content))
+        eventually(f"{plural} to be served", lambda: [self.client.list(Resource("topomend.io/v1alpha1", plural))])
+
+    def _is_created(self, content: dict[str, Any]) -> bool:
+        try:
+            self.client.create(CRDS, content)
+        except AlreadyExists:
+            return False
+        return True
+
+    def create(self, content: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
+        return self.client.create(PODS, content, namespace)
+
+    def get(self, name: str, namespace: str = "default") -> dict[str, Any]:
+        return self.client.get(PODS, name, namespace)
+
+    def pods(self) -> tuple[dict[str, Any], ...]:
+        return self.client.list(PODS).items
+
+    def records(self) -> tuple[dict[str, Any], ...]:
+        return self.client.list(RELAUNCHES).items
+
+    def phase(self, name: str) -> str:
+        return str(self.get(name).get("status", {}).get("phase", ""))
+
+    def running(self, name: str) -> dict[str, Any] | None:
+        pod = self.get(name)
+        return pod if pod["status"].get("phase") == "Running" else None
+
+    def publish(self, state: NodeState) -> None:
+        """Publish a node's state as its agent would."""
+        self.states[state.name] = state
+        ready = {"type": "Ready", "status": "True", "reason": "Complete", "message": ""}
+        since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+        content = node_topology(state.name, {})
+        with suppress(AlreadyExists):
+            self.client.create(NODE_TOPOLOGIES, content)
+        status = status_of(state, Summary()) | {"conditions": [ready | since]}
+        before = self.client.get(NODE_TOPOLOGIES, state.name).get("status", {})
+        patch = {"status": dict.fromkeys(before) | status}  # what is no longer there is to go
+        self.client.merge(NODE_TOPOLOGIES, state.name, patch, subresource="status")
+
+    def occupy(self, node: str, name: str, cpus: int) -> None:
+        """Have a pod run on ``node``, and publish the state that replay predicts."""
+        made = self.create(pod(name, cpus, node=node))
+        eventually(f"{name} to run on {node}", lambda: self.running(name))
+        verdict, state = admit(self.states[node], read_pod(made))
+        assert verdict.admitted
+        self.publish(state)
+
+    def fragment(self) -> None:
+        """Publish both nodes, and fill numa-a so that three CPUs are free, at most two on one NUMA node."""
+        for state in list(self.states.values()):
+            self.publish(state)
+        self.occupy(NODE_A, "filler-0", 2)
+        self.occupy(NODE_A, "filler-1", 2)
+
+    def vacate(self, node: str, name: str) -> None:
+        """Have a pod end, and publish the node without it."""
+        self.remove(self.get(name))
+        eventually(f"{name} to be gone", lambda: all(content["metadata"]["name"] != name for content in self.pods()))
+        state = self.states[node]
+        self.publish(replace(state, pods=tuple(pod for pod in state.pods if pod.name != name), memory=None))
+
+    def clear(self) -> None:
+        """Remove every pod and record, and publish the nodes as empty."""
+        self.remove_all()
+        for state in list(self.states.values()):
+            self.publish(replace(state, pods=(), memory=None))
+
+    def remove_all(self) -> None:
+        """Remove every pod and record."""
+        for content in self.pods():
+            metadata = content["metadata"]
+            if metadata.get("finalizers"):
+                self._unfinalize(metadata)
+            self.remove(content)
+        for record in self.records():
+            metadata = record["metadata"]
+            self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        eventually("all pods to be gone", lambda: not self.pods())
+
+    def _unfinalize(self, metadata: dict[str, Any]) -> None:
+        self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
+
+    def remove(self, content: dict[str, Any]) -> None:
+        metadata = content["metadata"]
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        with suppress(NotFound):
+            self.client._ask("DELETE", PODS.path(metadata["namespace"], metadata["name"]), options)
+
+
+@contextmanager
+def cluster_of(specs: Sequence[NodeSpec]) -> Iterator[Cluster]:
+    """A sandbox of these nodes, and the kinds that the operator needs."""
+    with Sandbox.up(specs, audit=True) as sandbox:
+        client = connect(str(sandbox.kubeconfig))
+        states = {spec.name: NodeState(spec.name, spec.machine, spec.kubelet, spec.devices) for spec in specs}
+        cluster = Cluster(sandbox, client, states)
+        cluster.install_kind("nodetopologies")
+        cluster.install_kind("relaunches")
+        cluster.install_kind("steerings")
+        assert {node["metadata"]["name"] for node in client.list(NODES).items} == set(states)
+        yield cluster
+        client.close()
+
+
+@contextmanager
+def two_node_cluster() -> Iterator[Cluster]:
+    """numa-a and numa-b in a sandbox, and the kinds that the operator needs."""
+    settings = {"topology_manager_policy": "single-numa-node"}
+    with cluster_of([NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]) as cluster:
+        yield cluster
+
+
+@contextmanager
+def brake_on(cluster: Cluster) -> Iterator[None]:
+    """The brake's policy as it is deployed, its binding, and the operator's namespace."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+    with suppress(AlreadyExists):
+        cluster.client.create(NAMESPACES, namespace)
+    with suppress(AlreadyExists):
+        cluster.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
+    eventually("brakes to be served", lambda: [cluster.client.list(BRAKES)])
+    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text())
+    made = []
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        with suppress(AlreadyExists):  # another test has installed everything
+            made.append((resource, cluster.client.create(resource, document)))
+    time.sleep(POLICY_SECONDS)
+    yield
+    for resource, content in made:
+        name = content["metadata"]["name"]  # a test may have installed it anew
+        cluster.client.delete(resource, name, uid=cluster.client.get(resource, name)["metadata"]["uid"])
+
+
+@contextmanager
+def agents_on(cluster: Cluster) -> Iterator[None]:
+    """The real agent of every node, which need not have published yet."""
+    agents = [start_agent(cluster, name) for name in cluster.states]
+    try:
+        yield
+    finally:
+        for agent in agents:
+            agent.terminate()
+        for agent in agents:
+            agent.wait(10)
+
+
+def start_agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+    """The real agent of a node."""
+    node = cluster.sandbox.node(name)
+    return subprocess.Popen(
+        [
+            *cluster.sandbox.exec_prefix(name),
+            str(Path(sys.executable).with_name("topomend")),
+            "agent",
+            f"--node-name={name}",
+            f"--kubelet-config={node.kubelet_config}",
+            f"--pod-resources={node.pod_resources}",
+            f"--kubelet-state={node.kubelet_state}",
+        ],
+        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+    )
+
+
+def shown(cluster: Cluster, node: str) -> set[str]:
+    """The names of the pods that a node's agent has published."""
+    status = cluster.client.get(NODE_TOPOLOGIES, node).get("status", {})
+    return {entry["name"] for entry in status.get("pods", ())}

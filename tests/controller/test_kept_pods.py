@@ -1,0 +1,75 @@
+"""Refused pods that the operator leaves alone: no controller is known to recreate them, or they have run already."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.clusters import NODE_A, Cluster, events_of, pod
+from tests.operator_process import Operator
+from tests.waiting import eventually
+
+from topomend.kube.client import PODS, Resource
+
+pytestmark = pytest.mark.cluster
+
+CONFIG_MAPS = Resource("v1", "configmaps")
+REFUSED = {
+    "phase": "Failed",
+    "reason": "TopologyAffinityError",
+    "message": "Pod was rejected: Resources cannot be allocated with Topology locality",
+}
+ENDED = {"exitCode": 1, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z"}
+
+
+def _owned_by(kind: str, api_version: str, name: str, uid: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}]
+
+
+def test_the_refused_pod_of_an_owner_that_makes_no_other_is_kept(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    operator = start_operator()
+    operator.wait_until_it_watches()
+    owner = fragmented.client.create(
+        CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "workflow"}}, "default"
+    )
+    references = _owned_by("ConfigMap", "v1", "workflow", owner["metadata"]["uid"])
+    made = fragmented.create(pod("step", 3, node=NODE_A, ownerReferences=references))
+    skipped = eventually("the reason", lambda: events_of(fragmented, made, "RelaunchSkipped"))
+    assert skipped[0]["note"] == "ConfigMap workflow decides what becomes of its failed pods"
+    time.sleep(2)  # long enough to delete it
+    assert fragmented.phase("step") == "Failed"
+    fragmented.client.delete(CONFIG_MAPS, "workflow", "default", uid=owner["metadata"]["uid"])
+    assert "Traceback" not in operator.text()
+
+
+def test_a_pod_that_restarts_no_container_does_not_run_twice_unless_its_user_says_so(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """What a kubelet writes that restarts under another policy: the pod had run, and is refused now."""
+    operator = start_operator()
+    operator.wait_until_it_watches()
+    once = pod("once", 1, node=NODE_A)
+    again = pod("again", 1, node=NODE_A, annotations={"topomend.io/relaunch-started": "true"})
+    for content in (once, again):
+        content["spec"]["restartPolicy"] = "Never"
+        fragmented.create(content)
+        name = content["metadata"]["name"]
+        running = eventually(f"{name} to run", partial(fragmented.running, name))
+        statuses = [
+            {**status, "ready": False, "state": {"terminated": ENDED}}
+            for status in running["status"]["containerStatuses"]
+        ]
+        fragmented.client.merge(
+            PODS, name, {"status": REFUSED | {"containerStatuses": statuses}}, "default", subresource="status"
+        )
+    skipped = eventually("the reason", lambda: events_of(fragmented, fragmented.get("once"), "RelaunchSkipped"))
+    assert "restartPolicy Never promises that it runs once" in skipped[0]["note"]
+    eventually(
+        "the other to be relaunched",
+        lambda: "topomend.io/replaces" in fragmented.get("again")["metadata"]["annotations"],
+    )
+    assert fragmented.phase("once") == "Failed"
+    assert "Traceback" not in operator.text()

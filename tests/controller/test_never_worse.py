@@ -1,0 +1,253 @@
+"""Pods with rules that only the scheduler can judge: each that runs in a plain namespace runs in a steered one too."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.clusters import BINDINGS, DEPLOYMENTS, ROOT, SYSTEM, Cluster, cluster_of, pod, start_agent
+from tests.operator_process import Operator
+from tests.waiting import eventually
+
+from topomend.decide.plan import MAX_NAMED_NODES
+from topomend.kube.client import (
+    MUTATING_ADMISSION_POLICIES,
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    PODS,
+    STEERINGS,
+    Resource,
+)
+from topomend.kube.errors import AlreadyExists
+from topomend.sandbox import NodeSpec
+from topomend.wire.group import STEERING, STEERING_NAME
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+NAMES = tuple(f"numa-{number}" for number in range(5))
+PLAIN, STEERED = "plain", "steered"
+STATEFUL_SETS = Resource("apps/v1", "statefulsets")
+VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
+CLAIMS = Resource("v1", "persistentvolumeclaims")
+
+
+@pytest.fixture(scope="module")
+def five_nodes() -> Iterator[Cluster]:
+    """Five empty nodes with agents: more than an unconstrained pod is narrowed to."""
+    specs = [NodeSpec.of_shape(name, "numa:2 cores:8", topology_manager_policy="single-numa-node") for name in NAMES]
+    with cluster_of(specs) as cluster:
+        agents = [start_agent(cluster, name) for name in NAMES]
+        eventually("the agents to publish", lambda: len(cluster.client.list(NODE_TOPOLOGIES).items) == len(NAMES))
+        _steer(cluster)
+        yield cluster
+        for agent in agents:
+            agent.terminate()
+            agent.wait(10)
+
+
+def _steer(cluster: Cluster) -> None:
+    """The policy as it is deployed, and two namespaces of which one has its label."""
+    for name, labels in ((SYSTEM, {}), (PLAIN, {}), (STEERED, {"topomend.io/steer": "enabled"})):
+        metadata = {"name": name, "labels": labels}
+        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
+    cluster.client.create(STEERINGS, steering, SYSTEM)
+    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        cluster.client.create(resource, document)
+    eventually("the policy to be in force", partial(_is_gated_at_creation, cluster))
+
+
+def _is_gated_at_creation(cluster: Cluster) -> bool:
+    with suppress(AlreadyExists):
+        cluster.create(pod("tried", 1), STEERED)
+    tried = cluster.get("tried", STEERED)
+    cluster.remove(tried)
+    return bool(tried["spec"].get("schedulingGates"))
+
+
+@pytest.fixture
+def operator(five_nodes: Cluster, tmp_path: Path) -> Iterator[Operator]:
+    """An operator that has seen the cluster."""
+    started = Operator(five_nodes.sandbox.kubeconfig, tmp_path / "operator.log")
+    started.wait_until_it_watches()
+    yield started
+    started.terminate()
+    print(started.text())
+
+
+def _template(**spec: Any) -> dict[str, Any]:
+    content = pod("", 1)
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {**content["spec"], **spec}}
+
+
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+        ]
+    }
+}
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def _with_host_port() -> dict[str, Any]:
+    template = _template()
+    template["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
+    return template
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload of three pods that grows to five, a node each."""
+
+    resource: Resource
+    kind: str
+    template: Callable[[], dict[str, Any]]
+
+    def create(self, cluster: Cluster, namespace: str) -> dict[str, Any]:
+        spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": self.template()}
+        service = {"serviceName": "web"} if self.kind == "StatefulSet" else {}
+        content = {
+            "apiVersion": "apps/v1",
+            "kind": self.kind,
+            "metadata": {"name": "web"},
+            "spec": {**spec, **service},
+        }
+        return cluster.client.create(self.resource, content, namespace)
+
+
+@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(DEPLOYMENTS, "Deployment", partial(_template, affinity=APART)),
+        Workload(DEPLOYMENTS, "Deployment", partial(_template, topologySpreadConstraints=[SPREAD])),
+        Workload(DEPLOYMENTS, "Deployment", _with_host_port),
+        Workload(STATEFUL_SETS, "StatefulSet", partial(_template, affinity=APART)),
+    ],
+    ids=["anti-affinity", "spreading", "host ports", "StatefulSet with anti-affinity"],
+)
+def test_replicas_that_must_be_apart_all_run_when_their_workload_grows(
+    workload: Workload, namespace: str, five_nodes: Cluster, operator: Operator
+) -> None:
+    made = workload.create(five_nodes, namespace)
+    try:
+        eventually("three replicas to run", lambda: len(_running(five_nodes, namespace)) == 3)
+        five_nodes.client.merge(workload.resource, "web", {"spec": {"replicas": 5}}, namespace)
+        eventually("all five to run", lambda: len(_running(five_nodes, namespace)) == 5, 30)
+        assert {replica["spec"]["nodeName"] for replica in _running(five_nodes, namespace)} == set(NAMES)
+        assert "Traceback" not in operator.text()
+    finally:
+        five_nodes.client.delete(workload.resource, "web", namespace, uid=made["metadata"]["uid"])
+        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace))
+
+
+@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+def test_a_pod_runs_on_the_node_of_its_local_volume(
+    namespace: str, five_nodes: Cluster, operator: Operator, tmp_path: Path
+) -> None:
+    """Best fit would choose other nodes: this one is the emptiest."""
+    last = NAMES[-1]
+    fillers = [five_nodes.create(pod(f"filler-{name}", 1, node=name)) for name in NAMES[:-1]]
+    for filler in fillers:
+        eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
+    in_term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [last]}
+    name = f"disk-{namespace}"
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": str(tmp_path)},
+            "claimRef": {"namespace": namespace, "name": "disk"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_term]}]}},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    five_nodes.client.create(VOLUMES, volume)
+    five_nodes.client.create(CLAIMS, claim, namespace)
+    content = pod("db", 1)
+    content["spec"]["volumes"] = [{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]
+    made = five_nodes.create(content, namespace)
+    try:
+        bound = eventually("the pod to be bound", lambda: five_nodes.get("db", namespace)["spec"].get("nodeName"), 30)
+        assert bound == last
+        assert "Traceback" not in operator.text()
+    finally:
+        for gone in (*fillers, made):
+            five_nodes.remove(gone)
+
+
+@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+def test_a_replica_that_pods_on_the_best_nodes_repel_runs_on_another(
+    namespace: str, five_nodes: Cluster, operator: Operator
+) -> None:
+    """Slow: the scheduler is given half a minute. The repelling pods are why best fit prefers their nodes."""
+    repelling = []
+    for name in NAMES[:MAX_NAMED_NODES]:
+        content = pod(f"repels-{name}", 3, node=name)
+        content["spec"]["affinity"] = APART
+        repelling.append(five_nodes.create(content, namespace))
+    for content in repelling:
+        name = content["metadata"]["name"]
+        eventually(f"{name} to run", partial(_is_running, five_nodes, namespace, name))
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": _template()}
+    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    made = five_nodes.client.create(DEPLOYMENTS, content, namespace)
+    try:
+        eventually("both replicas to run", lambda: len(_running_of(five_nodes, namespace, "web")) == 2, 120)
+        nodes = {replica["spec"]["nodeName"] for replica in _running_of(five_nodes, namespace, "web")}
+        assert nodes <= set(NAMES[MAX_NAMED_NODES:])
+        assert "Traceback" not in operator.text()
+        assert ("no scheduler uses its nodes" in operator.text()) is (namespace == STEERED)
+    finally:
+        five_nodes.client.delete(DEPLOYMENTS, "web", namespace, uid=made["metadata"]["uid"])
+        eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace))
+
+
+def _is_running(cluster: Cluster, namespace: str, name: str) -> bool:
+    return any(content["metadata"]["name"] == name for content in _running(cluster, namespace))
+
+
+def _running_of(cluster: Cluster, namespace: str, app: str) -> list[dict[str, Any]]:
+    return [
+        content for content in _running(cluster, namespace) if content["metadata"].get("labels", {}).get("app") == app
+    ]
+
+
+def _running(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    return [
+        content
+        for content in cluster.client.list(PODS, namespace=namespace).items
+        if content["status"].get("phase") == "Running"
+    ]
+
+
+def _emptied(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    """Delete the namespace's pods without waiting for their end; returns those that were still there."""
+    remaining = list(cluster.client.list(PODS, namespace=namespace).items)
+    for content in remaining:
+        cluster.remove(content)
+    return remaining

@@ -1,0 +1,372 @@
+"""Each cause of a refusal, under every policy and scope where it can occur, and the reported cases of the docs."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.builders import node_state, pod
+
+from topomend.decide.explanation import Kind, cause_of, explain
+from topomend.decide.remedy import remedy_of
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.replay.admission import admit
+
+DOCS = Path(__file__).parents[2] / "docs" / "explanations.md"
+
+EIGHT = "sockets:2 numa:4 cores:8 threads:2 memory:64Gi"
+GPUS = "sockets:2 cores:4 memory:8Gi device:vendor.com/gpu@0=2,1=2"
+SMT = "sockets:1 cores:4 threads:2 memory:8Gi"
+KINDS_OF_DEVICES = [f"example.com/d{number}" for number in range(5)]
+FIVE_DEVICES = " ".join(f"device:{kind}@" + ",".join(f"{numa}=1" for numa in range(8)) for kind in KINDS_OF_DEVICES)
+
+Scenario = Callable[[str, str], tuple[NodeState, Pod]]
+
+ALL, SCOPED = ("none", "best-effort", "restricted", "single-numa-node"), ("container", "pod")
+ALIGNING = ("restricted", "single-numa-node")
+
+
+def on(shape: str, *containers: str, held: tuple[Pod, ...] = (), **settings: str) -> Scenario:
+    """A pod of ``containers`` on a node of this shape that holds ``held`` already."""
+
+    def scenario(policy: str, scope: str) -> tuple[NodeState, Pod]:
+        return node_state(shape, policy, scope=scope, pods=held, **settings), pod("p", *containers)
+
+    return scenario
+
+
+def with_devices(change: Callable[[int], dict[str, object]], *containers: str) -> Scenario:
+    """The same on a node whose devices were changed, each by its number."""
+
+    def scenario(policy: str, scope: str) -> tuple[NodeState, Pod]:
+        state = node_state(GPUS, policy, scope=scope)
+        devices = tuple(
+            replace(device, **change(number))  # type: ignore[arg-type]
+            for number, device in enumerate(state.devices)
+        )
+        return replace(state, devices=devices), pod("p", *containers)
+
+    return scenario
+
+
+TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
+    (
+        Kind.NOT_ENOUGH_FREE,
+        ("single-numa-node",),
+        SCOPED,
+        on(
+            "sockets:2 cores:4 memory:8Gi",
+            "cpu=3 memory=1Gi",
+            held=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
+        ),
+        "cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1",
+    ),
+    (
+        Kind.NOT_ENOUGH_FREE,
+        ("none", "best-effort"),
+        SCOPED,
+        on("sockets:2 cores:4 memory:8Gi", "cpu=8 memory=1Gi"),
+        "cpu: not enough cpus available",
+    ),
+    (
+        Kind.NOT_ENOUGH_FREE,
+        ("none", "best-effort"),
+        SCOPED,
+        on(GPUS, "cpu=1 memory=1Gi vendor.com/gpu=5"),
+        "too few healthy devices are free",
+    ),
+    (
+        Kind.NOT_ENOUGH_FREE,
+        ("none", "best-effort", "restricted"),
+        SCOPED,
+        on("sockets:2 cores:4 memory:8Gi", "cpu=1 memory=17Gi", memory_manager="Static"),
+        "have that much free",
+    ),
+    (
+        Kind.LARGER_THAN_A_NUMA_NODE,
+        ("single-numa-node",),
+        SCOPED,
+        on("sockets:2 cores:4 memory:8Gi", "cpu=5 memory=1Gi"),
+        "lacks 1; even empty no NUMA node has more than 4",
+    ),
+    (
+        Kind.RESERVED_CPUS,
+        ALIGNING,
+        SCOPED,
+        on("sockets:1 cores:4 memory:8Gi", "cpu=4 memory=1Gi"),
+        "enough CPUs if none were reserved for the system",
+    ),
+    (
+        Kind.RESERVED_MEMORY,
+        ("single-numa-node",),
+        SCOPED,
+        on("sockets:2 cores:4 memory:8Gi", "cpu=1 memory=8Gi", memory_manager="Static", reserved_memory="512Mi,512Mi"),
+        "the rest is reserved for the system",
+    ),
+    (
+        Kind.MEMORY_GROUP,
+        ("restricted",),
+        SCOPED,
+        on(
+            "sockets:2 cores:4 memory:8Gi",
+            "cpu=1 memory=2Gi",
+            held=(pod("wide", "cpu=5 memory=9Gi"),),
+            memory_manager="Static",
+        ),
+        "NUMA 0,1 is a group of the Memory Manager",
+    ),
+    (
+        Kind.MEMORY_GROUP,
+        ("best-effort", "restricted"),
+        SCOPED,
+        on(
+            "sockets:2 cores:4 memory:8Gi",
+            "cpu=5 memory=9Gi",
+            held=(pod("a", "cpu=1 memory=4Gi"),),
+            memory_manager="Static",
+        ),
+        "pinned memory is one by one",
+    ),
+    (
+        Kind.PREFERENCES_DIFFER,
+        ("restricted",),
+        SCOPED,
+        on(EIGHT, "cpu=24 memory=20Gi", memory_manager="Static"),
+        "cpu (24) prefers 2, memory (20Gi) prefers 1",
+    ),
+    (
+        Kind.DIFFERENT_NUMA_NODES,
+        ALIGNING,
+        SCOPED,
+        on("sockets:2 cores:4 memory:8Gi device:vendor.com/gpu@0=1", "cpu=4 memory=1Gi vendor.com/gpu=1"),
+        "vendor.com/gpu fits NUMA 0 only, cpu fits NUMA 1 only",
+    ),
+    (
+        Kind.PREFERRED_BY_NONE,
+        ("restricted",),
+        SCOPED,
+        on(
+            "sockets:2 cores:4 memory:8Gi",
+            "cpu=3 memory=1Gi",
+            held=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
+        ),
+        "more NUMA nodes together have it, but 1 could hold it",
+    ),
+    (
+        Kind.INIT_CONTAINERS,
+        ALIGNING,
+        ("container",),
+        on("sockets:2 cores:4 memory:8Gi", "init cpu=2 memory=1Gi", "cpu=4 memory=1Gi"),
+        "must include NUMA 0, where its init containers left theirs",
+    ),
+    (
+        Kind.INIT_CONTAINERS,
+        ALL,
+        ("container",),
+        on(SMT, "init cpu=4 memory=1Gi", "cpu=4 memory=1Gi", cpu_options="full-pcpus-only=true"),
+        "CPUs that its init containers took stay with the pod",
+    ),
+    (
+        Kind.POD_SCOPE,
+        ("single-numa-node",),
+        ("pod",),
+        on("sockets:2 cores:4 memory:8Gi", "cpu=3 memory=1Gi", "cpu=3 memory=1Gi"),
+        "its containers together ask 6 cpu",
+    ),
+    (
+        Kind.PART_OF_A_CORE,
+        ALL,
+        SCOPED,
+        on(SMT, "cpu=3 memory=1Gi", cpu_options="full-pcpus-only=true"),
+        "option full-pcpus-only gives whole cores",
+    ),
+    (
+        Kind.NO_FREE_CORES,
+        ALL,
+        SCOPED,
+        on(
+            SMT,
+            "cpu=2 memory=1Gi",
+            held=(pod("a", "cpu=4 memory=1Gi"),),
+            cpu_options="full-pcpus-only=true",
+            reserved_cpus="0,1",
+        ),
+        "",
+    ),
+    (
+        Kind.DEVICE_UNHEALTHY,
+        ALIGNING,
+        SCOPED,
+        with_devices(lambda number: {"healthy": number % 2 == 0}, "cpu=1 memory=1Gi vendor.com/gpu=2"),
+        "unhealthy 1 on NUMA 0, 1 on NUMA 1",
+    ),
+    (
+        Kind.DEVICE_NOT_BACK,
+        ALL,
+        SCOPED,
+        with_devices(lambda _: {"healthy": False}, "cpu=1 memory=1Gi vendor.com/gpu=1"),
+        "plugin is not back yet",
+    ),
+    (
+        Kind.DEVICE_WITHOUT_NUMA_NODE,
+        ALIGNING,
+        SCOPED,
+        with_devices(lambda _: {"numa_nodes": (-1,)}, "cpu=1 memory=1Gi vendor.com/gpu=1"),
+        "4 of 4 stand on no NUMA node that the machine has",
+    ),
+    (
+        Kind.TOO_MANY_NUMA_NODES,
+        ("best-effort", "restricted", "single-numa-node"),
+        SCOPED,
+        on("sockets:9 cores:2 memory:8Gi", "cpu=1 memory=1Gi"),
+        "set option max-allowable-numa-nodes to 9 or more",
+    ),
+    (
+        Kind.KUBELET_WOULD_NOT_START,
+        ALL,
+        SCOPED,
+        on("sockets:2 cores:2 memory:8Gi", "cpu=1 memory=1Gi", cpu_options="no-such-option=true"),
+        "correct its configuration",
+    ),
+    (
+        Kind.KUBELET_WOULD_HANG,
+        ("best-effort", "restricted"),
+        SCOPED,
+        on(f"numa:8 cores:4 {FIVE_DEVICES}", "cpu=2 memory=1Gi " + " ".join(f"{kind}=1" for kind in KINDS_OF_DEVICES)),
+        "ask fewer kinds of aligned resources",
+    ),
+    (
+        Kind.KUBELET_WOULD_CRASH,
+        ("best-effort", "restricted", "single-numa-node"),
+        SCOPED,
+        on("sockets:2 cores:2 memory:8Gi", "cpu=1 memory=1Gi hugepages-2Mi=2Mi", memory_manager="Static"),
+        "has no hugepages-2Mi",
+    ),
+    (
+        Kind.MANAGER_ERROR,
+        ALL,
+        SCOPED,
+        on("sockets:2 cores:2 memory:8Gi", "cpu=1 memory=1000000500m", memory_manager="Static"),
+        "ask a whole number of bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "scope", "scenario", "words"),
+    [
+        pytest.param(kind, policy, scope, scenario, words, id=f"{kind.value}-{policy}-{scope}-{number}")
+        for number, (kind, policies, scopes, scenario, words) in enumerate(TABLE)
+        for policy in policies
+        for scope in scopes
+        if policy != "none" or scope == "container"
+    ],
+)
+def test_the_cause_follows_from_the_decision(
+    kind: Kind, policy: str, scope: str, scenario: Scenario, words: str
+) -> None:
+    state, asked = scenario(policy, scope)
+    verdict, _ = admit(state, asked)
+    assert not verdict.admitted
+    cause = cause_of(verdict, state, asked)
+    assert (cause.kind, words in cause.text) == (kind, True), cause
+    assert explain(verdict, state, asked).startswith(f"{state.name} refuses ")
+
+
+def test_containers_that_share_need_something_left_of_the_pods_own_resources() -> None:
+    gates = "PodLevelResources PodLevelResourceManagers"
+    state = node_state("sockets:2 cores:4 memory:8Gi", "best-effort", scope="pod", gates=gates)
+    asked = pod("p", "cpu=2 memory=1Gi", "", resources="cpu=2 memory=2Gi")
+    verdict, _ = admit(state, asked)
+    assert cause_of(verdict, state, asked).kind is Kind.EMPTY_SHARED_POOL
+
+
+def test_every_kind_of_cause_has_a_row_in_the_docs_and_a_test() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", DOCS.read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(kind.value for kind in Kind)
+    assert {kind for kind, *_ in TABLE} == set(Kind) - {Kind.EMPTY_SHARED_POOL}
+
+
+# Cases that users reported; the docs say what topomend answers, in these very words
+
+FIRST_TWO = "sockets:2 cores:16 threads:2 memory:125Gi"
+
+REPORTED: dict[str, tuple[NodeState, Pod]] = {
+    "kubernetes#128669": (
+        node_state(
+            "sockets:2 cores:8 memory:93Gi",
+            "restricted",
+            memory_manager="Static",
+            pods=[pod("kube-mgrr-2", "cpu=200m memory=95Gi")],
+        ),
+        pod("kube-mgrr-1", "cpu=1 memory=1Gi"),
+    ),
+    "kubernetes#128708": (
+        node_state(
+            "sockets:2 cores:8 memory:93Gi",
+            "restricted",
+            memory_manager="Static",
+            pods=[pod("kube-mgrr-1", "cpu=1 memory=1Gi")],
+        ),
+        pod("kube-mgrr-2", "cpu=1 memory=95Gi"),
+    ),
+    "kubernetes#110306": (
+        node_state("sockets:2 cores:16 memory:64Gi", reserved_cpus="0-2"),
+        pod("nginx", "init cpu=1 memory=1Gi", "cpu=14 memory=1Gi"),
+    ),
+    "kubernetes#123816": (
+        node_state(FIRST_TWO, pods=[pod("first", "init cpu=1 memory=1Gi", "cpu=26 memory=32Gi")]),
+        pod("second", "init cpu=1 memory=1Gi", "cpu=26 memory=32Gi"),
+    ),
+    "kubernetes#84597": (
+        node_state(
+            "sockets:3 cores:6 memory:4Gi",
+            "restricted",
+            pods=[pod(f"web-{number}", "cpu=4 memory=1Gi") for number in range(3)],
+        ),
+        pod("p", "cpu=4 memory=1Gi"),
+    ),
+    "kubernetes#135541": (
+        node_state("sockets:34 cores:1 memory:8Gi", "restricted"),
+        pod("p", "cpu=1 memory=1Gi"),
+    ),
+    "kubernetes#125579": with_devices(lambda _: {"healthy": False}, "cpu=1 memory=1Gi vendor.com/gpu=1")(
+        "single-numa-node", "container"
+    ),
+    "NVIDIA/k8s-device-plugin#1643": with_devices(lambda _: {"numa_nodes": (-1,)}, "cpu=1 memory=1Gi vendor.com/gpu=1")(
+        "single-numa-node", "container"
+    ),
+    "pytorch/ci-infra#696": (
+        node_state(
+            "sockets:2 cores:48 threads:2 memory:1024Gi device:nvidia.com/gpu@0=4,1=4",
+            pods=[
+                pod("ci-1", "cpu=24 memory=200Gi nvidia.com/gpu=1"),
+                pod("ci-2", "cpu=72 memory=200Gi nvidia.com/gpu=1"),
+                pod("ci-3", "cpu=24 memory=200Gi nvidia.com/gpu=1"),
+            ],
+        ),
+        pod("ci-4", "cpu=40 memory=400Gi nvidia.com/gpu=4"),
+    ),
+    "An empty node": (
+        node_state(EIGHT, "restricted", memory_manager="Static"),
+        pod("p", "cpu=24 memory=20Gi"),
+    ),
+}
+
+
+def answer(state: NodeState, asked: Pod) -> str:
+    """What the event says of the refusal."""
+    verdict, _ = admit(state, asked)
+    assert not verdict.admitted
+    words = remedy_of(state, asked).words
+    return f"{explain(verdict, state, asked)}{f'; {words}' if words else ''}"
+
+
+@pytest.mark.parametrize("title", REPORTED)
+def test_a_reported_case_is_explained_in_the_words_of_the_docs(title: str) -> None:
+    section = DOCS.read_text().partition(f"### {title}\n")[2]
+    written = re.search(r"```text\n(.*?)```", section, re.DOTALL)
+    assert written is not None
+    assert " ".join(written[1].split()) == answer(*REPORTED[title])

@@ -1,0 +1,11 @@
+"""A discovery as the API object that ``topomend discover`` prints."""
+
+from typing import Any
+
+from topomend.discover import Discovery
+from topomend.wire.node_topology import node_topology, status_of
+
+
+def object_of(discovery: Discovery) -> dict[str, Any]:
+    """The NodeTopology of a discovery, not cut to any size."""
+    return node_topology(discovery.state.name, status_of(discovery.state, discovery.summary, discovery.conditions))

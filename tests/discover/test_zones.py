@@ -1,0 +1,88 @@
+"""What a NodeResourceTopology says of each NUMA node."""
+
+from dataclasses import replace
+
+from tests.builders import kubelet_settings, node_state, pod_allocation
+
+from topomend.discover.zones import zones
+from topomend.model.node_state import (
+    Device,
+    DeviceAllocation,
+    MemoryBlock,
+    NodeState,
+    NUMANodeMemory,
+    PodAllocation,
+)
+from topomend.model.zone import ZoneResource
+
+GIB = 1 << 30
+DEVICES = (
+    Device("vendor.com/gpu", "a", (0,)),
+    Device("vendor.com/gpu", "b", (0, 1)),
+    Device("vendor.com/gpu", "c", (0,), healthy=False),
+    Device("vendor.com/nic", "d"),
+)
+
+
+def state(*pods: PodAllocation) -> NodeState:
+    shape = "sockets:1 numa:2 cores:4 memory:8Gi hugepages-1Gi:2"
+    empty = node_state(shape, memory_manager="Static", reserved_memory="1Gi")
+    return replace(empty, devices=DEVICES, pods=pods)
+
+
+def figures_of(state: NodeState) -> dict[int, dict[str, tuple[int, int, int]]]:
+    """By NUMA node and resource: capacity, allocatable, available."""
+    return {zone.numa_node: {resource.name: figures(resource) for resource in zone.resources} for zone in zones(state)}
+
+
+def figures(resource: ZoneResource) -> tuple[int, int, int]:
+    return resource.capacity, resource.allocatable, resource.available
+
+
+def test_everything_that_is_not_reserved_is_available_on_an_idle_node() -> None:
+    assert figures_of(state()) == {
+        0: {
+            "cpu": (4, 3, 3),
+            "hugepages-1Gi": (2 * GIB, 2 * GIB, 2 * GIB),
+            "memory": (8 * GIB, 5 * GIB, 5 * GIB),
+            "vendor.com/gpu": (3, 2, 2),
+        },
+        1: {
+            "cpu": (4, 4, 4),
+            "hugepages-1Gi": (2 * GIB, 2 * GIB, 2 * GIB),
+            "memory": (8 * GIB, 6 * GIB, 6 * GIB),
+            "vendor.com/gpu": (1, 1, 1),
+        },
+    }
+
+
+def test_what_a_container_holds_is_not_available() -> None:
+    blocks = [MemoryBlock("memory", 0b01, 2 * GIB), MemoryBlock("hugepages-1Gi", 0b10, GIB)]
+    running = pod_allocation("p", "1-2,5", memory=blocks, devices=[DeviceAllocation("vendor.com/gpu", ("b",))])
+    assert {
+        numa_node: {name: available for name, (_, _, available) in resources.items()}
+        for numa_node, resources in figures_of(state(running)).items()
+    } == {
+        0: {"cpu": 1, "hugepages-1Gi": 2 * GIB, "memory": 3 * GIB, "vendor.com/gpu": 1},
+        1: {"cpu": 3, "hugepages-1Gi": GIB, "memory": 6 * GIB, "vendor.com/gpu": 0},
+    }
+
+
+def test_the_memory_manager_state_counts_rather_than_the_blocks_of_pods() -> None:
+    book = (NUMANodeMemory(0, 1, 0b01, {"memory": 4 * GIB}), NUMANodeMemory(1, 0, 0b10, {}))
+    assert figures_of(replace(state(), memory=book))[0]["memory"] == (8 * GIB, 5 * GIB, GIB)
+
+
+def test_a_resource_that_no_manager_aligns_is_in_no_zone() -> None:
+    settings = kubelet_settings(cpu_manager="none")
+    assert figures_of(replace(state(), kubelet=settings, devices=())) == {0: {}, 1: {}}
+
+
+def test_a_numa_node_without_cpus_has_a_zone_with_no_cpus() -> None:
+    machine = state().machine
+    without_cpus = replace(machine, cores=tuple(core for core in machine.cores if core.numa_node == 0))
+    assert figures_of(replace(state(), machine=without_cpus))[1]["cpu"] == (0, 0, 0)
+
+
+def test_the_costs_of_a_zone_are_the_distances_of_the_machine() -> None:
+    assert [dict(zone.distances) for zone in zones(state())] == [{0: 10, 1: 12}, {0: 12, 1: 10}]

@@ -1,0 +1,328 @@
+"""What the operator's client sends, and what it makes of pages, streams and lost answers. The server is a real one."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from topomend.kube import client as client_module
+from topomend.kube.client import (
+    NODE_TOPOLOGIES,
+    NODES,
+    PAGE,
+    PODS,
+    SMALL_PAGE,
+    Client,
+    NoCluster,
+    Resource,
+    WatchEvent,
+    connect,
+    context_names,
+    current_namespace,
+)
+from topomend.kube.errors import Conflict, Gone, NotPermitted, Unanswered
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    content_type: str
+    body: Any
+
+
+@dataclass
+class APIServer:
+    """Gives ``answers`` one after the other, each a status and a body; None ends the connection without any."""
+
+    port: int = 0
+    answers: list[tuple[int, bytes] | None] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+
+    def answer(self, *contents: dict[str, Any], status: int = 200) -> None:
+        self.answers += [(status, json.dumps(content).encode()) for content in contents]
+
+
+def handler_of(server: APIServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def _do(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = json.loads(self.rfile.read(length)) if length else None
+            target = urlsplit(self.path)
+            content_type = self.headers.get("Content-Type", "")
+            server.asked.append(Request(self.command, target.path, dict(parse_qsl(target.query)), content_type, body))
+            answer = server.answers.pop(0)
+            if answer is None:
+                self.close_connection = True
+                return
+            status, content = answer
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _do  # noqa: N815 - the names that the standard library calls
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name there
+            del format, arguments
+
+    return Handler
+
+
+@pytest.fixture
+def server() -> Iterator[APIServer]:
+    api = APIServer()
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(api))
+    api.port = listener.server_port
+    thread = threading.Thread(target=listener.serve_forever)
+    thread.start()
+    try:
+        yield api
+    finally:
+        listener.shutdown()
+        listener.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def kubeconfig(server: APIServer, tmp_path: Path) -> Path:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [
+            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "mine"}},
+            {"name": "there", "context": {"cluster": "c", "user": "u"}},
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(content))
+    return tmp_path / "kubeconfig"
+
+
+@pytest.fixture
+def client(kubeconfig: Path) -> Iterator[Client]:
+    client = connect(str(kubeconfig))
+    yield client
+    client.close()
+
+
+def page(*names: str, more: str = "", version: str = "7") -> dict[str, Any]:
+    items = [{"metadata": {"name": name}} for name in names]
+    return {"items": items, "metadata": {"resourceVersion": version, "continue": more}}
+
+
+def names(contents: Iterator[dict[str, Any]] | tuple[dict[str, Any], ...]) -> list[str]:
+    return [content["metadata"]["name"] for content in contents]
+
+
+# Paths
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (PODS.path(), "/api/v1/pods"),
+        (PODS.path("ns", "p", "status"), "/api/v1/namespaces/ns/pods/p/status"),
+        (NODES.path("ns", "n"), "/api/v1/nodes/n"),
+        (NODE_TOPOLOGIES.path(name="n"), "/apis/topomend.io/v1alpha1/nodetopologies/n"),
+        (PODS.path("../kube-system", "a/b?c"), "/api/v1/namespaces/..%2Fkube-system/pods/a%2Fb%3Fc"),
+    ],
+)
+def test_a_path_names_group_namespace_and_object_and_no_name_leaves_its_place(path: str, expected: str) -> None:
+    assert path == expected
+
+
+# Lists
+
+
+def test_a_list_is_read_page_by_page_and_has_the_version_of_its_last_page(client: Client, server: APIServer) -> None:
+    server.answer(page("a", "b", more="token", version=""), page("c"))
+    listing = client.list(PODS, namespace="ns", fields="spec.nodeName=n", labels="app=x", cached=True)
+    assert (names(listing.items), listing.version) == (["a", "b", "c"], "7")
+    selectors = {"limit": str(PAGE), "fieldSelector": "spec.nodeName=n", "labelSelector": "app=x"}
+    assert [request.query for request in server.asked] == [
+        selectors | {"resourceVersion": "0"},
+        selectors | {"continue": "token"},  # a continued list takes no version
+    ]
+
+
+def test_an_empty_list_has_no_items(client: Client, server: APIServer) -> None:
+    server.answer({"items": None, "metadata": {"resourceVersion": "3"}})
+    assert client.list(PODS).items == ()
+
+
+def test_a_list_that_became_too_old_between_its_pages_is_no_shorter_list(client: Client, server: APIServer) -> None:
+    server.answer(page("a", more="token"))
+    server.answer({"kind": "Status", "reason": "Expired", "message": "too old"}, status=410)
+    with pytest.raises(Gone):
+        client.list(PODS)
+
+
+def test_a_reader_sees_small_pages_and_may_leave_objects_out(client: Client, server: APIServer) -> None:
+    server.answer(page("a", "b", more="token"), page("c"))
+    reading = client.read(PODS, lambda content: [name] if (name := content["metadata"]["name"]) != "b" else [])
+    assert (reading.items, reading.version) == (("a", "c"), "7")
+    assert {request.query["limit"] for request in server.asked} == {str(SMALL_PAGE)}
+
+
+# Watches
+
+
+def stream(*events: dict[str, Any]) -> tuple[int, bytes]:
+    return 200, b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def test_a_watch_tells_changes_from_deletions(client: Client, server: APIServer) -> None:
+    server.answers.append(stream(*({"type": kind, "object": {"kind": kind}} for kind in ("ADDED", "DELETED"))))
+    assert list(client.watch(PODS, "5", namespace="ns")) == [
+        WatchEvent({"kind": "ADDED"}, deleted=False),
+        WatchEvent({"kind": "DELETED"}, deleted=True),
+    ]
+    [request] = server.asked
+    assert request.path == "/api/v1/namespaces/ns/pods"
+    assert (request.query["watch"], request.query["resourceVersion"]) == ("1", "5")
+
+
+def test_a_watch_from_a_version_that_is_too_old_is_gone_whichever_way_the_server_says_it(
+    client: Client, server: APIServer
+) -> None:
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    server.answers.append(stream({"type": "ERROR", "object": status}))
+    server.answer(status, status=410)
+    for _ in range(2):
+        with pytest.raises(Gone):
+            list(client.watch(PODS, "5"))
+
+
+def test_a_watch_that_breaks_off_within_an_event_is_unanswered(client: Client, server: APIServer) -> None:
+    server.answers.append((200, b'{"type": "ADDED", "obj'))
+    with pytest.raises(Unanswered):
+        list(client.watch(PODS, "5"))
+
+
+# Writes
+
+
+def test_a_deletion_names_the_object_that_is_meant(client: Client, server: APIServer) -> None:
+    server.answer({}, {})
+    client.delete(PODS, "p", "ns", uid="u")
+    client.delete(PODS, "p", "ns", uid="u", version="9")
+    assert [request.body["preconditions"] for request in server.asked] == [
+        {"uid": "u"},
+        {"uid": "u", "resourceVersion": "9"},
+    ]
+
+
+def test_a_patch_is_a_merge_patch_of_the_subresource(client: Client, server: APIServer) -> None:
+    server.answer({"metadata": {}})
+    client.merge(PODS, "p", {"status": {"phase": "Failed"}}, "ns", subresource="status")
+    assert server.asked == [
+        Request(
+            "PATCH",
+            "/api/v1/namespaces/ns/pods/p/status",
+            {},
+            "application/merge-patch+json",
+            {"status": {"phase": "Failed"}},
+        )
+    ]
+
+
+@pytest.mark.parametrize(("dry_run", "query"), [(False, {}), (True, {"dryRun": "All"})])
+def test_only_a_dry_run_creates_nothing(
+    dry_run: bool, query: dict[str, str], client: Client, server: APIServer
+) -> None:
+    server.answer({}, status=201)
+    client.create(PODS, {"metadata": {"name": "p"}}, "ns", dry_run=dry_run)
+    assert server.asked[0].query == query
+
+
+WRITES: list[Callable[[Client], object]] = [
+    lambda client: client.create(PODS, {}, "ns"),
+    lambda client: client.merge(PODS, "p", {}, "ns"),
+    lambda client: client.delete(PODS, "p", "ns", uid="u"),
+]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=["create", "merge", "delete"])
+def test_who_does_not_lead_sends_no_write_and_may_read(
+    write: Callable[[Client], object], client: Client, server: APIServer
+) -> None:
+    leads = False
+    limited = client.writing_while(lambda: leads)
+    with pytest.raises(NotPermitted, match="another operator leads"):
+        write(limited)
+    assert server.asked == []
+    server.answer({}, {}, {})
+    limited.get(PODS, "p", "ns")
+    write(client)  # the client that it was made of writes on
+    leads = True
+    write(limited)
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("write", WRITES, ids=["create", "merge", "delete"])
+def test_a_request_whose_answer_is_lost_is_not_repeated(
+    write: Callable[[Client], object], client: Client, server: APIServer
+) -> None:
+    """Only the caller knows whether it may have taken effect twice."""
+    server.answers += [None, (200, b"{}")]
+    with pytest.raises(Unanswered):
+        write(client)
+    assert len(server.asked) == 1
+
+
+def test_a_refusal_is_the_error_of_its_status(client: Client, server: APIServer) -> None:
+    server.answer({"kind": "Status", "reason": "Conflict", "message": "the version differs"}, status=409)
+    with pytest.raises(Conflict, match="the version differs"):
+        client.merge(PODS, "p", {}, "ns")
+
+
+# What the API server serves
+
+
+def test_a_kind_is_served_where_its_version_lists_it(client: Client, server: APIServer) -> None:
+    server.answer({"resources": [{"name": "nodetopologies"}, {"name": "relaunches/status"}]})
+    assert client.serves(NODE_TOPOLOGIES)
+    assert server.asked[0].path == "/apis/topomend.io/v1alpha1"
+    server.answer({"resources": [{"name": "relaunches/status"}]})
+    assert not client.serves(Resource("topomend.io/v1alpha1", "relaunches"))
+    server.answer({"kind": "Status", "reason": "NotFound", "message": "no such group"}, status=404)
+    assert not client.serves(NODE_TOPOLOGIES)
+
+
+# Which cluster
+
+
+def test_the_namespace_and_the_names_of_contexts_are_those_of_the_kubeconfig(kubeconfig: Path) -> None:
+    assert current_namespace(str(kubeconfig)) == "mine"
+    assert current_namespace(str(kubeconfig), "there") == "default"
+    assert context_names(str(kubeconfig)) == ["here", "there"]
+
+
+def test_a_kubeconfig_that_cannot_be_read_has_no_contexts_and_is_named(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    assert (current_namespace(missing), context_names(missing)) == ("default", [])
+    with pytest.raises(NoCluster, match=f"{missing} names no cluster: .* Set KUBECONFIG"):
+        connect(missing)
+
+
+def test_the_environment_comes_before_the_account_of_a_pod(
+    client: Client, server: APIServer, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del client
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(client_module, "SERVICE_ACCOUNT_TOKEN", tmp_path / "token")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    server.answer({"gitVersion": "v1.36.3"})
+    connected = connect()
+    assert connected.version() == "v1.36.3"
+    connected.close()

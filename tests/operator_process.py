@@ -1,0 +1,106 @@
+"""The operator as a process that starts in milliseconds: it is forked from a server that has its modules loaded.
+
+What runs is the command itself (``topomend operator``) in a process of its own, to be killed like any other; only the
+second that Python takes to load the modules is spent once, not once a process.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from multiprocessing import connection, get_context
+from pathlib import Path
+
+from kubernetes.config import kube_config
+from tests.waiting import eventually
+
+from topomend.cli.main import main as topomend
+
+ROOT = Path(__file__).parents[1]
+
+_MODULES = [__name__, "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.watch_streams"]
+
+_server = get_context("forkserver")
+_server.set_forkserver_preload(_MODULES)
+
+
+_lock = threading.Lock()
+"""The start of a process looks at the ends of all others, and an end can be read once."""
+
+
+class OperatorProcess:
+    """One operator process, from its start on. Its methods are named as in ``subprocess.Popen``."""
+
+    def __init__(self, kubeconfig: Path, log: Path, flags: Iterable[str]) -> None:
+        self._process = _server.Process(target=_run, args=(kubeconfig, log, tuple(flags)), daemon=True)
+        with _lock:
+            self._process.start()
+
+    def send_signal(self, number: int) -> None:
+        """Send it this signal; one that has ended gets none."""
+        if self.poll() is None and self._process.pid:
+            os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """End it with SIGKILL; one that has ended stays so."""
+        self._process.kill()
+
+    def poll(self) -> int | None:
+        """Its exit code, or the negative number of the signal that ended it; None while it lives."""
+        with _lock:
+            return self._process.exitcode
+
+    def wait(self, seconds: float) -> int:
+        """The same, once it has ended. Raises subprocess.TimeoutExpired."""
+        connection.wait([self._process.sentinel], seconds)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired("topomend operator", seconds)
+        return code
+
+
+def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...]) -> None:
+    os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)  # read when it was loaded
+    written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    topomend(["operator", *flags])
+
+
+class Operator:
+    """The real operator process, or one started by ``module``. Its log is kept for the test to read."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str, module: str = "") -> None:
+        self.log = log
+        log.touch()
+        self.process = _of_module(module, kubeconfig, log, flags) if module else OperatorProcess(kubeconfig, log, flags)
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+    def wait_until_it_watches(self) -> None:
+        """From then on what happens is seen as it happens, not by the next sweep."""
+        eventually("the operator to list", lambda: "the cluster is listed" in self.text())
+        eventually("the operator to watch", lambda: "every kind is watched" in self.text())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(15)
+
+
+def _of_module(module: str, kubeconfig: Path, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "operator")}
+    with log.open("ab") as written:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, "operator", *flags],
+            cwd=ROOT,
+            env=environment,
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )

@@ -1,0 +1,21 @@
+"""Events as they are emitted, in the place of the recorder that posts them."""
+
+from typing import Any
+
+from topomend.reconcile.announcer import Announcer
+from topomend.runtime.event_recorder import Regarding
+
+
+class Emitted:
+    """Every Event as kind and name of its object, type, reason, action and note."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, ...]] = []
+        self.announcer = Announcer(self)  # type: ignore[arg-type]  # all that it calls is emit
+
+    def emit(self, regarding: Regarding, *words: str, **_: Any) -> None:
+        self.events.append((f"{regarding.kind}/{regarding.name}", *words))
+
+    def reasons(self) -> list[str]:
+        """The reasons of all Events, in their order."""
+        return [reason for _, _, reason, *_ in self.events]

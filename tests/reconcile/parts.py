@@ -1,0 +1,52 @@
+"""The parts that reconcile pods of a real API server, on a snapshot that the test makes up."""
+
+from tests.builders import applied, node_state, snapshot_of
+from tests.clock import Clock
+from tests.clusters import NODE_A, NODE_B, Cluster
+from tests.reconcile.emitted import Emitted
+
+from topomend.cache import changes
+from topomend.model.cluster import WatchedPod
+from topomend.model.node_state import NodeState
+from topomend.reconcile.collaborators import Collaborators
+from topomend.reconcile.explainer import Explainer
+from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.node_backoff import NodeBackoff
+from topomend.reconcile.node_pods import NodePods
+from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.store import Store
+from topomend.runtime.backoff import Backoff
+
+SHAPE = "numa:2 cores:4 memory:8Gi"
+
+EMPTY_A, EMPTY_B = node_state(SHAPE, name=NODE_A), node_state(SHAPE, name=NODE_B)
+
+
+class Parts:
+    """One of each collaborator, the Events that they emit, and the changes that are reported back."""
+
+    def __init__(self, cluster: Cluster, *states: NodeState) -> None:
+        self.store, self.clock, self.emitted = Store(), Clock(), Emitted()
+        self.store.snapshot = snapshot_of(*states)
+        self.reported: list[changes.Change] = []
+        self.metrics = Metrics(lambda: self.store.snapshot, lambda: 0, lambda: True)
+        announcer = self.emitted.announcer
+        explainer = Explainer(self.store, announcer, self.metrics, self.reported.append, self.clock)
+        reservations = Reservations(
+            self.store, NodePods(cluster.client, self.clock), NodeBackoff(Backoff(self.clock)), self.metrics, self.clock
+        )
+        self.collaborators = Collaborators(
+            cluster.client, self.store, reservations, explainer, announcer, self.metrics, self.clock
+        )
+
+    def watch(self, *pods: WatchedPod) -> None:
+        """Have these pods in the snapshot."""
+        self.apply(*(changes.PodUpdated(pod, self.clock.now) for pod in pods))
+
+    def apply(self, *cluster_changes: changes.Change) -> None:
+        self.store.snapshot = applied(*cluster_changes, to=self.store.snapshot)
+
+    def assumed(self, name: str) -> tuple[str, ...]:
+        """The nodes on which the pod of this name is assumed."""
+        assumed = self.store.snapshot.assumed.get(("default", name))
+        return assumed.nodes if assumed else ()

@@ -1,0 +1,67 @@
+"""The object, reason and text of each Event. A list records the events instead of posting them."""
+
+import pytest
+from tests.builders import gated_pod, refused_pod
+from tests.reconcile.emitted import Emitted
+
+from topomend.decide.plan import Explained, ReplayMismatch
+from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.relaunch import Relaunch
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+
+RECORD = Relaunch("ns", "p-1", "p", "p", "a", "TopologyAffinityError", "", 2, {}, candidates=("b", "c"), uid="r")
+
+
+@pytest.fixture
+def emitted() -> Emitted:
+    return Emitted()
+
+
+@pytest.mark.parametrize(
+    ("explanation", "reason"),
+    [(Explained("why", "cpu"), "TopologyRefusalExplained"), (ReplayMismatch("why"), "ReplayMismatch")],
+)
+def test_a_refusal_is_explained_on_the_pod_its_owner_and_its_record(
+    explanation: Explained | ReplayMismatch, reason: str, emitted: Emitted
+) -> None:
+    owned = refused_pod(owner=Owner("ReplicaSet", "web", "9", "apps/v1"))
+    emitted.announcer.refusal_explained(owned, explanation, None, RECORD)
+    assert emitted.events == [
+        (name, "Warning", reason, "Admit", "why") for name in ("Pod/p", "ReplicaSet/web", "Relaunch/p-1")
+    ]
+
+
+def test_a_bare_pod_without_a_record_has_the_only_event(emitted: Emitted) -> None:
+    emitted.announcer.refusal_explained(refused_pod(), Explained("why", "cpu"), None, None)
+    assert [name for name, *_ in emitted.events] == ["Pod/p"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (gated_pod(gates=(FIT_GATE,)), ("Normal", "UngateDeferred", "Ungate")),
+        (gated_pod(gates=(RELAUNCH_GATE,)), ("Warning", "RelaunchDeferred", "Relaunch")),
+        (refused_pod(), ("Warning", "RelaunchDeferred", "Relaunch")),
+    ],
+    ids=["gated at its creation", "a replacement", "refused"],
+)
+def test_a_pod_that_no_node_admits_is_deferred_by_what_would_be_done_with_it(
+    pod: WatchedPod, expected: tuple[str, str, str], emitted: Emitted
+) -> None:
+    emitted.announcer.unschedulable(pod, "no node admits it now")
+    assert emitted.events == [("Pod/p", *expected, "no node admits it now; retried when a node changes")]
+
+
+def test_a_relaunch_names_both_pods_the_nodes_and_the_attempt_on_pod_and_record(emitted: Emitted) -> None:
+    emitted.announcer.relaunched(gated_pod("p-r2"), RECORD, "", 5)
+    note = "replaces ns/p refused by a; ungated for b, c (attempt 2 of 5)"
+    assert emitted.events == [(name, "Normal", "Relaunched", "Relaunch", note) for name in ("Pod/p-r2", "Relaunch/p-1")]
+
+
+def test_a_pod_that_is_not_scheduled_is_reported_what_to_do(emitted: Emitted) -> None:
+    emitted.announcer.not_scheduled(gated_pod(), ["b", "c"])
+    [(_, kind, reason, _, note)] = emitted.events
+    assert (kind, reason) == ("Warning", "NotScheduled")
+    assert note.startswith("Ungated for nodes b, c but not scheduled: ")
+    assert "See `kubectl describe pod p`. " in note
+    assert note.endswith("To retry on other nodes, delete and recreate the pod.")

@@ -1,0 +1,109 @@
+"""When a refusal is explained: at once, after the node's next publication, or never, where replay disagrees."""
+
+import pytest
+from tests.builders import gated_pod, guaranteed_pod, node_state, refused_pod, snapshot_of
+from tests.clock import Clock
+from tests.reconcile.emitted import Emitted
+
+from topomend.cache import changes
+from topomend.cache.snapshot import Refusal, Snapshot
+from topomend.decide.plan import PUBLICATION_SECONDS
+from topomend.reconcile.explainer import Explainer
+from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.result import RETRY_SECONDS, Result
+from topomend.reconcile.store import Store
+
+EMPTY = snapshot_of(node_state())
+"""Published before the refusal: replay admits the pod."""
+
+FRAGMENTED = snapshot_of(node_state(pods=[guaranteed_pod("low", 2), guaranteed_pod("high", 2)]))
+"""Replay refuses the pod as the kubelet did."""
+
+POD_ID = PodID("ns", "p", "p")
+
+
+class Operator:
+    """An explainer, the snapshot that it reads, and what it reports."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.store, self.clock, self.emitted = Store(), Clock(), Emitted()
+        self.store.snapshot = snapshot
+        self.reported: list[changes.Change] = []
+        metrics = Metrics(lambda: self.store.snapshot, lambda: 0, lambda: True)
+        self.explainer = Explainer(self.store, self.emitted.announcer, metrics, self.reported.append, self.clock)
+        self.refusal = Refusal(refused_pod(), "5", self.clock.now)
+
+    def explain(self) -> Result | None:
+        return self.explainer.explain(POD_ID, self.refusal, None, None)
+
+
+def test_a_refusal_that_replay_understands_is_explained_at_once() -> None:
+    operator = Operator(FRAGMENTED)
+    assert operator.explain() is None
+    assert operator.emitted.reasons() == ["TopologyRefusalExplained"]
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert len(operator.emitted.events) == 1
+
+
+def test_a_refusal_that_the_published_state_does_not_show_is_explained_after_the_next_publication_and_once() -> None:
+    operator = Operator(EMPTY)
+    assert operator.explain() == Result(PUBLICATION_SECONDS, on_any_change=True)
+    assert operator.emitted.events == []
+    operator.store.snapshot = FRAGMENTED
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert operator.emitted.reasons() == ["TopologyRefusalExplained"]
+
+
+def test_a_refusal_that_is_still_not_shown_is_remembered_with_the_time_that_remains() -> None:
+    operator = Operator(EMPTY)
+    operator.explain()
+    operator.clock.now += 1
+    for _ in range(2):
+        assert operator.explainer.explain_late(POD_ID) == Result(PUBLICATION_SECONDS - 1, on_any_change=True)
+
+
+def test_a_refusal_that_no_publication_explains_in_time_is_a_mismatch() -> None:
+    operator = Operator(EMPTY)
+    operator.explain()
+    operator.clock.now += PUBLICATION_SECONDS
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert operator.emitted.reasons() == ["ReplayMismatch"]
+    assert operator.reported == [changes.MismatchDetected("a", "p", operator.clock.now)]
+
+
+def test_who_asks_for_an_explanation_now_remembers_for_himself() -> None:
+    operator = Operator(EMPTY)
+    assert operator.explainer.explain_now(operator.refusal) == Result(PUBLICATION_SECONDS, on_any_change=True)
+    operator.store.snapshot = FRAGMENTED
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert operator.emitted.events == []
+
+
+def test_who_leads_again_does_not_explain_what_another_has_explained_meanwhile() -> None:
+    operator = Operator(EMPTY)
+    operator.explain()
+    operator.explainer.take_over()
+    operator.store.snapshot = FRAGMENTED
+    assert operator.explainer.explain_late(POD_ID) is None
+    assert operator.emitted.events == []
+
+
+@pytest.mark.parametrize(
+    ("cpus", "reason", "never", "result"),
+    [
+        (3, "NoNodeAdmitsNow", False, Result(RETRY_SECONDS, on_capacity=True)),
+        (5, "NoNodeCanEverAdmit", True, Result(on_topology_change=True)),
+    ],
+    ids=["until pods end", "not even when empty"],
+)
+def test_a_pod_waits_for_capacity_or_where_not_even_an_empty_node_admits_it_for_another_node(
+    cpus: int, reason: str, never: bool, result: Result
+) -> None:
+    operator = Operator(FRAGMENTED)
+    note, requeued = operator.explainer.report_unschedulable(gated_pod(cpus=cpus), "numa-a lacks 1 CPU")
+    assert (note.reason, note.never, requeued) == (reason, never, result)
+    [(_, _, event, _, text)] = operator.emitted.events
+    assert event == ("NoNodeCanEverAdmit" if never else "UngateDeferred")
+    assert note.message in text

@@ -1,0 +1,102 @@
+"""The objects that the gating policies read: there as long as an operator's pod is, on a real API server."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+from tests.clusters import CRDS, ROOT, Cluster
+from tests.refused_pods import gated
+from tests.waiting import eventually
+
+from topomend.kube.client import BRAKES, STEERINGS, Resource
+from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.parameters import Parameters
+from topomend.wire.group import BRAKE_NAME, STEERING_NAME
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "default"
+BOTH = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
+
+
+@pytest.fixture
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    """With the kind of the brake, whose policy other tests install."""
+    with suppress(AlreadyExists):
+        two_nodes.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
+    eventually("brakes to be served", lambda: [two_nodes.client.list(BRAKES)])
+    yield two_nodes
+    for resource, name in BOTH:
+        delete(two_nodes, resource, name)
+    two_nodes.remove_all()
+
+
+def delete(cluster: Cluster, resource: Resource, name: str) -> None:
+    with suppress(NotFound):
+        uid = cluster.client.get(resource, name, NAMESPACE)["metadata"]["uid"]
+        cluster.client.delete(resource, name, NAMESPACE, uid=uid)
+
+
+def of_pod(cluster: Cluster, pod: WatchedPod) -> Parameters:
+    return Parameters(cluster.client, NAMESPACE, pod.name, pod.uid)
+
+
+def metadata(cluster: Cluster) -> list[dict[str, Any]]:
+    return [cluster.client.get(resource, name, NAMESPACE)["metadata"] for resource, name in BOTH]
+
+
+def owners(cluster: Cluster) -> list[list[str]]:
+    return [[owner["uid"] for owner in content.get("ownerReferences", [])] for content in metadata(cluster)]
+
+
+def test_every_operators_pod_owns_both_objects_and_nothing_is_written_again(cluster: Cluster) -> None:
+    one, other = gated(cluster, "one"), gated(cluster, "other")
+    first, second = of_pod(cluster, one), of_pod(cluster, other)
+    assert not first.ensured
+    first.ensure()
+    assert first.ensured
+    second.ensure()
+    assert owners(cluster) == [[one.uid, other.uid]] * 2
+    named = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": one.uid}
+    assert [content["ownerReferences"][0] for content in metadata(cluster)] == [named, named]
+    written = metadata(cluster)
+    first.ensure()
+    second.ensure()
+    assert metadata(cluster) == written
+
+
+def test_an_object_that_somebody_deletes_is_created_again(cluster: Cluster) -> None:
+    pod = gated(cluster, "one")
+    parameters = of_pod(cluster, pod)
+    parameters.ensure()
+    delete(cluster, BRAKES, BRAKE_NAME)
+    parameters.ensure()
+    assert owners(cluster) == [[pod.uid]] * 2
+
+
+def test_objects_of_an_operator_outside_of_a_pod_have_no_owner(cluster: Cluster) -> None:
+    Parameters(cluster.client, NAMESPACE, "", "").ensure()
+    assert owners(cluster) == [[], []]
+
+
+def test_what_the_api_server_does_not_allow_is_logged_once_and_stops_nobody(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    parameters = Parameters(cluster.client, "nowhere", "", "")
+    parameters.ensure()
+    parameters.ensure()
+    assert parameters.ensured
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == len(BOTH)
+    assert all("cannot be created or updated, so its policy gates no pods: " in warning for warning in warnings)
+
+
+def test_without_an_answer_nothing_is_ensured(cluster: Cluster) -> None:
+    pod = gated(cluster, "one")
+    parameters = Parameters(cluster.client.writing_while(lambda: False), NAMESPACE, pod.name, pod.uid)
+    with pytest.raises(NotPermitted):
+        parameters.ensure()
+    assert not parameters.ensured

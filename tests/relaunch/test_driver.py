@@ -1,0 +1,210 @@
+"""The protocol's requests on a real API server: what is on it after an attempt, and after one that was cut short."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.clusters import NODE_A, NODE_B, Cluster
+from tests.refused_pods import refused, watched
+
+from topomend.kube.client import PODS, RELAUNCHES, Client
+from topomend.kube.errors import NotFound, NotPermitted
+from topomend.model.cluster import WatchedPod
+from topomend.model.relaunch import Relaunch, Step
+from topomend.relaunch import messages, protocol
+from topomend.relaunch.driver import Chosen, Driver, Outcome
+from topomend.relaunch.narrowing import named_hosts
+from topomend.wire.group import RELAUNCH_GATE
+from topomend.wire.relaunch import read_relaunch, record_name
+
+pytestmark = pytest.mark.cluster
+
+NOW = "2026-01-01T00:00:00Z"
+ON_B = Chosen((NODE_B,), (NODE_B,), counts=(("Admits", 1),), reason="numa-b admits it")
+NOWHERE = Chosen()
+
+MAIN_LINE = 10
+"""The writes of one relaunch that nothing disturbs."""
+
+
+@pytest.fixture
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    yield two_nodes
+    for content in two_nodes.records():  # a relaunch that is blocked keeps its finalizer
+        metadata = content["metadata"]
+        patch = {"metadata": {"finalizers": None}}
+        two_nodes.client.merge(RELAUNCHES, metadata["name"], patch, metadata["namespace"])
+    two_nodes.remove_all()
+
+
+@dataclass
+class Attempts:
+    """Attempts at relaunching one refused pod."""
+
+    cluster: Cluster
+    pod: WatchedPod
+
+    @property
+    def record_name(self) -> str:
+        return record_name(self.pod.name, self.pod.uid)
+
+    def run(
+        self,
+        chosen: Chosen = ON_B,
+        *,
+        may_start: bool = True,
+        renames: bool = False,
+        draining: bool = False,
+        client: Client | None = None,
+    ) -> Outcome:
+        driver = Driver(
+            client or self.cluster.client,
+            lambda _pod, _record: chosen,
+            lambda: NOW,
+            lambda _: None,
+            renames=renames,
+            draining=draining,
+        )
+        return driver.run(self.pod.namespace, self.pod.name, self.pod.uid, self.record_name, may_start=may_start)
+
+    def run_until_write(self, number: int) -> None:
+        """An attempt of an operator that dies before this write, counted from 1."""
+        with pytest.raises(NotPermitted):
+            self.run(client=self.cluster.client.writing_while(allowing(number - 1)))
+
+    def record(self) -> Relaunch:
+        return read_relaunch(self.cluster.client.get(RELAUNCHES, self.record_name, self.pod.namespace))
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.cluster.get(name)
+        except NotFound:
+            return False
+        return True
+
+
+def allowing(writes: int) -> Callable[[], bool]:
+    remaining = iter(range(writes))
+    return lambda: next(remaining, None) is not None
+
+
+@pytest.fixture
+def attempts(cluster: Cluster) -> Attempts:
+    return Attempts(cluster, refused(cluster, "train"))
+
+
+def check_launched(attempts: Attempts, name: str = "train") -> None:
+    """One pod of this name in the place of the refused one, ungated for numa-b, and a record that says so."""
+    replacement, record = watched(attempts.cluster, name), attempts.record()
+    assert replacement.uid != attempts.pod.uid
+    assert replacement.replaces == attempts.pod.uid
+    assert RELAUNCH_GATE not in replacement.gates
+    assert named_hosts(replacement.node_affinity) == (NODE_B,)
+    assert (record.step, record.new_uid) == (Step.LAUNCHED, replacement.uid)
+    assert (record.refused_by, record.attempt, record.protected) == (NODE_A, 1, False)
+    assert (record.start_time, record.launched_time) == (NOW, NOW)
+    assert len(attempts.cluster.pods()) == 1
+
+
+def test_a_refused_pod_is_replaced_by_one_that_is_ungated_for_the_chosen_node(attempts: Attempts) -> None:
+    outcome = attempts.run()
+    assert isinstance(outcome.last, messages.Stop)
+    assert outcome.launched is not None
+    assert outcome.record is not None
+    assert (outcome.record.step, outcome.chosen) == (Step.LAUNCHED, ON_B)
+    check_launched(attempts)
+    assert attempts.record().candidates == (NODE_B,)
+
+
+def test_an_attempt_that_may_not_start_writes_nothing(attempts: Attempts) -> None:
+    outcome = attempts.run(may_start=False, client=attempts.cluster.client.writing_while(lambda: False))
+    assert isinstance(outcome.last, messages.Stop)
+    assert (outcome.record, outcome.launched) == (None, None)
+
+
+@pytest.mark.parametrize("write", range(1, MAIN_LINE + 1))
+def test_whichever_write_an_operator_dies_before_the_next_one_completes_the_relaunch(
+    write: int, attempts: Attempts
+) -> None:
+    """The nodes are not recorded where it dies after it has ungated the replacement and before it marks that."""
+    attempts.run_until_write(write)
+    attempts.run()
+    check_launched(attempts)
+    assert attempts.record().candidates in ((NODE_B,), ())
+
+
+def test_a_replacement_that_no_node_admits_waits_behind_its_gate_for_a_later_attempt(attempts: Attempts) -> None:
+    outcome = attempts.run(NOWHERE)
+    assert isinstance(outcome.last, messages.Pause)
+    assert outcome.launched is None
+    assert watched(attempts.cluster, "train").gates == (RELAUNCH_GATE,)
+    assert attempts.record().step is Step.CREATED
+    attempts.run(may_start=False)
+    check_launched(attempts)
+
+
+def test_a_record_that_was_deleted_is_restored_from_the_replacement_that_waits(attempts: Attempts) -> None:
+    attempts.run(NOWHERE)
+    waiting, deleted = watched(attempts.cluster, "train"), attempts.record()
+    attempts.cluster.client.delete(RELAUNCHES, deleted.name, deleted.namespace, uid=deleted.uid)
+    attempts.run(may_start=False)
+    restored = attempts.record()
+    assert (restored.reason, restored.refused_by) == ("RecordDeleted", "unknown")
+    assert (restored.pod_name, restored.pod_uid) == ("train", attempts.pod.uid)
+    assert (restored.step, restored.new_uid) == (Step.LAUNCHED, waiting.uid)
+    assert watched(attempts.cluster, "train").uid == waiting.uid
+
+
+def test_a_replacement_with_a_name_of_its_own_is_there_before_the_refused_pod_goes(attempts: Attempts) -> None:
+    while not attempts.exists("train-r1"):
+        assert attempts.exists("train")
+        with_one_write_more = attempts.cluster.client.writing_while(allowing(1))
+        with pytest.raises(NotPermitted):
+            attempts.run(renames=True, client=with_one_write_more)
+    assert attempts.exists("train")
+    attempts.run(renames=True)
+    check_launched(attempts, "train-r1")
+
+
+def test_a_manifest_that_was_not_recorded_by_us_creates_nothing(attempts: Attempts) -> None:
+    """Whoever may create records must not have the operator create pods for them."""
+    forged: dict[str, Any] = {
+        "apiVersion": RELAUNCHES.api_version,
+        "kind": "Relaunch",
+        "metadata": {"name": attempts.record_name},
+        "spec": {
+            "pod": {"name": "train", "uid": attempts.pod.uid},
+            "refusedBy": NODE_A,
+            "reason": "TopologyAffinityError",
+            "attempt": 1,
+            "manifestHash": "0" * 64,
+            "manifest": {"metadata": {"name": "train"}, "spec": {"hostNetwork": True, "containers": []}},
+        },
+    }
+    attempts.cluster.client.create(RELAUNCHES, forged, "default")
+    attempts.cluster.client.merge(
+        RELAUNCHES, attempts.record_name, {"status": {"step": "Committed"}}, "default", subresource="status"
+    )
+    attempts.cluster.remove(attempts.cluster.get("train"))
+    outcome = attempts.run()
+    assert isinstance(outcome.last, messages.Pause)
+    assert outcome.last.waiting_for == "the record's manifest is not the one that was recorded"
+    assert attempts.cluster.pods() == ()
+
+
+def test_a_drain_gives_a_recorded_pod_back_as_it_was(attempts: Attempts) -> None:
+    attempts.run_until_write(3)
+    attempts.run(draining=True)
+    pod = watched(attempts.cluster, "train")
+    assert (pod.uid, pod.finalizers) == (attempts.pod.uid, ())
+    succeeded = attempts.record().condition("Succeeded")
+    assert succeeded is not None
+    assert (succeeded.status, succeeded.message) == ("False", protocol.DRAINED)
+
+
+def test_a_pod_that_its_user_deleted_first_is_not_replaced(attempts: Attempts) -> None:
+    attempts.run_until_write(2)
+    attempts.cluster.client.delete(PODS, "train", "default", uid=attempts.pod.uid)
+    attempts.run()
+    assert attempts.cluster.pods() == ()

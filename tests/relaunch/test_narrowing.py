@@ -1,0 +1,50 @@
+"""The operator's node affinity is distinguished from the user's."""
+
+from typing import Any
+
+import pytest
+from tests.builders import pod_manifest
+
+from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement, Toleration
+from topomend.relaunch.manifest import launch
+from topomend.relaunch.narrowing import as_asked, is_narrowed, named_hosts
+from topomend.wire.cluster import read_watched_pod
+from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
+
+ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def narrowed(user_terms: list[dict[str, Any]], *hosts: str) -> dict[str, Any]:
+    """The node affinity of a pod with these terms once the operator has ungated it for these hosts."""
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": user_terms}}} if user_terms else {}
+    pod = read_watched_pod(pod_manifest("p", spec={"affinity": affinity}, namespace="ns", uid="1", resourceVersion="7"))
+    node_affinity: dict[str, Any] = launch(pod, hosts)["spec"]["affinity"]["nodeAffinity"]
+    return node_affinity
+
+
+@pytest.mark.parametrize("user_terms", [[], [{"matchExpressions": [ZONE]}]], ids=["no affinity", "a zone"])
+@pytest.mark.parametrize("hosts", [("b",), ("b", "c", "d")], ids=["one host", "three hosts"])
+def test_the_hosts_that_the_operator_named_are_found_and_taken_off(
+    user_terms: list[dict[str, Any]], hosts: tuple[str, ...]
+) -> None:
+    node_affinity = narrowed(user_terms, *hosts)
+    assert named_hosts(node_affinity) == hosts
+    tolerations = (Toleration("gpu", "Exists"),)
+    by_user = (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),) if user_terms else None
+    assert as_asked(Placement({"disk": "ssd"}, None, tolerations), node_affinity) == Placement(
+        {"disk": "ssd"}, by_user, tolerations
+    )
+
+
+def test_an_affinity_of_the_user_names_no_hosts() -> None:
+    assert named_hosts({}) == ()
+    assert named_hosts({REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [({RELEASED_ANNOTATION: NARROWED}, True), ({RELEASED_ANNOTATION: "x"}, False), (None, False)],
+)
+def test_only_a_pod_that_is_annotated_so_is_narrowed(annotations: dict[str, str] | None, expected: bool) -> None:
+    assert is_narrowed(pod_manifest("p", annotations=annotations)) is expected

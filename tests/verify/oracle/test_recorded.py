@@ -1,0 +1,39 @@
+"""Replay agrees with the kubelet's own managers on recorded machines: odd, broken and wide ones among them.
+
+They are not part of the project; the test runs if they are next to it. SEED repeats a run.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from verify.oracle.agreement import play
+from verify.oracle.build import oracle_binary
+from verify.oracle.compare import MERGINGS
+from verify.oracle.generate import random_case
+from verify.oracle.kubelet_oracle import KubeletOracle
+from verify.oracle.recorded import RECORDED, recorded_machine
+
+CASES = 100
+
+pytestmark = pytest.mark.skipif(not RECORDED, reason="no recorded machines beside the project (../shared/data/hwloc)")
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[KubeletOracle]:
+    with KubeletOracle(oracle_binary()) as started:
+        yield started
+
+
+@pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
+@pytest.mark.parametrize("name", RECORDED)
+def test_replay_agrees_on_a_recorded_machine(name: str, oracle: KubeletOracle) -> None:
+    machine = recorded_machine(name)
+    first = int(os.environ.get("SEED", secrets.randbelow(1 << 40)))
+    print(f"seed {first}")
+    for seed in range(first, first + CASES):
+        case = random_case(Random(seed), machine)
+        disagreement = play(case, oracle, MERGINGS[seed % len(MERGINGS)]).disagreement
+        assert disagreement is None, f"case {seed}: {disagreement}"

@@ -1,0 +1,24 @@
+"""Two hundred kills of the real operator. Slow: each kill needs another start. ``make soak KILLS=10000`` does more."""
+
+import random
+from pathlib import Path
+
+import pytest
+from verify.soak.soak import soak
+
+KILLS = 200
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+def test_two_hundred_kills_lose_no_pod_and_double_none(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    report = soak(KILLS, seed, tmp_path)
+    print("\n".join(report.lines()))
+    assert not report.lost
+    assert not report.doubled
+    assert not report.leftovers
+    assert not report.faults
+    assert sum(report.kills.values()) >= KILLS  # one more if both operators are killed when one kill is left
+    assert report.relaunched > 40

@@ -1,0 +1,276 @@
+"""topomend as a user installs it: the image, unchanged ``deploy/``, real containers. One story; the tests run in order.
+
+topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.waiting import eventually, stretched
+from verify.e2e import images
+from verify.e2e.api import Object
+from verify.e2e.cluster import Cluster
+from verify.e2e.conftest import NEXT_TAG, TAG
+from verify.e2e.installed import AGENT, LEASE, OPERATOR, Installed, name_of, uid_of
+from verify.e2e.node import Node
+from verify.e2e.pods import (
+    NAMESPACE,
+    PODS,
+    allowed_cpus,
+    deployment,
+    has_run,
+    is_gated,
+    is_refused,
+    is_running,
+    pod,
+)
+
+from topomend.model.quantity import parse_quantity, value
+
+HERE, THERE = "node-1", "node-2"
+LIVES = 10
+"""How many pods are created, refused and relaunched during the upgrade."""
+
+
+@pytest.fixture(scope="module")
+def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
+    began = time.monotonic()
+    with Cluster.up([Node(HERE), Node(THERE)], list(archives.values()), pause=images.IDLE) as cluster:
+        print(f"\nthe cluster is up after {time.monotonic() - began:.1f} s")
+        running = Installed.to_be(cluster)
+        yield running
+        print("\n\nMeasured on containers, as installed:")
+        for what, figure in running.figures.items():
+            print(f"  {what:42} {figure}")
+
+
+@pytest.fixture(autouse=True)
+def no_pod_is_left(story: Installed) -> Iterator[None]:
+    yield
+    story.clear()
+
+
+def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Installed) -> None:
+    began = time.monotonic()
+    story.install([HERE, THERE])
+    story.figures["apply to everything ready"] = f"{time.monotonic() - began:.1f} s"
+    assert {item["spec"]["nodeName"] for item in story.ours() if name_of(item).startswith("topomend-operator")} == {
+        HERE,
+        THERE,
+    }
+    assert {item["spec"]["containers"][0]["image"] for item in story.ours()} == {f"topomend:{TAG}"}
+
+
+def test_a_pod_with_an_exclusive_cpu_has_it_and_no_other_process_may_use_it(story: Installed) -> None:
+    story.fill(HERE, "alone")
+    _, cpus = story.wait_until_published("alone")
+    assert cpus == allowed_cpus(story.cluster, "alone")
+    assert cpus.isdigit()
+    for other in story.ours():
+        if other["spec"]["nodeName"] == HERE:
+            (container,) = other["spec"]["containers"]
+            processes = story.cluster.processes(other, container["name"])
+            what = f"{name_of(other)} to leave CPU {cpus}"
+            eventually(what, partial(_leave, processes, int(cpus)), 15)
+
+
+def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_cpus(story: Installed) -> None:
+    explained, running = story.relaunch("pod", HERE, THERE)
+    story.figures["refused to explained"] = f"{explained:.2f} s"
+    story.figures["refused to running elsewhere"] = f"{running:.2f} s"
+    node, cpus = story.wait_until_published("pod-2")
+    assert (node, cpus) == (THERE, allowed_cpus(story.cluster, "pod-2"))
+    assert cpus.isdigit()
+    (record,) = story.cluster.api.items(f"/apis/topomend.io/v1alpha1/namespaces/{NAMESPACE}/relaunches")
+    conditions = {condition["type"]: condition["status"] for condition in record["status"]["conditions"]}
+    assert conditions["Succeeded"] == "True", record["status"]
+    explanation = story.cluster.kubectl("get", "events", "--field-selector=reason=TopologyRefusalExplained")
+    assert "pod-2" in explanation
+
+
+def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is_room(story: Installed) -> None:
+    replicas = 2
+    fillers = {HERE: "here", THERE: "there"}
+    for node, name in fillers.items():
+        story.fill(node, name)
+    story.cluster.api.create(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment("storm", HERE, replicas))
+
+    def waiting() -> bool:
+        gated = [item for item in _storm(story) if is_gated(item)]
+        return len(gated) == replicas
+
+    eventually("all replicas to wait behind a gate", waiting, 30)
+    time.sleep(8)  # a storm would make hundreds in that time
+    refused = {
+        uid_of(moment.object)
+        for moment in story.pods.moments()
+        if _is_storm(moment.object) and is_refused(moment.object)
+    }
+    story.figures["refused pods of a Deployment of 2"] = str(len(refused))
+    assert waiting()
+    assert 1 <= len(refused) <= stretched(3 * replicas)  # the operator races the controller that makes them
+    assert not any(is_running(item) for item in _storm(story))
+    before = time.monotonic()
+    story.cluster.kubectl("delete", "pod", *fillers.values(), f"--namespace={NAMESPACE}")
+    eventually("both to run", lambda: sum(map(is_running, _storm(story))) == replicas, 60)
+    story.figures["room made to a braked Deployment running"] = f"{time.monotonic() - before:.1f} s"
+    assert {item["spec"]["nodeName"] for item in _storm(story) if is_running(item)} == {HERE, THERE}
+
+
+def test_another_operator_leads_after_the_leader_is_deleted(story: Installed) -> None:
+    before = story.leader()
+    began = time.monotonic()
+    story.cluster.kubectl("delete", "pod", name_of(before), f"--namespace={OPERATOR}", "--wait=false")
+    after = eventually("the next leader", lambda: _other_leader(story, before), 60)
+    story.figures["leader deleted to next leader"] = f"{after - began:.1f} s"
+    story.relaunch("after-deletion", HERE, THERE)
+
+
+def test_an_operator_leads_after_the_leader_is_killed(story: Installed) -> None:
+    story.wait_for_rollout()
+    before = story.leader()
+    began = time.monotonic()
+    for process in story.cluster.processes(before, "operator"):
+        os.kill(process, signal.SIGKILL)
+    story.killed.add(name_of(before))
+    # One that is started again in the same pod takes its Lease up at once; else the other one does when it is over.
+    last = _lease(story)["renewTime"]
+    eventually("a leader that renews the Lease", lambda: _lease(story)["renewTime"] != last, 60)
+    story.figures["leader killed to next leader"] = f"{time.monotonic() - began:.1f} s"
+    story.relaunch("after-kill", HERE, THERE)
+
+
+def test_an_upgrade_while_pods_are_refused_loses_none_and_doubles_none(story: Installed) -> None:
+    story.read_memory()
+    for kind, namespace, container in (("daemonset", AGENT, "agent"), ("deployment", OPERATOR, "operator")):
+        workload = f"{kind}/topomend-{container}"
+        story.cluster.kubectl("set", "image", workload, f"{container}=topomend:{NEXT_TAG}", f"--namespace={namespace}")
+    names = [f"life-{number}" for number in range(LIVES)]
+    for name in names:
+        story.cluster.api.create(PODS, pod(name, HERE, "for", "1s", restart="Never"))
+        time.sleep(0.7)
+    story.wait_for_rollout()
+
+    def unfinished() -> list[str]:
+        phases = {name_of(item): item["status"].get("phase") for item in story.cluster.api.items(PODS)}
+        return [name for name in names if phases.get(name) != "Succeeded"]
+
+    began = time.monotonic()
+    eventually("every pod to have run", lambda: not unfinished(), 120)
+    story.figures["upgraded to every refused pod run"] = f"{time.monotonic() - began:.1f} s"
+    moments = [moment.object for moment in story.pods.moments() if name_of(moment.object) in names]
+    refused = {name_of(item) for item in moments if is_refused(item)}
+    story.figures["pods refused during the upgrade"] = f"{len(refused)} of {LIVES}"
+    assert refused
+    assert {
+        name: len({uid_of(item) for item in moments if name_of(item) == name and has_run(item)}) for name in names
+    } == (dict.fromkeys(names, 1))
+    assert {item["spec"]["containers"][0]["image"] for item in story.ours()} == {f"topomend:{NEXT_TAG}"}
+    story.clear()
+    story.relaunch("after-upgrade", HERE, THERE)
+
+
+def test_no_container_of_topomend_was_restarted(story: Installed) -> None:
+    restarts = {
+        name_of(moment.object): status["restartCount"]
+        for moment in story.pods.moments()
+        if moment.object["metadata"]["namespace"] in (AGENT, OPERATOR)
+        for status in moment.object["status"].get("containerStatuses", ())
+        if status["restartCount"]
+    }
+    assert restarts == dict.fromkeys(story.killed, 1)
+
+
+def test_no_container_of_topomend_logged_an_unexpected_line(story: Installed) -> None:
+    assert story.unexpected_lines() == []
+
+
+def test_containers_stay_below_the_memory_that_the_manifests_allow(story: Installed) -> None:
+    story.read_memory()
+    limits = {
+        container["name"]: value(parse_quantity(container["resources"]["limits"]["memory"]))
+        for item in story.ours()
+        for container in item["spec"]["containers"]
+    }
+    for name, memory in story.memory.items():
+        story.figures[f"memory of the {name}'s container"] = (
+            f"{memory.working_set / 2**20:.0f} MiB, with pages of files {memory.peak / 2**20:.0f} MiB at most"
+            f" (limit {limits[name] / 2**20:.0f} MiB)"
+        )
+    assert {name: memory.peak < limits[name] for name, memory in story.memory.items()} == dict.fromkeys(limits, True)
+
+
+def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
+    story.relaunch("moved", HERE, THERE)
+    story.cluster.api.create(PODS, pod("refused", HERE))
+    story.explained("refused")
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
+    time.sleep(2)  # the API server's policies notice the label
+    story.cluster.api.create(PODS, pod("steered", HERE))
+    assert is_gated(story.cluster.api.get(f"{PODS}/steered"))
+    before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
+    began = time.monotonic()
+    print(story.cluster.numa("drain"))
+    story.figures["kubectl numa drain"] = f"{time.monotonic() - began:.1f} s"
+    story.cluster.api.create(PODS, pod("later", HERE))
+    pods = story.cluster.api.items(PODS)
+    assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
+    assert {name_of(item): what for item in pods if (what := _ours_on(item))} == {}
+    assert [name_of(item) for item in story.ours() if name_of(item).startswith("topomend-operator")] == []
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
+
+
+def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
+    story.fill(HERE, "stays")
+    before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
+    began = time.monotonic()
+    story.cluster.kubectl("delete", "--ignore-not-found", "-k", "deploy", "--timeout=100s", seconds=150)
+    story.figures["kubectl delete"] = f"{time.monotonic() - began:.1f} s"
+    kinds = ",".join(story.cluster.kubectl("api-resources", "--verbs=list", "--output=name").split())
+    assert "topomend.io" not in kinds
+    left = story.cluster.kubectl(
+        "get", kinds, "--all-namespaces", "--output=name", "--selector=app.kubernetes.io/part-of=topomend"
+    )
+    assert left == ""
+    names = story.cluster.kubectl("get", kinds, "--all-namespaces", "--output=name").split()
+    assert [name for name in names if "topomend" in name and "topomend-e2e:nodes" not in name] == []
+    after = story.cluster.api.items(PODS)
+    assert {name_of(item): uid_of(item) for item in after if is_running(item)} == before
+    assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
+
+
+def _ours_on(item: Object) -> list[str]:
+    """A pod's gates, finalizers, annotations and labels of topomend."""
+    metadata, spec = item["metadata"], item["spec"]
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    names += [*metadata.get("finalizers", ()), *metadata.get("annotations", {}), *metadata.get("labels", {})]
+    return [name for name in names if name.startswith("topomend.io/")]
+
+
+def _other_leader(story: Installed, before: Object) -> float | None:
+    """Wait until another pod than ``before`` leads; the time then."""
+    holder = _lease(story).get("holderIdentity") or ""
+    return None if holder in {"", f"{name_of(before)}_{uid_of(before)}"} else time.monotonic()
+
+
+def _lease(story: Installed) -> Object:
+    spec: Object = story.cluster.api.get(LEASE)["spec"]
+    return spec
+
+
+def _storm(story: Installed) -> list[Object]:
+    return [item for item in story.cluster.api.items(PODS) if _is_storm(item)]
+
+
+def _is_storm(item: Object) -> bool:
+    return bool(item["metadata"].get("labels", {}).get("app") == "storm")
+
+
+def _leave(processes: list[int], cpu: int) -> bool:
+    """Whether no process may use the CPU."""
+    return not any(cpu in os.sched_getaffinity(process) for process in processes)

@@ -1,0 +1,345 @@
+"""Plays a case on the kubelet's own managers and on topomend's replay, and says where the two part.
+
+Both answers come into one form first: plain JSON values, lists sorted where order means nothing. Which of several
+failing resources the kubelet reports is left to the order of Go's maps and differs from run to run: a case on which
+the two part over such an answer is asked again, and for each step one answer that agrees is enough.
+"""
+
+import signal
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias
+
+from verify.oracle.cases import node_state
+from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
+from verify.oracle.merging import Merging
+
+from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members, parse_id_list
+from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
+from topomend.model.verdict import ContainerPlacement, Verdict
+from topomend.replay.admission import admit, release, shared_pool, start_refusal
+from topomend.replay.devices.manager import MAX_NUMA_ID
+from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
+from topomend.wire.pod import read_pod
+
+RETRIES = 100
+"""How often a case is repeated while the two disagree: of two keys in a Go map, one comes first in 7 of 8 runs."""
+
+REPLAY_SECONDS = 20
+"""How much CPU time replay may use for a case. Wall-clock time would turn a busy machine into a disagreement."""
+
+Fact: TypeAlias = Any
+"""One step in the common form, or how the node ended."""
+
+Allocation: TypeAlias = tuple[str, list[Fact]]
+"""A container's name; its CPUs, memory blocks and devices."""
+
+NOT_REPLAYED = ({"ended": "hang"}, {"ended": "refused to restart"})
+"""Ends of the kubelet that replay does not predict. A slow kubelet may still come to an end. And no admission asks
+whether a kubelet could restart: it may refuse to, or crash (memorymanager/policy_static.go:validateState, for a group
+of NUMA nodes of which not all have huge pages of a size)."""
+
+ENDS = ("refused to start", "crash", "hang")
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The first difference: the step (-1 is the start), the field, and both values."""
+
+    step: int
+    field: str
+    kubelet: Fact
+    replay: Fact
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.field}:\n  kubelet: {self.kubelet}\n  replay:  {self.replay}"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A case's outcome: the oracle's first answer, and the disagreement if one remained after ``retries``.
+
+    ``unmodelled`` are the features that replay does not model; the comparison ends at the step that needs one.
+    """
+
+    answer: Answer
+    disagreement: Disagreement | None
+    retries: int = 0
+    unmodelled: tuple[str, ...] = ()
+
+
+def play(case: Case, oracle: KubeletOracle, merging: Merging = Merging.TABLED) -> Played:
+    """Play ``case`` on the kubelet's managers and on replay, which merges hints by ``merging``. Raises OracleFailed."""
+    oracle.send(case)
+    answer = oracle.receive() if any("start" in step for step in case["steps"]) else None
+    with merging.used():
+        replayed = _replayed(case, answer or {})
+    answer = answer or oracle.receive()
+    answers = [list(_facts_of(case, answer))]
+    disagreement = _compare(answers, replayed)
+    while disagreement is not None and len(answers) <= RETRIES and not _is_settled(disagreement):
+        answers.append(list(_facts_of(case, oracle.ask(case))))
+        disagreement = _compare(answers, replayed)
+    return Played(answer, disagreement, len(answers) - 1, replayed[-1].get("unmodelled", ()))
+
+
+def _is_settled(disagreement: Disagreement) -> bool:
+    """Whether a retry is useless: only a few fields depend on the order of Go's maps.
+
+    Which of several errors is reported does. Before v1.32 so does the memory that remains of a pod with blocks both on
+    a group and on one of the group's NUMA nodes, because its containers are released in any order.
+    """
+    return disagreement.field not in {"message", "why", "book"}
+
+
+def _compare(answers: list[list[Fact]], replayed: list[Fact]) -> Disagreement | None:
+    """The first step on which replay agrees with none of the kubelet's answers. These differ in messages at most."""
+    for index, (ours, *theirs) in enumerate(zip_longest(replayed, *answers)):
+        if theirs[0] in NOT_REPLAYED or (ours is not None and "unmodelled" in ours):
+            return None
+        if ours not in theirs:
+            return Disagreement(index - 1, *_difference(theirs[0], ours))
+        if ours is not None and "ended" in ours:
+            return None
+    return None
+
+
+def _difference(theirs: Fact, ours: Fact) -> tuple[str, Fact, Fact]:
+    if theirs is None or ours is None or theirs.keys() != ours.keys():
+        return next((end for end in ENDS if end in str((theirs, ours))), "exception"), theirs, ours
+    field = next(key for key in theirs if theirs[key] != ours[key])
+    return field, theirs[field], ours[field]
+
+
+# The kubelet's side
+
+
+def _facts_of(case: Case, answer: Answer) -> Iterator[Fact]:
+    """The start, then each step; the last fact says how the kubelet ended, if it did."""
+    if "refused" in answer:
+        yield {"ended": "refused to start", "why": answer["refused"]}
+        return
+    yield {"started": True}
+    steps = answer.get("steps", [])
+    if answer.get("panic"):
+        steps = steps[:-1]
+    for step, result in zip(case["steps"], steps, strict=False):
+        if "refused" in result:
+            yield {"ended": "refused to restart"}
+            return
+        yield _fact_of(case, step, result)
+    if answer.get("panic"):
+        restarting = "restart" in case["steps"][len(steps)]
+        yield {"ended": "refused to restart" if restarting else "crash"}
+    if answer.get("timeout"):
+        yield {"ended": "hang"}
+
+
+def _fact_of(case: Case, step: Case, result: Answer) -> Fact:
+    state = result["state"]
+    fact: Fact = {}
+    if "admit" in step:
+        fact = {key: result[key] for key in ("admitted", "reason", "message")}
+        fact["containers"] = (
+            [_container(case, container) for container in result["containers"]] if result["admitted"] else []
+        )
+    fact["pods"] = _occupied(
+        (name, map(_kubelet_allocation, containers or ())) for name, containers in state["pods"].items()
+    )
+    fact["default"] = _pool(case, parse_id_list(state["defaultCPUs"]))
+    fact["book"] = [
+        [node["numaNode"], node["assignments"], sorted(node["cells"]), _without_zeros(node["reserved"])]
+        for node in state["memory"] or ()
+    ]
+    fact["devices"] = {resource: sorted(ids) for resource, ids in state["devices"].items()}
+    return fact
+
+
+def _container(case: Case, container: Answer) -> Fact:
+    devices = {}
+    for resource, ids in (container["devices"] or {}).items():
+        numa_nodes = {
+            node
+            for device in case["devices"]
+            if device["resource"] == resource and device["id"] in ids
+            for node in device["numaNodes"] or ()
+            if 0 <= node <= MAX_NUMA_ID  # what a mask can name
+        }
+        devices[resource] = [len(ids), sorted(numa_nodes)]
+    name, (cpus, memory, _) = _kubelet_allocation(container)
+    return [name, container["affinity"], container["preferred"], cpus, memory, devices]
+
+
+def _kubelet_allocation(container: Answer) -> Allocation:
+    memory = sorted([block["type"], sorted(block["numaNodes"]), block["size"]] for block in container["memory"] or ())
+    devices = {resource: sorted(ids) for resource, ids in (container["devices"] or {}).items() if ids}
+    return container["name"], [container["cpus"], memory, devices]
+
+
+def _occupied(pods: Iterable[tuple[str, Iterable[Allocation]]]) -> Fact:
+    """The resources of each container of each pod; without containers that have none."""
+    allocated = {name: {container: own for container, own in containers if any(own)} for name, containers in pods}
+    return {name: containers for name, containers in allocated.items() if containers}
+
+
+def _pool(case: Case, cpus: CPUSet) -> str:
+    """The CPU Manager's shared pool. The policy "none" has none."""
+    return format_id_list(cpus) if case["kubelet"]["cpuManagerPolicy"] == "static" else ""
+
+
+def _without_zeros(amounts: dict[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+# Replay's side
+
+
+class TooSlow(BaseException):
+    """Replay did not finish within REPLAY_SECONDS."""
+
+
+def _replayed(case: Case, answer: Answer) -> list[Fact]:
+    """All facts of the replay; the last one says if it took too long or raised."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise TooSlow
+
+    facts: list[Fact] = []
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, REPLAY_SECONDS)
+    try:
+        facts.extend(replay(case, answer))
+    except TooSlow:
+        facts.append({"exception": f"not finished after {REPLAY_SECONDS} s of CPU time"})
+    except Exception as error:  # noqa: BLE001 - any exception of replay is a finding
+        facts.append({"exception": "".join(traceback.format_exception(error)[-3:])})
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    return facts
+
+
+def replay(case: Case, answer: Answer) -> Iterator[Fact]:
+    """The case on topomend's replay, in the common form: the start, then each step.
+
+    Replay does not model the start of containers: at such a step it takes the memory from ``answer``, as an agent would
+    read it.
+    """
+    node = node_state(case)
+    refusal = start_refusal(node)
+    if refusal is not None:
+        yield {"ended": "refused to start", "why": refusal}
+        return
+    yield {"started": True}
+    for index, step in enumerate(case["steps"]):
+        fact: Fact = {}
+        if "admit" in step:
+            verdict, node = admit(node, read_pod(step["admit"]))
+            if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
+                yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
+                return
+            if verdict.unmodelled:
+                yield {"unmodelled": verdict.unmodelled}
+                return
+            fact = _verdict(verdict)
+        elif "start" in step:
+            if index >= len(answer.get("steps", ())):
+                return
+            node = _with_observed_memory(node, answer["steps"][index]["state"])
+        elif "end" in step:
+            node = release(node, step["end"]["namespace"], step["end"]["name"])
+        yield {**fact, **_state(node, case)}
+
+
+def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:
+    """The node with the kubelet's own memory blocks and reservations; a container that it no longer lists has none."""
+    listed = {
+        (name, container["name"])
+        for name, containers in state["pods"].items()
+        for container in containers or ()
+        if container["memory"] is not None
+    }
+    blocks = {
+        (name, container["name"]): tuple(
+            MemoryBlock(block["type"], mask_of(block["numaNodes"]), block["size"])
+            for block in container["memory"] or ()
+        )
+        for name, containers in state["pods"].items()
+        for container in containers or ()
+    }
+    pods = []
+    for pod in node.pods:
+        name = f"{pod.namespace}/{pod.name}"
+        containers = (
+            replace(container, memory=blocks[name, container.name])
+            for container in pod.containers
+            if container.cpus or container.devices or (name, container.name) in listed
+        )
+        pods.append(replace(pod, containers=tuple(containers)))
+    book = tuple(
+        NUMANodeMemory(node["numaNode"], node["assignments"], mask_of(node["cells"]), node["reserved"])
+        for node in state["memory"] or ()
+    )
+    return replace(node, pods=tuple(pods), memory=book or None)
+
+
+def _verdict(verdict: Verdict) -> Fact:
+    return {
+        "admitted": verdict.admitted,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "containers": [_placement(container) for container in verdict.containers] if verdict.admitted else [],
+    }
+
+
+def _placement(placed: ContainerPlacement) -> Fact:
+    return [
+        placed.name,
+        None if placed.affinity is None else list(members(placed.affinity)),
+        placed.preferred,
+        format_id_list(placed.cpus),
+        _blocks(placed.memory),
+        {device.resource: [device.count, list(members(device.numa_nodes))] for device in placed.devices},
+    ]
+
+
+def _blocks(blocks: tuple[MemoryBlock, ...]) -> list[Fact]:
+    return sorted([block.resource, list(members(block.numa_nodes)), block.size] for block in blocks)
+
+
+def _state(node: NodeState, case: Case) -> Fact:
+    device_ids: dict[str, set[str]] = {}
+    for container in allocations(node.pods):
+        for devices in container.devices:
+            device_ids.setdefault(devices.resource, set()).update(devices.ids)
+    return {
+        "pods": _occupied(
+            (f"{pod.namespace}/{pod.name}", map(_replay_allocation, pod.containers)) for pod in node.pods
+        ),
+        "default": _pool(case, shared_pool(node)),
+        "book": _book(node),
+        "devices": {resource: sorted(ids) for resource, ids in device_ids.items() if ids},
+    }
+
+
+def _book(node: NodeState) -> list[Fact]:
+    """The Memory Manager's reservations of each NUMA node; at first there are none."""
+    if node.memory is None and node.kubelet.memory_manager_policy == "Static":
+        return [[numa_node.id, 0, [numa_node.id], {}] for numa_node in node.machine.numa_nodes]
+    return [
+        [
+            numa_node.numa_node,
+            numa_node.assignments,
+            list(members(numa_node.cells)),
+            _without_zeros(dict(numa_node.reserved)),
+        ]
+        for numa_node in node.memory or ()
+    ]
+
+
+def _replay_allocation(container: ContainerAllocation) -> Allocation:
+    devices = {device.resource: sorted(device.ids) for device in container.devices if device.ids}
+    return container.name, [format_id_list(container.cpus), _blocks(container.memory), devices]

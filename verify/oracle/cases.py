@@ -1,0 +1,64 @@
+"""Translates a case of the oracle into topomend's model, so that replay can play the same case."""
+
+from verify.oracle.kubelet_oracle import Case
+
+from topomend.model.bitmask import parse_id_list
+from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.machine import Core, HugePages, Machine, NUMANode
+from topomend.model.node_state import Device, NodeState
+from topomend.model.quantity import parse_quantity, value
+
+
+def node_state(case: Case) -> NodeState:
+    """The case's node before its first step."""
+    return NodeState("node", _machine(case["machine"]), _settings(case["kubelet"]), _devices(case))
+
+
+def _machine(machine: Case) -> Machine:
+    nodes = (
+        NUMANode(
+            node["id"],
+            node["memory"],
+            tuple(HugePages(pages["size"], pages["count"]) for pages in node.get("hugepages", ())),
+            tuple(node.get("distances", ())),
+        )
+        for node in machine["numaNodes"]
+    )
+    cores = (
+        Core(parse_id_list(core["threads"]), core["socket"], core["numaNode"], core["l3Cache"])
+        for core in machine["cores"]
+    )
+    return Machine(tuple(nodes), tuple(cores))
+
+
+def _settings(kubelet: Case) -> KubeletSettings:
+    reserved = kubelet.get("reservedSystemCPUs", "")
+    return KubeletSettings(
+        version=kubelet.get("version", DEFAULT_VERSION),
+        topology_manager_policy=kubelet["topologyManagerPolicy"],
+        topology_manager_scope=kubelet["topologyManagerScope"],
+        topology_manager_policy_options=kubelet.get("topologyManagerPolicyOptions", {}),
+        cpu_manager_policy=kubelet["cpuManagerPolicy"],
+        cpu_manager_policy_options=kubelet.get("cpuManagerPolicyOptions", {}),
+        memory_manager_policy=kubelet["memoryManagerPolicy"],
+        reserved_cpus=parse_id_list(reserved) if reserved else None,
+        reserved_cpu_millis=parse_quantity(kubelet.get("kubeReserved", {}).get("cpu", "0")),
+        reserved_memory=tuple(
+            MemoryReservation(reservation["numaNode"], resource, value(parse_quantity(size)))
+            for reservation in kubelet.get("reservedMemory", ())
+            for resource, size in reservation["limits"].items()
+        ),
+        feature_gates=kubelet.get("featureGates", {}),
+    )
+
+
+def _devices(case: Case) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            device["resource"],
+            device["id"],
+            None if device["numaNodes"] is None else tuple(device["numaNodes"]),
+            not device.get("unhealthy", False),
+        )
+        for device in case.get("devices", ())
+    )

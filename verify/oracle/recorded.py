@@ -1,0 +1,51 @@
+"""Recorded machines as the oracle's: the ``sys`` and ``proc`` trees of real machines, read as an agent reads its host.
+
+They are not part of the project and are used if they are next to it.
+"""
+
+import tarfile
+import tempfile
+from pathlib import Path
+
+from verify.oracle.kubelet_oracle import Case
+
+from topomend.discover import read_host
+from topomend.model.bitmask import members
+from topomend.model.machine import Core, Machine, NUMANode
+
+FOLDER = Path(__file__).parents[3] / "shared" / "data" / "hwloc"
+
+RECORDED = {path.name.removesuffix(".tar.bz2"): path for path in sorted(FOLDER.glob("*.tar.bz2"))}
+"""Each recorded machine's archive by name; none if the folder is missing."""
+
+
+def recorded_machine(name: str) -> Case:
+    """One of RECORDED."""
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(RECORDED[name]) as recorded:
+            recorded.extractall(folder, filter="data")
+        (root,) = Path(folder).iterdir()
+        return case_machine(read_host(root).machine)
+
+
+def case_machine(machine: Machine) -> Case:
+    """A machine as a part of a case."""
+    return {"numaNodes": [_numa_node(node) for node in machine.numa_nodes], "cores": list(map(_core, machine.cores))}
+
+
+def _numa_node(node: NUMANode) -> Case:
+    numa_node: Case = {"id": node.id, "memory": node.memory}
+    if node.hugepages:
+        numa_node["hugepages"] = [{"size": pages.size, "count": pages.count} for pages in node.hugepages]
+    if node.distances:
+        numa_node["distances"] = list(node.distances)
+    return numa_node
+
+
+def _core(core: Core) -> Case:
+    return {
+        "threads": ",".join(map(str, members(core.threads))),
+        "socket": core.socket,
+        "numaNode": core.numa_node,
+        "l3Cache": core.l3_cache,
+    }
