@@ -183,7 +183,10 @@ def test_a_refused_pod_that_fits_what_was_published_before_is_not_judged_by_that
     assert (explained.exit_code, "is older than the refusal" in explained.stdout) == (3, True)
     cluster.publish(CONFIGURATION, *ALLOCATIONS)
     explained = cluster.ask("explain", "late")
-    assert (explained.exit_code, explained.stdout.startswith(f"{NODE} refuses container main: cpu asks 2")) == (1, True)
+    assert (explained.exit_code, explained.stdout.startswith(f"{NODE} refuses container main: cpu requests 2")) == (
+        1,
+        True,
+    )
 
 
 def test_a_refused_pod_that_fits_by_now_is_told_with_what_has_changed(cluster: Cluster) -> None:
@@ -202,7 +205,7 @@ def test_a_refused_pod_that_fits_by_now_is_told_with_what_has_changed(cluster: C
         "its allocations have changed since"
     )
     assert then == "  then: Resources cannot be allocated with Topology locality"
-    assert "cpu asks 2, free 0 on NUMA 0, 4 on NUMA 1" in now
+    assert "cpu requests 2, free 0 on NUMA 0, 4 on NUMA 1" in now
 
 
 def _has_room(cluster: Cluster) -> bool:

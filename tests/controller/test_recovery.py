@@ -49,7 +49,7 @@ def test_the_refusal_is_explained_with_numbers_and_with_the_node_that_would_do(
     eventually("train to run again", lambda: _running_anew(fragmented, made))
     events = eventually("the explanation", lambda: events_of(fragmented, made, "TopologyRefusalExplained"))
     assert events[0]["note"] == (
-        "numa-a refuses container main: cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
+        "numa-a refuses container main: cpu requests 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
         "(single-numa-node); would be admitted with 2 CPUs or once default/filler-0 ends; numa-b NUMA 0 would admit it"
     )
     moved = fragmented.get("train")
@@ -98,7 +98,7 @@ def test_an_infeasible_pod_is_reported_at_once_with_what_it_lacks(two_nodes: Clu
     made = two_nodes.create(pod("vast", 5))
     events = eventually("the event", lambda: events_of(two_nodes, made, "NoNodeCanEverAdmit"), 5)
     assert events[0]["note"] == (
-        "no node admits vast even when empty; closest: numa-a refuses container main: cpu asks 5 and fits no NUMA "
+        "no node admits vast even when empty; closest: numa-a refuses container main: cpu requests 5 and fits no NUMA "
         "node: free 3 on NUMA 0, 4 on NUMA 1, lacks 1; even empty no NUMA node has more than 4 (single-numa-node); "
         "would be admitted with 4 CPUs; retried when a node or the pod changes"
     )

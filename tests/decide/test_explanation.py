@@ -37,6 +37,18 @@ def on(shape: str, *containers: str, held: tuple[Pod, ...] = (), **settings: str
     return scenario
 
 
+def with_pod_level(resources: str, *containers: str, memory_manager: str = "None") -> Scenario:
+    """A pod with ``resources`` of its own, on a node whose managers allocate those."""
+
+    def scenario(policy: str, scope: str) -> tuple[NodeState, Pod]:
+        gates = "PodLevelResources PodLevelResourceManagers"
+        shape = "sockets:2 cores:4 memory:8Gi"
+        state = node_state(shape, policy, scope=scope, gates=gates, memory_manager=memory_manager)
+        return state, pod("p", *containers, resources=resources)
+
+    return scenario
+
+
 def with_devices(change: Callable[[int], dict[str, object]], *containers: str) -> Scenario:
     """The same on a node whose devices were changed, each by its number."""
 
@@ -61,7 +73,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
             "cpu=3 memory=1Gi",
             held=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
         ),
-        "cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1",
+        "cpu requests 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1",
     ),
     (
         Kind.NOT_ENOUGH_FREE,
@@ -173,7 +185,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         ("single-numa-node",),
         ("pod",),
         on("sockets:2 cores:4 memory:8Gi", "cpu=3 memory=1Gi", "cpu=3 memory=1Gi"),
-        "its containers together ask 6 cpu",
+        "its containers together request 6 cpu",
     ),
     (
         Kind.PART_OF_A_CORE,
@@ -193,7 +205,21 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
             cpu_options="full-pcpus-only=true",
             reserved_cpus="0,1",
         ),
-        "",
+        "counts cores of which no CPU is taken or reserved",
+    ),
+    (
+        Kind.EMPTY_SHARED_POOL,
+        ("best-effort", "restricted", "single-numa-node"),
+        ("pod",),
+        with_pod_level("cpu=2 memory=2Gi", "cpu=2 memory=1Gi", ""),
+        "leaving no cpus for shared containers: containers without exclusive resources would have nothing left",
+    ),
+    (
+        Kind.EMPTY_SHARED_POOL,
+        ("best-effort", "restricted", "single-numa-node"),
+        ("pod",),
+        with_pod_level("cpu=3 memory=1Gi", "cpu=2 memory=1Gi", "", memory_manager="Static"),
+        "leaving no memory for shared containers: containers without exclusive resources would have nothing left",
     ),
     (
         Kind.DEVICE_UNHEALTHY,
@@ -235,7 +261,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         ("best-effort", "restricted"),
         SCOPED,
         on(f"numa:8 cores:4 {FIVE_DEVICES}", "cpu=2 memory=1Gi " + " ".join(f"{kind}=1" for kind in KINDS_OF_DEVICES)),
-        "ask fewer kinds of aligned resources",
+        "request fewer kinds of aligned resources",
     ),
     (
         Kind.KUBELET_WOULD_CRASH,
@@ -249,7 +275,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         ALL,
         SCOPED,
         on("sockets:2 cores:2 memory:8Gi", "cpu=1 memory=1000000500m", memory_manager="Static"),
-        "ask a whole number of bytes",
+        "request a whole number of bytes",
     ),
 ]
 
@@ -275,18 +301,10 @@ def test_the_cause_follows_from_the_decision(
     assert explain(verdict, state, asked).startswith(f"{state.name} refuses ")
 
 
-def test_containers_that_share_need_something_left_of_the_pods_own_resources() -> None:
-    gates = "PodLevelResources PodLevelResourceManagers"
-    state = node_state("sockets:2 cores:4 memory:8Gi", "best-effort", scope="pod", gates=gates)
-    asked = pod("p", "cpu=2 memory=1Gi", "", resources="cpu=2 memory=2Gi")
-    verdict, _ = admit(state, asked)
-    assert cause_of(verdict, state, asked).kind is Kind.EMPTY_SHARED_POOL
-
-
 def test_every_kind_of_cause_has_a_row_in_the_docs_and_a_test() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", DOCS.read_text(), re.MULTILINE)
     assert sorted(rows) == sorted(kind.value for kind in Kind)
-    assert {kind for kind, *_ in TABLE} == set(Kind) - {Kind.EMPTY_SHARED_POOL}
+    assert {kind for kind, *_ in TABLE} == set(Kind)
 
 
 # Cases that users reported; the docs say what topomend answers, in these very words

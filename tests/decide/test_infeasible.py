@@ -26,7 +26,7 @@ def one_node(name: str, shape: str = TWO_NUMA_NODES, cpus: int = 7, **fields: An
 def test_the_reason_names_the_closest_node_and_what_it_lacks() -> None:
     snapshot = applied(*one_node("small", "numa:2 cores:3", cpus=6), *one_node("large", "numa:2 cores:5", cpus=9))
     assert why_infeasible(snapshot, guaranteed_pod(cpus=6), ANYWHERE) == (
-        "no node admits p even when empty; closest: large refuses container c0: cpu asks 6 and fits no NUMA node: "
+        "no node admits p even when empty; closest: large refuses container c0: cpu requests 6 and fits no NUMA node: "
         "free 4 on NUMA 0, 5 on NUMA 1, lacks 1; even empty no NUMA node has more than 5 (single-numa-node); "
         "would be admitted with 5 CPUs"
     )
@@ -41,7 +41,7 @@ def test_a_pod_that_would_fit_an_empty_node_only_waits() -> None:
 
 def test_a_node_whose_total_is_too_small_is_named_with_both_amounts() -> None:
     assert why_infeasible(applied(*one_node("a")), guaranteed_pod(cpus=9), ANYWHERE) == (
-        "no node admits p even when empty; closest: a has 7 cpu in total, p asks 9"
+        "no node admits p even when empty; closest: a has 7 cpu in total, p requests 9"
     )
 
 
@@ -49,7 +49,7 @@ def test_memory_is_shown_with_a_unit() -> None:
     small = {"cpu": 7000, "memory": 1000 << 19, "pods": 110000}
     snapshot = applied(*one_node("a"), changes.NodeUpdated(node("a", allocatable=small)))
     assert why_infeasible(snapshot, guaranteed_pod(cpus=3), ANYWHERE).endswith(
-        "a has 512Ki memory in total, p asks 1Mi"
+        "a has 512Ki memory in total, p requests 1Mi"
     )
 
 
@@ -91,4 +91,4 @@ def test_the_closest_node_lacks_the_smallest_share_of_all_resources_together() -
     few_cpus = one_node("z", "numa:2 cores:3 device:vendor.com/gpu@0=3,1=3")
     few_of_both = one_node("b", f"{TWO_NUMA_NODES} device:vendor.com/gpu@0=2,1=2")
     closest = why_infeasible(applied(*few_cpus, *few_of_both), guaranteed_pod(cpus=6, gpu=3), ANYWHERE)
-    assert closest.startswith("no node admits p even when empty; closest: z refuses container c0: cpu asks 6")
+    assert closest.startswith("no node admits p even when empty; closest: z refuses container c0: cpu requests 6")

@@ -123,7 +123,7 @@ def test_a_refusal_is_explained_with_what_was_asked_and_free_on_each_numa_node()
     asked = guaranteed_pod(cpus=3)
     verdict, _ = admit(FRAGMENTED, asked)
     assert explain(verdict, FRAGMENTED, asked) == (
-        "a refuses container c0: cpu asks 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
+        "a refuses container c0: cpu requests 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1 "
         "(single-numa-node)"
     )
 
@@ -143,7 +143,7 @@ def explained(snapshot: Snapshot, now: float) -> object:
 def test_a_refusal_that_replay_agrees_with_is_explained_at_once() -> None:
     explanation = explained(snapshot_of(FRAGMENTED), 10.0)
     assert isinstance(explanation, plans.Explained)
-    assert explanation.text.startswith("a refuses container c0: cpu asks 3")
+    assert explanation.text.startswith("a refuses container c0: cpu requests 3")
 
 
 def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then_a_mismatch() -> None:

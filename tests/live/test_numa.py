@@ -69,7 +69,7 @@ def test_a_pod_that_does_not_fit_is_explained_in_numbers(cluster: Sandbox, tmp_p
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0] == (
-        "split refuses container main: cpu asks 5 and fits no NUMA node: free 0 on NUMA 0, 4 on NUMA 1, lacks 1; "
+        "split refuses container main: cpu requests 5 and fits no NUMA node: free 0 on NUMA 0, 4 on NUMA 1, lacks 1; "
         "even empty no NUMA node has more than 4 (single-numa-node)"
     )
     assert lines[1].split() == ["asked", "NUMA", "0", "free", "NUMA", "1", "free"]

@@ -164,7 +164,7 @@ def _unmodelled(remarks: Sequence[str]) -> str:
 
 
 def _request_text(trace: ResourceTrace) -> str:
-    return f"{trace.resource} asks {amount_text(trace, trace.requested)}, free {_free_text(trace)}"
+    return f"{trace.resource} requests {amount_text(trace, trace.requested)}, free {_free_text(trace)}"
 
 
 def _free_text(trace: ResourceTrace) -> str:
@@ -184,10 +184,13 @@ def _by_node(trace: ResourceTrace, by_node: Iterable[tuple[int, int]]) -> str:
 
 
 def _cause_of_merge(merge: MergeTrace, node: NodeState, pod: Pod) -> Cause:
+    failed = next((trace for trace in merge.resources if trace.error), None)
+    if failed is not None:
+        return _cause_of_failure(Failure(merge.container, failed.provider, failed.error), pod)
     cause = _of_merge(merge, node, pod)
     if not merge.container and is_with_scope_admitted(node, pod, "container"):
         together = " and ".join(f"{amount_text(trace, trace.requested)} {trace.resource}" for trace in _aligned(merge))
-        sentence = f"its containers together ask {together}, and scope pod gives all of them the same NUMA nodes"
+        sentence = f"its containers together request {together}, and scope pod gives all of them the same NUMA nodes"
         return Cause(
             Kind.POD_SCOPE,
             "",
@@ -263,7 +266,7 @@ def _cause_of_shortage(trace: ResourceTrace, merge: MergeTrace, node: NodeState)
             return cause
     width = _width(trace, merge)
     most, capacity = _most(trace.free, width), _most(trace.capacity, width)
-    asked = f"{trace.resource} asks {amount_text(trace, trace.requested)}"
+    asked = f"{trace.resource} requests {amount_text(trace, trace.requested)}"
     lacks = f", lacks {amount_text(trace, trace.requested - most)}" if trace.requested > most else ""
     fits = "fits no NUMA node" if width == 1 else f"prefers {width} NUMA nodes and fits no {width} of them"
     sentence = f"{asked} and {fits}: free {_free_text(trace)}{lacks}"
@@ -284,7 +287,7 @@ def _cause_of_shortage(trace: ResourceTrace, merge: MergeTrace, node: NodeState)
         sentence += (
             f"; {each} would have enough CPUs if none were reserved for the system, and those count for the size"
         )
-        remedy = f"ask at most {_most(unreserved, width)} CPUs, or reserve fewer"
+        remedy = f"request at most {_most(unreserved, width)} CPUs, or reserve fewer"
     elif merge.policy == "restricted" and any(mask.bit_count() > width for mask, _ in trace.fits):
         kind = Kind.PREFERRED_BY_NONE
         sentence += f"; more NUMA nodes together have it, but {width} could hold it, so restricted refuses more"
@@ -309,7 +312,7 @@ def _cause_of_devices(trace: ResourceTrace, merge: MergeTrace, node: NodeState) 
     """The causes that only devices have: unhealthy, not back, or on no NUMA node."""
     devices = [device for device in node.devices if device.resource == trace.resource]
     healthy = [device for device in devices if device.healthy]
-    asked = f"{trace.resource} asks {trace.requested}"
+    asked = f"{trace.resource} requests {trace.requested}"
     container, resources = merge.container, (trace.resource,)
     if not healthy:
         sentence = f"{asked}, and none of {len(devices)} is healthy: their plugin is not back yet, or reports a fault"
@@ -337,7 +340,7 @@ def _cause_of_devices(trace: ResourceTrace, merge: MergeTrace, node: NodeState) 
 def _cause_of_stuck(trace: ResourceTrace, merge: MergeTrace, node: NodeState) -> Cause:
     """Why a resource offers no usable mask although enough is free: groups of memory, init containers, kinds of it."""
     width = _width(trace, merge)
-    asked = f"{trace.resource} asks {amount_text(trace, trace.requested)}"
+    asked = f"{trace.resource} requests {amount_text(trace, trace.requested)}"
     if trace.required:
         sentence = (
             f"{asked} and must include {numa_text(trace.required)}, where its init containers left theirs: "
@@ -357,7 +360,7 @@ def _cause_of_stuck(trace: ResourceTrace, merge: MergeTrace, node: NodeState) ->
 
 
 def _cause_of_groups(trace: ResourceTrace, merge: MergeTrace, node: NodeState, width: int) -> Cause:
-    asked = f"{trace.resource} asks {amount_text(trace, trace.requested)}"
+    asked = f"{trace.resource} requests {amount_text(trace, trace.requested)}"
     free = f"free {_free_text(trace)}"
     if trace.groups:
         groups = " and ".join(numa_text(mask) for mask in trace.groups)
@@ -457,7 +460,7 @@ _ERRORS: tuple[tuple[Kind, str, str, str], ...] = (
         Kind.PART_OF_A_CORE,
         "not multiple cpus per core",
         "option full-pcpus-only gives whole cores",
-        "ask a multiple of the CPUs of a core",
+        "request a multiple of the CPUs of a core",
     ),
     (
         Kind.NO_FREE_CORES,
@@ -469,7 +472,7 @@ _ERRORS: tuple[tuple[Kind, str, str, str], ...] = (
         Kind.EMPTY_SHARED_POOL,
         "pod rejected, ",
         "containers without exclusive resources would have nothing left of the pod's",
-        "ask more for the pod as a whole",
+        "request more for the pod as a whole",
     ),
     (Kind.NOT_ENOUGH_FREE, "not enough cpus available", "the node has too few free CPUs in all", ""),
     (Kind.NOT_ENOUGH_FREE, "requested number of devices unavailable", "too few healthy devices are free", ""),
@@ -515,7 +518,7 @@ _ERRORS: tuple[tuple[Kind, str, str, str], ...] = (
         "memory would need more NUMA nodes than the other resources prefer",
         "",
     ),
-    (Kind.MANAGER_ERROR, "as int64", "memory is asked in a fraction of a byte", "ask a whole number of bytes"),
+    (Kind.MANAGER_ERROR, "as int64", "memory is requested in a fraction of a byte", "request a whole number of bytes"),
 )
 
 
@@ -535,7 +538,9 @@ def _cause_of_kubelet(verdict: Verdict, node: NodeState) -> Cause:
     """The answer of a kubelet that would not start, would hang or would crash."""
     resources = (verdict.reason,)
     if verdict.reason == errors.KUBELET_WOULD_HANG:
-        remedy = "ask fewer kinds of aligned resources, or use single-numa-node, which compares single NUMA nodes only"
+        remedy = (
+            "request fewer kinds of aligned resources, or use single-numa-node, which compares single NUMA nodes only"
+        )
         return Cause(Kind.KUBELET_WOULD_HANG, "", resources, verdict.message, remedy)
     if verdict.reason == errors.KUBELET_WOULD_CRASH:
         return Cause(Kind.KUBELET_WOULD_CRASH, "", resources, verdict.message)

@@ -72,7 +72,8 @@ def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
 
 def _insufficient_total(node: Node, pod: Pod, resource: str) -> _Miss:
     asked, total = requests_of(pod).get(resource, 1000), node.allocatable.get(resource, 0)
-    text = f"{node.name} has {_amount(resource, total)} {resource} in total, {pod.name} asks {_amount(resource, asked)}"
+    has = f"{node.name} has {_amount(resource, total)} {resource} in total"
+    text = f"{has}, {pod.name} requests {_amount(resource, asked)}"
     return _Miss((asked - total) / asked, node.name, text)
 
 

@@ -48,7 +48,7 @@ class ResourceTrace:
     Every mask holds ``required``, the NUMA nodes where init containers left CPUs or devices. ``groups`` are the NUMA
     nodes whose memory is pinned together. Only a refused merge has the rest: ``width`` is how many NUMA nodes the
     request prefers, None where it has no such wish, and ``preferred`` are the masks that are offered and preferred (at
-    most 16, narrowest first).
+    most 16, narrowest first). ``error`` is the manager's, if it offers no NUMA nodes because of the pod itself.
     """
 
     provider: str
@@ -62,6 +62,7 @@ class ResourceTrace:
     preferred: tuple[NUMAMask, ...] = ()
     required: NUMAMask = 0
     groups: tuple[NUMAMask, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

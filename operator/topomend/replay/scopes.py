@@ -202,6 +202,7 @@ def _trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
         offer.capacity,
         required=offer.required,
         groups=offer.groups,
+        error=offer.error,
     )
 
 

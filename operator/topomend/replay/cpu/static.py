@@ -194,8 +194,9 @@ class CPUManager:
         count = self.requested_by_pod(pod)
         if count == 0 or qos.is_skipped(pod, self._policy.gates):
             return []
-        if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, count):
-            return [self._impossible(count)]
+        empty = qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, count)
+        if empty:
+            return [self._impossible(count, empty)]
         assigned = 0
         for container in pod.containers:
             if container.name in self.assigned:
@@ -356,9 +357,10 @@ class CPUManager:
         else:
             self._reusable &= ~cpus
 
-    def _impossible(self, count: int) -> ResourceOffer:
+    def _impossible(self, count: int, error: str = "") -> ResourceOffer:
         free = self._free_per_node(self._available)
-        return ResourceOffer(PROVIDER, qos.CPU, count, free, Answer.IMPOSSIBLE, self._policy.topology.sizes)
+        sizes = self._policy.topology.sizes
+        return ResourceOffer(PROVIDER, qos.CPU, count, free, Answer.IMPOSSIBLE, sizes, error=error)
 
     def _offer(self, available: CPUSet, reusable: CPUSet, count: int) -> ResourceOffer:
         return ResourceOffer(

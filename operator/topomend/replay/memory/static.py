@@ -132,8 +132,9 @@ class MemoryManager:
         requests = self._requested_by_pod(pod)
         if requests is None:
             return []
-        if qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, requests):
-            return [self._trace(resource, size, Answer.IMPOSSIBLE) for resource, size in requests.items()]
+        empty = qos.uses_pod_level_managers(pod, self._policy.gates) and self._empty_shared_pool(pod, requests)
+        if empty:
+            return [self._trace(resource, size, Answer.IMPOSSIBLE, empty) for resource, size in requests.items()]
         for container in pod.containers:
             if requests and container.name in self.blocks:
                 return self._regenerated(self.blocks[container.name], requests)
@@ -269,11 +270,12 @@ class MemoryManager:
         offer = self._calculated(requests)
         return [self._trace(resource, size, offer) for resource, size in requests.items()]
 
-    def _trace(self, resource: str, size: int, offer: Offer) -> ResourceOffer:
+    def _trace(self, resource: str, size: int, offer: Offer, error: str = "") -> ResourceOffer:
         state = self.machine_state
         free = tuple((number, node.free.get(resource, 0)) for number, node in state.nodes.items())
         capacity = tuple(state.allocatable(resource).items())
-        return ResourceOffer(PROVIDER, resource, size, free, offer, capacity, groups=tuple(sorted(state.groups())))
+        groups = tuple(sorted(state.groups()))
+        return ResourceOffer(PROVIDER, resource, size, free, offer, capacity, groups=groups, error=error)
 
     def _calculated(self, requests: Mapping[str, int]) -> Offer:
         """Every mask with enough memory that the groups allow (calculateHints).

@@ -144,7 +144,8 @@ class ResourceOffer:
 
     ``requested``, ``free`` and ``capacity`` are in CPUs, bytes or devices. ``free`` has pairs of NUMA node and free
     amount, ``capacity`` pairs of NUMA node and the amount that counts for the preferred width. ``required`` are the
-    NUMA nodes of what init containers left for reuse, ``groups`` those whose memory is pinned together.
+    NUMA nodes of what init containers left for reuse, ``groups`` those whose memory is pinned together. ``error`` is
+    the provider's, if it offers no NUMA nodes because of the pod itself.
     """
 
     provider: str
@@ -155,6 +156,7 @@ class ResourceOffer:
     capacity: tuple[tuple[int, int], ...] = ()
     required: NUMAMask = 0
     groups: tuple[NUMAMask, ...] = ()
+    error: str = ""
 
 
 def hints_or(answer: Answer, hints: Hints) -> Offer:
