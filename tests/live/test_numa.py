@@ -78,6 +78,17 @@ def test_a_pod_that_does_not_fit_is_explained_in_numbers(cluster: Sandbox, tmp_p
 
 
 @pytest.mark.usefixtures("filled_split")
+def test_programs_read_the_cause_and_the_nearest_amounts(cluster: Sandbox, tmp_path: Path) -> None:
+    result = ask(cluster, "explain", "-f", written(tmp_path, pod("p", 5)), "--node", "split", "-o", "json")
+    record = json.loads(result.stdout)
+    assert (record["admitted"], record["cause"]["kind"]) == (False, "LargerThanANUMANode")
+    assert record["nearest"] == [{"container": "main", "resource": "cpu", "asked": "5", "admitted": "4"}]
+    assert record["remedy"].startswith("would be admitted with 4 CPUs")
+    admitted = json.loads(ask(cluster, "explain", "pod/held", "-o", "json").stdout)
+    assert (admitted["admitted"], "nearest" in admitted) == (True, False)
+
+
+@pytest.mark.usefixtures("filled_split")
 def test_a_pod_that_was_admitted_is_said_to_be(cluster: Sandbox) -> None:
     result = ask(cluster, "explain", "pod/held")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (

@@ -1,7 +1,7 @@
 """``kubectl numa explain``: why a node's kubelet refuses a pod, and which nodes would admit it."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -16,6 +16,8 @@ from topomend.cli.numa.refusal_table import refusal_table
 from topomend.cli.numa.refused import after_refusal, refusal_by
 from topomend.cli.numa.resize import explain_resized, is_pending
 from topomend.cli.output import DOCUMENTS, NAME, TABLE, WIDE, document_text, output_option, watch_option
+from topomend.cli.refusal_record import refusal_record
+from topomend.decide.explanation import cause_of
 from topomend.decide.explanation import explain as explanation
 from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
 from topomend.decide.remedy import remedy_of
@@ -38,16 +40,24 @@ Examples:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is known of one pod: lines about the node that was asked, the answers of all nodes, and its relaunches.
+class NodeAnswer:
+    """The answer of the node that was asked, or of all nodes together, in lines and as an exit code.
 
-    ``code`` is the exit code: whether the pod is admitted by ``node``, or by any node if that is empty.
+    ``refusal`` has the cause, the remedy and the nearest amounts where replay refuses the pod; empty elsewhere.
     """
+
+    lines: Sequence[str]
+    code: int
+    refusal: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of one pod: the answer of ``node`` (all nodes if empty), that of every node, and its relaunches."""
 
     pod: Pod
     node: str
-    lines: tuple[str, ...]
-    code: int
+    on_node: NodeAnswer
     diagnosis: Diagnosis
     relaunches: tuple[Relaunch, ...]
 
@@ -96,7 +106,7 @@ def explain(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
             click.echo(f"pod {name} is gone", err=True)
             break
         answer = _answer(cluster, picture, running, desired, node)
-        code, lines = answer.code, _printed(answer, output)
+        code, lines = answer.on_node.code, _printed(answer, output)
         if lines and lines != printed:
             click.echo("\n".join([*([""] if printed and output in (TABLE, WIDE) else []), *lines]))
         printed = lines
@@ -132,14 +142,14 @@ def _answer(
     chosen = node or bound
     diagnosis = diagnose(snapshot, asked.pod, asked.placement)
     if running and chosen == bound and (desired or is_pending(running)):
-        lines, code = _resized(cluster, snapshot, running, asked)
+        on_node = _resized(cluster, snapshot, running, asked)
     elif chosen:
-        lines, code = _on_node(cluster, snapshot, asked, chosen)
+        on_node = _on_node(cluster, snapshot, asked, chosen)
     else:
-        lines, code = [*_narrowed(asked)], _anywhere(diagnosis)
+        on_node = NodeAnswer([*_narrowed(asked)], _anywhere(diagnosis))
     has_history = bool(asked.content.get("metadata", {}).get("uid"))
     relaunches = [relaunch for relaunch in picture[RELAUNCHES] if has_history and relaunch.pod_name == asked.pod.name]
-    return Answer(asked.pod, chosen, tuple(lines), code, diagnosis, tuple(relaunches))
+    return Answer(asked.pod, chosen, on_node, diagnosis, tuple(relaunches))
 
 
 def _printed(answer: Answer, output: str) -> list[str]:
@@ -148,7 +158,7 @@ def _printed(answer: Answer, output: str) -> list[str]:
         return [f"node/{candidate.node}" for candidate in answer.diagnosis.candidates]
     if output in DOCUMENTS:
         return [document_text(_record(answer), output)]
-    return [*answer.lines, *_elsewhere(answer, most=None if output == WIDE else 5), *_done(answer.relaunches)]
+    return [*answer.on_node.lines, *_elsewhere(answer, most=None if output == WIDE else 5), *_done(answer.relaunches)]
 
 
 def _record(answer: Answer) -> dict[str, Any]:
@@ -157,8 +167,9 @@ def _record(answer: Answer) -> dict[str, Any]:
         "namespace": answer.pod.namespace,
         "name": answer.pod.name,
         "node": answer.node or None,
-        "admitted": {YES: True, NO: False}.get(answer.code),
-        "explanation": list(answer.lines),
+        "admitted": {YES: True, NO: False}.get(answer.on_node.code),
+        "explanation": list(answer.on_node.lines),
+        **answer.on_node.refusal,
         "nodes": [
             *({"node": one.node, "admits": True, "place": one.place} for one in answer.diagnosis.candidates),
             *(
@@ -184,26 +195,30 @@ def _record(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: str) -> tuple[list[str], int]:
-    """The node's answer and its exit code. A pod whose allocation the node publishes counts as admitted."""
+def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: str) -> NodeAnswer:
+    """The node's answer. A pod whose allocation the node publishes counts as admitted."""
     if node not in snapshot.nodes and node not in snapshot.publications:
         raise cluster.no_node(node, snapshot.nodes)
     pod = asked.pod
     refusal = refusal_by(asked, node)
     if snapshot.why_unknown(node):
         past = f"{node} refused {pod.name} ({refusal.reason}); " if refusal else ""
-        return [f"{past}whether {node} admits {pod.name} now is unknown: {_unknown(snapshot, node)}"], NOT_KNOWN
+        line = f"{past}whether {node} admits {pod.name} now is unknown: {_unknown(snapshot, node)}"
+        return NodeAnswer([line], NOT_KNOWN)
     publication = snapshot.publications[node]
     if refusal is None and (pod.namespace, pod.name) in publication.shown:
-        return [f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES
+        return NodeAnswer([f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES)
     verdict, _ = admit(publication.state, pod)
     if refusal and verdict.admitted:
-        return after_refusal(cluster, publication, refusal, verdict)
-    policy = publication.state.kubelet.topology_manager_policy
-    numbers = (f"  {line}" for line in refusal_table(verdict, policy))
-    words = "" if verdict.admitted else remedy_of(publication.state, pod).words
-    remedy = [f"  {words}"] if words else []
-    return [explanation(verdict, publication.state, pod), *numbers, *remedy], YES if verdict.admitted else NO
+        return NodeAnswer(*after_refusal(cluster, publication, refusal, verdict))
+    state = publication.state
+    numbers = (f"  {line}" for line in refusal_table(verdict, state.kubelet.topology_manager_policy))
+    lines = [explanation(verdict, state, pod), *numbers]
+    if verdict.admitted:
+        return NodeAnswer(lines, YES)
+    remedy = remedy_of(state, pod)
+    lines += [f"  {remedy.words}"] if remedy.words else []
+    return NodeAnswer(lines, NO, refusal_record(cause_of(verdict, state, pod), remedy))
 
 
 def _unknown(snapshot: Snapshot, node: str) -> str:
@@ -228,17 +243,15 @@ def _narrowed(asked: RequestedPod) -> Iterator[str]:
         )
 
 
-def _resized(
-    cluster: Cluster, snapshot: Snapshot, running: RequestedPod, desired: RequestedPod
-) -> tuple[list[str], int]:
-    """The kubelet's answer to a resize of a running pod, and its exit code. Raises BadInput, CannotAsk."""
+def _resized(cluster: Cluster, snapshot: Snapshot, running: RequestedPod, desired: RequestedPod) -> NodeAnswer:
+    """The kubelet's answer to a resize of a running pod. Raises BadInput, CannotAsk."""
     node = running.content["spec"].get("nodeName", "")
     if running.content.get("status", {}).get("phase") != "Running":
         raise BadInput(f"pod {running.pod.name} does not run; only a running pod can be resized in place")
     if snapshot.why_unknown(node):
         raise CannotAsk(f"the answer of {node} to a resize is unknown: {_unknown(snapshot, node)}")
     lines, resized = explain_resized(cluster, snapshot, snapshot.publications[node].state, running, desired)
-    return lines, YES if resized else NO
+    return NodeAnswer(lines, YES if resized else NO)
 
 
 def _elsewhere(answer: Answer, most: int | None) -> Iterator[str]:
