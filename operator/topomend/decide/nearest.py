@@ -14,7 +14,7 @@ admitted one is known to be refused, each by one of three means.
 Owns the search. Leaves every rule of admission to ``replay``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from math import prod
@@ -102,6 +102,7 @@ class _Refused:
     node: NodeState
     kubelet: ContainerManager
     pod: Pod
+    _units: dict[int | None, "_Unit | None"] = field(default_factory=dict)
 
     def nearest(self) -> Iterator[NearestAmount]:
         hopeless = self._hopeless
@@ -191,6 +192,17 @@ class _Refused:
         found = below if above is None else above
         return None if found is None else amount.at(found)
 
+    def unit_at(self, position: int) -> "_Unit | None":
+        """What is merged with the container at ``position``; None where the pod fails before that.
+
+        In scope pod it is the pod, whatever the container.
+        """
+        merged = position if self.by_container else None
+        if merged not in self._units:
+            providers = _providers_before(self, position)
+            self._units[merged] = None if providers is None else _Unit(self, providers, self.pod, merged)
+        return self._units[merged]
+
     def with_amount(self, amount: _Amount, quantity: MilliQuantity) -> Pod:
         """The pod with another amount, as request and as limit."""
         container = self.pod.containers[amount.position]
@@ -246,6 +258,7 @@ class _Unit:
     providers: Providers
     pod: Pod
     position: int | None
+    _common: dict[tuple[str, str], Mapping[int, list[NUMAMask]] | None] = field(default_factory=dict)
 
     @property
     def container(self) -> Container | None:
@@ -285,11 +298,18 @@ class _Unit:
         common = self.common(without)
         return common is None or bool(common)
 
-    def common(self, without: _Amount | None = None) -> list[NUMAMask] | None:
+    def common(self, without: _Amount | None = None) -> Mapping[int, list[NUMAMask]] | None:
         """The masks that the policy could admit and that all resources but that of ``without`` offer and prefer.
 
-        None where the policy admits whatever is merged.
+        By width; None where the policy admits whatever is merged.
         """
+        key = (without.provider, without.resource) if without else ("", "")
+        if key not in self._common:
+            masks = self._common_masks(without)
+            self._common[key] = None if masks is None else _by_width(masks)
+        return self._common[key]
+
+    def _common_masks(self, without: _Amount | None) -> list[NUMAMask] | None:
         policy, numa = self.refused.policy, self.refused.kubelet.numa
         if policy in {NONE, BEST_EFFORT}:
             return None
@@ -326,6 +346,13 @@ class _Unit:
         return not sure or Answer.NO_PREFERENCE not in answers
 
 
+def _by_width(masks: Iterable[NUMAMask]) -> dict[int, list[NUMAMask]]:
+    by_width: dict[int, list[NUMAMask]] = {}
+    for mask in masks:
+        by_width.setdefault(mask.bit_count(), []).append(mask)
+    return by_width
+
+
 def _is_of(offer: ResourceOffer, amount: _Amount | None) -> bool:
     """Whether the offer changes with the amount: all kinds of memory are offered together."""
     if amount is None or offer.provider != amount.provider:
@@ -355,19 +382,13 @@ class _Search:
     @classmethod
     def begin(cls, refused: _Refused, amount: _Amount) -> "_Search | None":
         """The search, None where the pod fails whatever the amount is."""
-        providers = _providers_before(refused, amount.position)
-        if providers is None:
+        unit = refused.unit_at(amount.position)
+        if unit is None:
             return None
-        unit = _Unit(refused, providers, refused.pod, amount.position if refused.by_container else None)
         if refused.by_container and not unit.could_allocate(refused.pod.containers[amount.position], amount):
             return None
         common = unit.common(amount)
-        if common is None:
-            return cls(refused, amount, unit, None)
-        by_width: dict[int, list[NUMAMask]] = {}
-        for mask in common:
-            by_width.setdefault(mask.bit_count(), []).append(mask)
-        return cls(refused, amount, unit, by_width) if by_width else None
+        return None if common == {} else cls(refused, amount, unit, common)
 
     def first_admitted(self, direction: int, end: int) -> int | None:
         """The first number from the asked amount on in ``direction`` (-1, 1), up to ``end``, that is admitted."""
