@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.builders import node_state, pod
 
-from topomend.decide.explanation import Kind, cause_of, explain
+from topomend.decide.cause import Kind
+from topomend.decide.explanation import cause_of, explain
 from topomend.decide.remedy import remedy_of
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod

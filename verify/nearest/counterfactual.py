@@ -67,7 +67,7 @@ def faults(refused: RefusedPod, random: Random, samples: int) -> list[str]:
                 wrong += [] if admit(state, changed)[0].admitted else [f"{amount} is refused"]
             between = _must_be_refused(state, resource, asked, amount)
             for other in _sampled(between, random, samples):
-                if is_admitted(state, _with_amount(pod, container, resource, other)):
+                if other != asked and is_admitted(state, _with_amount(pod, container, resource, other)):
                     wrong.append(f"{container.name} {resource}: {other} is admitted, asked {asked}, named {amount}")
     wrong += [f"{amount} is no amount of the pod" for amount in named.values()]
     return wrong
@@ -89,17 +89,19 @@ def _asked(container: Container, resource: str) -> int:
     return value(amounts[resource])
 
 
-def _must_be_refused(state: NodeState, resource: str, asked: int, amount: NearestAmount | None) -> Sequence[int]:
-    """All amounts closer to the asked one than the named one, which itself is not among them; else all there are."""
+def _must_be_refused(state: NodeState, resource: str, asked: int, amount: NearestAmount | None) -> range:
+    """All amounts closer to the asked one than the named one, which itself is not among them; else all there are.
+
+    Among them is the asked one. A pod may ask for so much that no list holds them.
+    """
     step, most = _step(resource), _most(state, resource)
+    least = asked % step or step
     if amount is None:
-        closer = range(asked % step or step, max(asked, most) + step, step)
-    else:
-        distance = abs(amount.admitted - asked)
-        closer = range(asked - distance + step, asked + distance, step)
-        if amount.admitted > asked:  # of two that are equally close the smaller one is named
-            closer = range(asked - distance, asked + distance, step)
-    return [number for number in closer if 0 < number != asked]
+        return range(least, max(asked, most) + step, step)
+    distance = abs(amount.admitted - asked)
+    if amount.admitted > asked:  # of two that are equally close the smaller one is named
+        return range(max(least, asked - distance), asked + distance, step)
+    return range(asked - distance + step, asked + distance, step)
 
 
 def _step(resource: str) -> int:
@@ -116,11 +118,13 @@ def _most(state: NodeState, resource: str) -> int:
     return sum(device.resource == resource for device in state.devices)
 
 
-def _sampled(numbers: Sequence[int], random: Random, samples: int) -> Sequence[int]:
+def _sampled(numbers: range, random: Random, samples: int) -> Sequence[int]:
     """All of them, or both ends and random others."""
-    if len(numbers) <= samples:
+    count = (numbers.stop - numbers.start) // numbers.step  # len fails beyond sys.maxsize
+    if count <= samples:
         return numbers
-    return [numbers[0], numbers[-1], *random.sample(numbers[1:-1], samples - 2)]
+    others = (numbers.start + numbers.step * random.randrange(count) for _ in range(samples - 2))
+    return [numbers[0], numbers[-1], *others]
 
 
 def _with_amount(pod: Pod, container: Container, resource: str, number: int) -> Pod:

@@ -14,7 +14,8 @@ from topomend.cli.manifests import read_documents
 from topomend.cli.output import DOCUMENTS, NAME, WIDE, echo_document, output_option
 from topomend.cli.refusal_record import refusal_record
 from topomend.cli.table import echo_table
-from topomend.decide.explanation import Cause, cause_of
+from topomend.decide.cause import Cause
+from topomend.decide.explanation import cause_of
 from topomend.decide.remedy import Remedy, remedy_of
 from topomend.model.bitmask import format_id_list, members, parse_id_list
 from topomend.model.node_state import NodeState

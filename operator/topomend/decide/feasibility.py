@@ -11,9 +11,10 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from topomend.cache.snapshot import Publication, Snapshot, is_newer
-from topomend.decide.explanation import blocking_resources, explain, numa_text
+from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.filters import filter_node
 from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
+from topomend.decide.trace_text import numa_text
 from topomend.model.bitmask import NUMAMask
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement

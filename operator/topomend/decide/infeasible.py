@@ -6,8 +6,9 @@ A pod that only waits for others to end is feasible; ``feasibility`` answers for
 from dataclasses import dataclass
 
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.explanation import explain, refused_merge
+from topomend.decide.explanation import explain
 from topomend.decide.filters import filter_node_affinity, insufficient_resource
+from topomend.decide.refused_merge import refused_merge
 from topomend.decide.remedy import remedy_of
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import emptied

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from topomend.cli.table import aligned_rows
-from topomend.decide.explanation import amount_text, refused_merge
+from topomend.decide.refused_merge import refused_merge
+from topomend.decide.trace_text import amount_text
 from topomend.model.verdict import ResourceTrace, Verdict
 
 _FIT_RULES = {
