@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import TWO_NUMA_NODES, node, node_state, pod
+from tests.builders import TWO_NUMA_NODES, applied, guaranteed_pod, node, node_state, pod, snapshot_of
 from tests.replay.test_properties import any_pods, any_states, odd_but_running
 from tests.seeds import SEED
 from verify.oracle.cases import node_state as state_of_case
@@ -21,10 +21,11 @@ from verify.oracle.generate import random_case
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import Case
 
+from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide import feasibility
 from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
-from topomend.decide.feasibility import Diagnosis, diagnose
+from topomend.decide.feasibility import Diagnosis, any_node_admits, diagnose, hostnames_without_agent
 from topomend.decide.scoring import Score, score
 from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
@@ -139,3 +140,33 @@ def test_answers_are_remembered_with_the_state_for_the_last_kinds_of_pods() -> N
     del state
     gc.collect()
     assert len(feasibility._answers) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changes.Published(node_state(), "5", problem="its agent says so"),
+        changes.Published(node_state(), "5", heartbeat=changes.Heartbeat("2026-01-01T00:00:00Z", 9999.0, 9999.0)),
+        changes.NodeUpdated(node(capacity={"cpu": 4000})),
+        changes.Unreadable("a", "no machine"),
+        changes.NodeUpdated(node(ready=False)),
+    ],
+    ids=["not Ready", "silent", "not believed", "malformed", "Node not Ready"],
+)
+def test_a_pod_that_no_node_admits_goes_to_nodes_without_an_agent_and_to_no_other_unknown_node(
+    change: changes.Change,
+) -> None:
+    asked = guaranteed_pod(cpus=2)
+    before = snapshot_of(node_state())
+    unknown = applied(change, changes.NodeUpdated(node("b")), to=before)
+    diagnosis = diagnose(unknown, asked, Placement())
+    assert not diagnosis.candidates
+    assert hostnames_without_agent(unknown, diagnosis) == ("b",)
+    assert not any_node_admits(unknown, ["a"], asked, Placement())
+    assert any_node_admits(unknown, ["b"], asked, Placement())
+
+
+def test_a_diagnosis_says_in_words_what_contradicts_a_node() -> None:
+    unbelieved = applied(changes.NodeUpdated(node(capacity={"cpu": 4000})), to=snapshot_of(node_state()))
+    (rejected,) = diagnose(unbelieved, guaranteed_pod(cpus=2), Placement()).rejected
+    assert rejected.explanation == "a: its agent is not believed: it publishes 8 CPUs, its Node has 4"

@@ -19,3 +19,7 @@ class Emitted:
     def reasons(self) -> list[str]:
         """The reasons of all Events, in their order."""
         return [reason for _, _, reason, *_ in self.events]
+
+    def notes(self, reason: str) -> list[str]:
+        """The notes of the Events of this reason, in their order."""
+        return [words[-1] for _, _, *words in self.events if words[0] == reason]

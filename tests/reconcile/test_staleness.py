@@ -1,15 +1,21 @@
-"""A silent agent is reported by an Event on its object, on a real API server."""
+"""An agent that is silent or not believed is reported by an Event on its object, on a real API server."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.builders import node, node_state
+from tests.clock import Clock
 from tests.clusters import NODE_A, NODE_B, Cluster, events_of
 from tests.operator_process import Operator
+from tests.reconcile.emitted import Emitted
 from tests.waiting import eventually
 
+from topomend.cache import changes
 from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.reconcile.staleness import DISTRUST_SECONDS, Staleness
+from topomend.reconcile.store import Store
 from topomend.wire.node_topology import HEARTBEAT
 
 pytestmark = pytest.mark.cluster
@@ -44,3 +50,28 @@ def test_a_silent_agent_is_reported_once_however_many_operators_see_it(
     eventually("the next staleness to be told", lambda: len(staleness_events(two_nodes, NODE_A)) == 2)
     assert sum(second in event["note"] for event in staleness_events(two_nodes, NODE_A)) == 1
     assert staleness_events(two_nodes, NODE_B) == []
+
+
+def test_an_agent_that_is_not_believed_is_reported_once_it_has_not_been_for_a_while_and_again_after_it_was(
+    two_nodes: Cluster,
+) -> None:
+    two_nodes.publish(two_nodes.states[NODE_A])
+    store, clock, emitted = Store(), Clock(), Emitted()
+    staleness = Staleness(two_nodes.client, store, emitted.announcer, clock)
+
+    def reported_after(seconds: float, *, cpus: int) -> list[str]:
+        """What was reported until so many seconds after the Node had so many CPUs."""
+        store.apply(changes.NodeUpdated(node(NODE_A, capacity={"cpu": cpus * 1000})))
+        for wait in (0.0, seconds):
+            clock.now += wait
+            staleness.report()
+        return emitted.notes("TopologyNotBelieved")
+
+    store.apply(changes.Published(node_state(name=NODE_A), "1"))
+    words = f"no pod is placed on {NODE_A}: its agent is not believed: it publishes 8 CPUs, its Node has 4"
+    assert reported_after(DISTRUST_SECONDS - 1, cpus=4) == []
+    assert reported_after(DISTRUST_SECONDS - 1, cpus=8) == []
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=8) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words, words]

@@ -5,11 +5,12 @@ A relist (``...Listed``) replaces every object of its kind, which repairs a gap 
 of a monotonic clock. Owns the meaning of each change. Leaves reading objects to ``wire``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from topomend.cache.assumed import after_binding, after_end, assume, forget, with_assumed_pods, with_ended
+from topomend.cache.contradiction import contradiction
 from topomend.cache.snapshot import (
     AssumedPod,
     PodKey,
@@ -186,8 +187,9 @@ class NodeUpdated:
     node: Node
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Replace the node."""
-        return replace(snapshot, nodes=including(snapshot.nodes, self.node.name, self.node))
+        """Replace the node, and compare what its agent published with it."""
+        nodes = including(snapshot.nodes, self.node.name, self.node)
+        return snapshot if nodes is snapshot.nodes else _compared(replace(snapshot, nodes=nodes), (self.node.name,))
 
 
 @dataclass(frozen=True)
@@ -209,10 +211,29 @@ class NodesListed:
     version: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Replace all nodes."""
+        """Replace all nodes, and compare what their agents published with those that changed."""
         newer = {name: node for name, node in snapshot.nodes.items() if is_newer(node.version, self.version)}
         nodes = {node.name: node for node in self.nodes} | newer
-        return snapshot if nodes == snapshot.nodes else replace(snapshot, nodes=nodes)
+        changed = [name for name, node in nodes.items() if snapshot.nodes.get(name) != node]
+        return snapshot if nodes == snapshot.nodes else _compared(replace(snapshot, nodes=nodes), changed)
+
+
+def _compared(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+    """The snapshot in which the publications of the named nodes are believed, or not, by what their Nodes say."""
+    publications = snapshot.publications
+    for name in names:
+        publication = publications.get(name)
+        if publication is not None:
+            distrust = _distrust(snapshot, publication.state)
+            if distrust != publication.distrust:
+                publications = including(publications, name, replace(publication, distrust=distrust))
+    return snapshot if publications is snapshot.publications else replace(snapshot, publications=publications)
+
+
+def _distrust(snapshot: Snapshot, state: NodeState) -> str:
+    """Why the operator does not believe the state; empty where it does."""
+    node = snapshot.nodes.get(state.name)
+    return contradiction(node, state) if node else ""
 
 
 @dataclass(frozen=True)
@@ -250,11 +271,12 @@ class Published:
         if self.heartbeat and not problem and heard + SILENT_SECONDS <= self.heartbeat.now:
             problem = SILENT
         time = self.heartbeat.time if self.heartbeat else ""
-        if before and (problem, self.state) == (before.problem, before.state):
+        if before and (problem, self.state) == (before.agent_problem, before.state):
             confirmed = replace(before, confirmed=self.version, heartbeat=time, heard=heard)
             snapshot = replace(snapshot, publications=including(snapshot.publications, name, confirmed))
             return with_ended(snapshot, name, {}) if before.ended else snapshot
-        published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard)
+        distrust = _distrust(snapshot, self.state)
+        published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard, distrust)
         shown = published.shown
         arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
         if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):
@@ -436,8 +458,8 @@ class TimePassed:
             if len(recent) < len(publication.ended):
                 snapshot = with_ended(snapshot, name, recent)
         silent = {
-            name: replace(published, problem=SILENT)
+            name: replace(published, agent_problem=SILENT)
             for name, published in snapshot.publications.items()
-            if published.heartbeat and not published.problem and published.heard + SILENT_SECONDS <= self.now
+            if published.heartbeat and not published.agent_problem and published.heard + SILENT_SECONDS <= self.now
         }
         return replace(snapshot, publications={**snapshot.publications, **silent}) if silent else snapshot

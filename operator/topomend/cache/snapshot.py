@@ -30,19 +30,26 @@ class Publication:
     """What a node's agent published. ``version`` is the object's resourceVersion.
 
     ``ended``: the pods in ``state`` that have ended since, each with the time in seconds that was seen.
-    ``assumed_pods``: the pods assumed on the node that are not in ``state``. ``problem``: why the state cannot be
-    relied on, empty where it can. ``confirmed``: the resourceVersion of the agent's last write, which may be the same
-    state with a new ``heartbeat``; that was ``heard`` at this time in seconds. Agents without one leave it empty.
+    ``assumed_pods``: the pods assumed on the node that are not in ``state``. ``agent_problem``: why the agent does not
+    vouch for the state, or that it is silent. ``distrust``: why the operator does not believe it. ``confirmed``: the
+    resourceVersion of the agent's last write, which may be the same state with a new ``heartbeat``; that was ``heard``
+    at this time in seconds. Agents without one leave it empty.
     """
 
     state: NodeState
     version: str
     ended: Mapping[PodKey, float] = field(default_factory=dict)
     assumed_pods: tuple[Pod, ...] = ()
-    problem: str = ""
+    agent_problem: str = ""
     confirmed: str = ""
     heartbeat: str = ""
     heard: float = 0.0
+    distrust: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why the state cannot be relied on, in one line; empty where it can."""
+        return self.agent_problem or self.distrust
 
     @property
     def shown(self) -> set[PodKey]:
@@ -125,6 +132,10 @@ class Snapshot:
     assumed: Mapping[PodKey, AssumedPod] = field(default_factory=dict)
     mismatches: Mapping[str, ReplayMismatches] = field(default_factory=dict)
     unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
+
+    def has_agent(self, node: str) -> bool:
+        """Whether an agent has published for the node, or begun to, whatever that is worth."""
+        return node in self.publications or node in self.unreadable
 
     def why_unknown(self, node: str) -> str:
         """Why the node's state is not known or not to be relied on, in one line; empty where it is known."""

@@ -178,13 +178,20 @@ def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placemen
     """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
     question = _question(pod, placement)
     answers = (_answer(snapshot, snapshot.nodes[name], question, None) for name in names if name in snapshot.nodes)
-    return any(status.admits or status.reason == UNKNOWN for status in answers)
+    return any(status.admits or _has_no_agent(snapshot, status) for status in answers)
 
 
 def hostnames_without_agent(snapshot: Snapshot, diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The hostname labels of nodes without an agent: they might admit the pod, and come after all that do."""
-    names = [status.node for status in diagnosis.rejected if status.reason == UNKNOWN and status.node in snapshot.nodes]
-    return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names)
+    """The hostname labels of nodes without an agent: they might admit the pod, and come after all that do.
+
+    A node whose agent is silent, not Ready or not believed is none of them: its pods would be sent into the unknown.
+    """
+    names = [status.node for status in diagnosis.rejected if _has_no_agent(snapshot, status)]
+    return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names if name in snapshot.nodes)
+
+
+def _has_no_agent(snapshot: Snapshot, status: NodeStatus) -> bool:
+    return status.reason == UNKNOWN and not snapshot.has_agent(status.node)
 
 
 def insufficient(name: str, resource: str) -> NodeStatus:

@@ -62,7 +62,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Node:
-    """A Node. ``allocatable`` is in thousandths; ``ready`` is its Ready condition.
+    """A Node. ``capacity`` and ``allocatable`` are in thousandths; ``ready`` is its Ready condition.
 
     ``version`` is its resourceVersion; a node that differs in nothing else is the same node.
     """
@@ -74,6 +74,7 @@ class Node:
     unschedulable: bool = False
     allocatable: Mapping[str, MilliQuantity] = field(default_factory=dict)
     ready: bool = True
+    capacity: Mapping[str, MilliQuantity] = field(default_factory=dict)
     version: str = field(default="", compare=False)
 
 

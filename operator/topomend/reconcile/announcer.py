@@ -110,11 +110,19 @@ class Announcer:
             f"the agent of {name} has confirmed nothing since {heartbeat}, so no pod is placed there; check that the "
             "agent runs and that the node's clock is right"
         )
-        regarding = Regarding(NODE_TOPOLOGIES.api_version, NODE_TOPOLOGY, "", name, uid)
-        self._recorder.emit(regarding, WARNING, "TopologyStale", "Publish", note, once=True)
+        self._recorder.emit(_topology(name, uid), WARNING, "TopologyStale", "Publish", note, once=True)
+
+    def distrusted(self, name: str, uid: str, why: str) -> None:
+        """What a node's agent publishes is not believed."""
+        note = f"no pod is placed on {name}: {why}"
+        self._emit(_topology(name, uid), WARNING, "TopologyNotBelieved", "Publish", note)
 
     def _emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
         self._recorder.emit(regarding, kind, reason, action, note)
+
+
+def _topology(name: str, uid: str) -> Regarding:
+    return Regarding(NODE_TOPOLOGIES.api_version, NODE_TOPOLOGY, "", name, uid)
 
 
 def _pod(pod: WatchedPod) -> Regarding:

@@ -44,7 +44,7 @@ _VOLUMES_OF_ANY_NODE = frozenset(
 
 
 def read_node(content: Any) -> Node:
-    """The Node of a Node object. Allocatable amounts are in thousandths. Raises MalformedObject."""
+    """The Node of a Node object. Amounts are in thousandths. Raises MalformedObject."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
     ready = [
@@ -60,6 +60,7 @@ def read_node(content: Any) -> Node:
         unschedulable=spec["unschedulable"].boolean(default=False),
         allocatable={name: amount.quantity() for name, amount in status["allocatable"].fields()},
         ready=ready == ["True"],
+        capacity={name: amount.quantity() for name, amount in status["capacity"].fields()},
         version=metadata["resourceVersion"].text(""),
     )
 
