@@ -1,18 +1,25 @@
 """How ingest reads objects and which pods it enqueues. No cluster: objects are put in as they would come."""
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.builders import gated_pod, node_state, node_topology_object, refused_pod
+import pytest
+from tests.builders import gated_pod, node, node_state, node_topology_object, refused_pod
+from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication
-from topomend.controller.ingest import Ingest, WatchEvent
+from topomend.controller import ingest
+from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent
 from topomend.model.cluster import Owner, WatchedPod
+from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
+from topomend.replay import scopes
 
 POD = PodID("ns", "p", "1")
 STATE = node_state()
@@ -24,6 +31,7 @@ class Seen:
     def __init__(self) -> None:
         self.requeued: list[PodID] = []
         self.refused: list[WatchedPod] = []
+        self.dropped: list[bool] = []
         self.now = 1000.0
         self.store = Store()
         self.waiting = UnschedulablePods(self.store, self.requeued.append)
@@ -32,7 +40,8 @@ class Seen:
             self.waiting,
             lambda pod, _: self.requeued.append(pod),
             self.refused.append,
-            lambda: self.now,
+            dropped=lambda: self.dropped.append(True),
+            clock=lambda: self.now,
         )
         self.eventually(POD)
 
@@ -48,6 +57,8 @@ class Seen:
 
     def take(self, item: WatchEvent | changes.Change) -> None:
         self.ingest._take(item)
+        if self.waiting.wait_for_change(0.0):
+            self.waiting.requeue_affected()
 
 
 def test_a_heartbeat_requeues_no_pod_and_a_change_does() -> None:
@@ -98,3 +109,75 @@ def test_a_changed_node_requeues_the_pods_that_have_waited_longest_first() -> No
     seen.requeued.clear()
     seen.publication(5, datetime.now(UTC))
     assert [pod_id.name for pod_id in seen.requeued] == ["p", "c", "a", "d", "b"]
+
+
+def test_taking_a_change_in_asks_no_node_about_the_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen()
+    seen.take(changes.NodeUpdated(node("a")))
+    for name in ("first", "second"):
+        pod = gated_pod(name)
+        seen.take(changes.PodUpdated(pod, seen.now))
+        seen.waiting.add(PodID("ns", name, pod.uid), Result(on_capacity=True), seen.store.snapshot)
+    monkeypatch.setattr(unschedulable_pods, "any_node_admits", lambda *_: pytest.fail("asked"))
+    seen.ingest._take(changes.Published(STATE, "5"))
+    bound = replace(gated_pod("first"), gates=(), node="a")
+    with monkeypatch.context() as replaying:
+        replaying.setattr(scopes.Scope, "admit", lambda *_: pytest.fail("replayed"))
+        seen.ingest._take(changes.PodUpdated(bound, seen.now))
+    assert seen.store.snapshot.assumed["ns", "first"].nodes == ("a",)
+
+
+def test_of_what_a_node_publishes_the_newest_is_taken_in_once_a_second_and_other_nodes_do_not_wait() -> None:
+    seen = Seen()
+    seen.ingest.start()
+
+    def put(node_name: str, version: int) -> None:
+        state = replace(STATE, name=node_name)
+        seen.ingest.put(WatchEvent("nodetopologies", node_topology_object(state, version=str(version))))
+
+    def versions() -> dict[str, str]:
+        return {name: publication.confirmed for name, publication in seen.store.snapshot.publications.items()}
+
+    put("a", 1)
+    eventually("the first", lambda: versions() == {"a": "1"}, poll=0.001)
+    for version in range(2, 1000):
+        put("a", version)
+    put("b", 1)
+    eventually("that of the other node", lambda: versions() == {"a": "1", "b": "1"}, poll=0.001)
+    seen.now += PUBLICATION_SECONDS
+    put("b", 2)
+    eventually("the newest", lambda: versions() == {"a": "999", "b": "2"}, poll=0.001)
+    seen.ingest.stop()
+
+
+def test_an_inbox_that_is_full_drops_what_comes_and_has_everything_listed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest, "MAX_INBOX", 3)
+    seen = Seen()  # whose thread has not started
+    for number in range(5):
+        seen.ingest.put(WatchEvent("nodes", {"metadata": {"name": f"n{number}"}}))
+    assert seen.ingest._inbox.qsize() == 3
+    assert seen.dropped == [True, True]
+
+
+def test_malformed_objects_of_one_name_in_two_namespaces_are_two(caplog: pytest.LogCaptureFixture) -> None:
+    seen = Seen()
+    for namespace in ("one", "two", "one"):
+        seen.take(WatchEvent("pods", {"metadata": {"name": "p", "namespace": namespace}}))
+    assert sum("is malformed" in message for message in caplog.messages) == 2
+
+
+def test_twenty_thousand_gated_pods_are_listed_in_linear_time() -> None:
+    """Twice as many take some twice as long, and not four times: each pod alone would copy all that came before."""
+
+    def seconds(count: int) -> float:
+        pods = tuple(gated_pod(f"p{number}", uid=str(number)) for number in range(count))
+        store = Store()
+        began = time.thread_time()
+        store.apply(changes.PodsListed(pods, "9", 1.0))
+        assert len(store.snapshot.gated) == count
+        return time.thread_time() - began
+
+    seconds(1000)
+    assert min(seconds(20_000) for _ in range(3)) < 12 * min(seconds(4_000) for _ in range(3))

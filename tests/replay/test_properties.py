@@ -22,7 +22,7 @@ from topomend.model.node_state import (
 )
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.verdict import Verdict
-from topomend.replay.admission import admit, release, shared_pool, start_refusal
+from topomend.replay.admission import admit, allocation_of, may_allocate, release, shared_pool, start_refusal
 
 SECONDS = 10
 """How much of a processor's time an admission may use, however odd: none is without an end."""
@@ -299,3 +299,10 @@ def test_the_same_question_has_the_same_answer(state: NodeState, lists: list[lis
         first, after = admit(state, asked)
         assert (first, after) == admit(state, asked)
         state = after
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_states | odd_but_running(), any_pods)
+def test_a_pod_to_which_nothing_may_be_allocated_leaves_the_node_as_it_is(state: NodeState, asked: Pod) -> None:
+    if allocation_of(state, asked.namespace, asked.name, asked.uid) is None and not may_allocate(state, asked):
+        assert admit(state, asked)[1] == state

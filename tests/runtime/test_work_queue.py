@@ -101,3 +101,31 @@ def test_a_waiting_worker_is_woken_by_a_key_and_by_the_end() -> None:
     queue.stop()
     worker.join(10)
     assert got == ["a", "b", None]
+
+
+def test_a_queue_is_stalled_while_keys_are_due_and_none_is_finished_however_many_wait() -> None:
+    clock = Clock(0.0)
+    queue: WorkQueue[int] = WorkQueue(clock)
+    clock.now = 1000.0
+    assert queue.stalled() == 0.0
+    for number in range(1000):
+        queue.add(number)
+    for number in range(300):  # a round of all takes longer than anything may hang
+        assert queue.get() == number
+        clock.now += 1.0
+        assert queue.stalled() == 1.0
+        queue.done(number)
+    assert queue.overdue() == 300.0
+    queue.get()
+    clock.now += 500.0
+    assert queue.stalled() == 500.0
+
+
+def test_a_queue_whose_keys_are_not_due_yet_or_that_has_none_is_not_stalled() -> None:
+    clock = Clock(0.0)
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("later", 100.0)
+    clock.now = 99.0
+    assert queue.stalled() == 0.0
+    clock.now = 130.0
+    assert queue.stalled() == 30.0

@@ -9,7 +9,7 @@ from dataclasses import replace
 from topomend.cache.snapshot import AssumedPod, PodKey, Snapshot, excluding, including, is_newer
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
-from topomend.replay.admission import admit
+from topomend.replay.admission import may_allocate
 
 
 def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
@@ -33,10 +33,7 @@ def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
     publication = snapshot.publications.get(pod.node)
     if publication is None or key in publication.shown:
         return forget(snapshot, key)
-    if (
-        key not in snapshot.assumed
-        and admit(publication.state_with_assumed, pod.pod)[1] == publication.state_with_assumed
-    ):
+    if key not in snapshot.assumed and not may_allocate(publication.state, pod.pod):
         return snapshot  # a pod without exclusive resources needs no assumption
     return assume(snapshot, key, AssumedPod(pod.pod, (pod.node,)))
 

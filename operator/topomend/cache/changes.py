@@ -5,7 +5,7 @@ A relist (``...Listed``) replaces every object of its kind, which repairs a gap 
 of a monotonic clock. Owns the meaning of each change. Leaves reading objects to ``wire``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,9 +17,11 @@ from topomend.cache.snapshot import (
     Publication,
     Refusal,
     ReplayMismatches,
+    SetAside,
     Snapshot,
     UnboundPod,
     excluding,
+    in_place,
     including,
     is_newer,
 )
@@ -45,6 +47,12 @@ HEARTBEAT_SECONDS and a quarter)."""
 SILENT = (
     "its agent has confirmed nothing for half an hour; check that the agent runs and that the node's clock is right"
 )
+
+ASIDE = "it is set aside for a while: replay of what its agent publishes takes too long"
+
+ASIDE_SECONDS, LONGEST_ASIDE_SECONDS = 60.0, 3600.0
+"""How long a node is set aside at first, twice as long each further time, and at most. Replay of a node costs its share
+(``replay.effort``) each time. What it cost is forgotten after as long again as the longest."""
 
 ENDED = ("Succeeded", "Failed")
 """The phases of pods whose containers have all ended for good. Their kubelet allocates their resources to other pods
@@ -169,6 +177,15 @@ class PodsListed:
         ]
         bound = [(key, assumed.pod.uid) for key, assumed in snapshot.assumed.items() if assumed.expires is None]
         older = [(pod.namespace, pod.name, pod.uid) for pod in watched if not is_newer(pod.version, self.version)]
+        return in_place(snapshot, lambda draft: self._merged(draft, older, bound, listed))
+
+    def _merged(
+        self,
+        snapshot: Snapshot,
+        older: Iterable[tuple[str, str, str]],
+        bound: Iterable[tuple[PodKey, str]],
+        listed: Container[str],
+    ) -> Snapshot:
         for namespace, name, uid in [*older, *((*key, uid) for key, uid in bound)]:
             if uid not in listed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
@@ -232,8 +249,9 @@ def _compared(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
 
 def _distrust(snapshot: Snapshot, state: NodeState) -> str:
     """Why the operator does not believe the state; empty where it does."""
-    node = snapshot.nodes.get(state.name)
-    return contradiction(node, state) if node else ""
+    node, set_aside = snapshot.nodes.get(state.name), snapshot.set_aside.get(state.name)
+    found = contradiction(node, state) if node else ""
+    return found or (ASIDE if set_aside and set_aside.active else "")
 
 
 @dataclass(frozen=True)
@@ -440,13 +458,32 @@ class MismatchDetected:
 
 
 @dataclass(frozen=True)
+class ReplayOverspent:
+    """Replay of a node took longer than its share."""
+
+    node: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Set the node aside: its state counts as unknown, for longer each time."""
+        before = snapshot.set_aside.get(self.node)
+        if before and before.active:
+            return snapshot
+        times = before.times + 1 if before else 1
+        seconds = min(ASIDE_SECONDS * 2.0 ** min(times - 1, 60), LONGEST_ASIDE_SECONDS)
+        set_aside = including(snapshot.set_aside, self.node, SetAside(times, self.now + seconds))
+        return _compared(replace(snapshot, set_aside=set_aside), (self.node,))
+
+
+@dataclass(frozen=True)
 class TimePassed:
     """Time has passed."""
 
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Expire assumptions and mismatches, and mark the publications of silent agents as unreliable."""
+        """Expire assumptions, mismatches and nodes set aside; mark the publications of silent agents as unreliable."""
+        snapshot = self._asked_again(snapshot)
         for key, assumed_pod in snapshot.assumed.items():
             if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
                 snapshot = forget(snapshot, key)
@@ -463,3 +500,18 @@ class TimePassed:
             if published.heartbeat and not published.agent_problem and published.heard + SILENT_SECONDS <= self.now
         }
         return replace(snapshot, publications={**snapshot.publications, **silent}) if silent else snapshot
+
+    def _asked_again(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot in which nodes that were set aside for long enough are believed again."""
+        due = {name: aside for name, aside in snapshot.set_aside.items() if aside.until <= self.now}
+        if not due:
+            return snapshot
+        recent = {
+            name: replace(aside, active=False)
+            for name, aside in due.items()
+            if self.now < aside.until + LONGEST_ASIDE_SECONDS
+        }
+        others = {name: aside for name, aside in snapshot.set_aside.items() if name not in due}
+        if others | recent == snapshot.set_aside:
+            return snapshot
+        return _compared(replace(snapshot, set_aside=others | recent), due)

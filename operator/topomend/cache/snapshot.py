@@ -6,11 +6,12 @@ the assumed ones: ungated by the operator or bound by a scheduler, and not publi
 to the same free CPUs. Owns the data. Leaves changes to ``changes`` and decisions to ``decide``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
@@ -55,6 +56,12 @@ class Publication:
     def shown(self) -> set[PodKey]:
         """The pods that the node holds according to its agent, without those that have ended."""
         return {(pod.namespace, pod.name) for pod in self.state.pods} - self.ended.keys()
+
+    def is_same_room(self, other: "Publication") -> bool:
+        """Whether a pod finds the same room by both: they differ in no more than that the agent confirmed its state."""
+        if self.state is not other.state or self.problem != other.problem:
+            return False
+        return self.ended == other.ended and self.assumed_pods == other.assumed_pods
 
     @cached_property
     def remaining(self) -> NodeState:
@@ -112,6 +119,18 @@ class ReplayMismatches:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A node for which replay took longer than its share: it is not asked until ``until``, a time in seconds.
+
+    ``times`` is how often in a row that was so. Once the time has passed it is no longer ``active``, and asked again.
+    """
+
+    times: int
+    until: float
+    active: bool = True
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The cluster as the operator knows it.
@@ -119,7 +138,7 @@ class Snapshot:
     ``unreadable``: by node, the problem of its published object. ``refused``: by uid. ``gated``: the pods with a gate
     of the operator; ``gated_since``: the time in seconds at which the operator first saw each one gated.
     ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
-    ungated pods that the scheduler cannot bind.
+    ungated pods that the scheduler cannot bind. ``set_aside``: by node, those whose replay took too long.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -132,6 +151,7 @@ class Snapshot:
     assumed: Mapping[PodKey, AssumedPod] = field(default_factory=dict)
     mismatches: Mapping[str, ReplayMismatches] = field(default_factory=dict)
     unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
+    set_aside: Mapping[str, SetAside] = field(default_factory=dict)
 
     def has_agent(self, node: str) -> bool:
         """Whether an agent has published for the node, or begun to, whatever that is worth."""
@@ -145,7 +165,12 @@ class Snapshot:
         return publication.problem
 
 
-_successors: IdentityCache[NodeState, dict[int, tuple[Pod, NodeState]]] = IdentityCache(dict)
+MAX_REMEMBERED = 256
+"""How many pods a state remembers the next state for: more than are ever assumed on one node."""
+
+_successors: IdentityCache[NodeState, BoundedDict[int, tuple[Pod, NodeState]]] = IdentityCache(
+    lambda: BoundedDict(MAX_REMEMBERED)
+)
 """By state and pod identity, the state with the pod: pods assumed earlier are not admitted again for a later one."""
 
 
@@ -160,15 +185,16 @@ def _after(state: NodeState, pod: Pod) -> NodeState:
     return successor[1]
 
 
-_remains: IdentityCache[NodeState, dict[PodKey, NodeState]] = IdentityCache(dict)
+_remains: IdentityCache[NodeState, BoundedDict[PodKey, NodeState]] = IdentityCache(lambda: BoundedDict(MAX_REMEMBERED))
 """By state and pod, the state without the pod: the same object each time, for results are cached by identity."""
 
 
 def _ending(state: NodeState, key: PodKey) -> NodeState:
     remains = _remains.of(state)
-    if key not in remains:
-        remains[key] = release(state, *key)
-    return remains[key]
+    remaining = remains.get(key)
+    if remaining is None:
+        remaining = remains[key] = release(state, *key)
+    return remaining
 
 
 def topology_changed(before: Snapshot, after: Snapshot) -> bool:
@@ -193,11 +219,51 @@ def is_newer(version: str, other: str) -> bool:
     return version != other
 
 
+class _Draft(dict[_Key, _Value]):
+    """A mapping that nobody else has seen yet, so that it may be changed in place."""
+
+
+def in_place(snapshot: Snapshot, change: Callable[[Snapshot], Snapshot]) -> Snapshot:
+    """The snapshot after ``change``, which changes many pods: their mappings are copied once and not for each pod."""
+    changed = change(
+        replace(
+            snapshot,
+            refused=_Draft(snapshot.refused),
+            gated=_Draft(snapshot.gated),
+            gated_since=_Draft(snapshot.gated_since),
+            unbound=_Draft(snapshot.unbound),
+            assumed=_Draft(snapshot.assumed),
+        )
+    )
+    return replace(
+        changed,
+        refused=_unless_equal(changed.refused, snapshot.refused),
+        gated=_unless_equal(changed.gated, snapshot.gated),
+        gated_since=_unless_equal(changed.gated_since, snapshot.gated_since),
+        unbound=_unless_equal(changed.unbound, snapshot.unbound),
+        assumed=_unless_equal(changed.assumed, snapshot.assumed),
+    )
+
+
+def _unless_equal(after: Mapping[_Key, _Value], before: Mapping[_Key, _Value]) -> Mapping[_Key, _Value]:
+    return before if after == before else dict(after)
+
+
 def including(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
     """The mapping with this entry; the same object where the entry is already there."""
-    return mapping if mapping.get(key) == value else {**mapping, key: value}
+    if mapping.get(key) == value:
+        return mapping
+    if isinstance(mapping, _Draft):
+        mapping[key] = value
+        return mapping
+    return {**mapping, key: value}
 
 
 def excluding(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value]:
     """The mapping without this key; the same object where the key is not there."""
-    return {other: value for other, value in mapping.items() if other != key} if key in mapping else mapping
+    if key not in mapping:
+        return mapping
+    if isinstance(mapping, _Draft):
+        del mapping[key]
+        return mapping
+    return {other: value for other, value in mapping.items() if other != key}

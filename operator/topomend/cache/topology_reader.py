@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication
@@ -16,7 +17,6 @@ from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine
 from topomend.model.node_state import NodeState
-from topomend.replay.fast_path.capacity import prepare
 from topomend.wire.node_topology import (
     HEARTBEAT,
     heartbeat_age,
@@ -28,12 +28,12 @@ from topomend.wire.node_topology import (
 
 _Part = TypeVar("_Part")
 
-MAX_MACHINES = 10_000
-"""The number of cached machines: nodes publish theirs repeatedly, and many are equal."""
+MAX_CORES = 64
+"""How many machines' cores are kept to be shared: a cluster has few kinds of processors."""
 
-_machines: BoundedDict[bytes, Machine] = BoundedDict(MAX_MACHINES)
-_kubelets: BoundedDict[bytes, KubeletSettings] = BoundedDict(MAX_MACHINES)
-_cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_MACHINES)
+_machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
+_kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
+_cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
 
 
 def published(
@@ -58,9 +58,7 @@ def _state(content: dict[str, Any]) -> NodeState:
     relevant = _relevant(status.get("machine"))
     machine = _read_once(_machines, relevant, lambda: _sharing_cores(read_machine({"status": {"machine": relevant}})))
     kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
-    state = read_node_topology(content, machine, kubelet)
-    prepare(state)
-    return state
+    return read_node_topology(content, machine, kubelet)
 
 
 def _relevant(machine: object) -> object:
@@ -72,11 +70,14 @@ def _relevant(machine: object) -> object:
 
 def _sharing_cores(machine: Machine) -> Machine:
     """``machine`` with cores shared between machines that differ only in their memory."""
-    return replace(machine, cores=_cores.setdefault(machine.cores, machine.cores))
+    cores = _cores.get(machine.cores)
+    if cores is None:
+        cores = _cores[machine.cores] = machine.cores
+    return replace(machine, cores=cores)
 
 
-def _read_once(known: BoundedDict[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
-    """The result of ``read``, called once for equal contents."""
+def _read_once(known: WeakValueDictionary[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:
+    """The result of ``read``, called once for equal contents that are in use at the same time."""
     digest = hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).digest()
     part = known.get(digest)
     if part is None:

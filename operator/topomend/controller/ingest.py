@@ -1,7 +1,8 @@
 """Turns objects from watches and lists into changes of the snapshot, and enqueues the pods that they concern.
 
-One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. Owns reading and
-the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
+One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. It replays
+nothing, so that no object holds those after it up. Of what a node publishes it takes in the newest, and one a second.
+Owns reading and the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
 """
 
 import logging
@@ -14,15 +15,27 @@ from typing import Any
 
 from topomend.cache import changes
 from topomend.cache.topology_reader import published
+from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
+from topomend.runtime.newest_by_key import NewestByKey
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 from topomend.wire.relaunch import read_relaunch
+
+PUBLICATION_SECONDS = 1.0
+"""The least time between two publications of one node that are taken in; an agent polls its kubelet twice as often."""
+
+MAX_INBOX = 100_000
+"""The most objects that wait to be taken in. What comes beyond is dropped, and everything is listed again."""
+
+MAX_MALFORMED = 10_000
+"""Of how many malformed objects it is known that they were reported."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,25 +49,36 @@ class WatchEvent:
     gone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """A node has published something that is not taken in yet."""
+
+    node: str
+
+
 class Ingest:
     """Applies changes to the store.
 
     ``enqueue`` gets the pods to reconcile with a delay in seconds; ``refused`` gets every refused pod that a controller
-    owns, for the controller may delete it at once. Both return quickly.
+    owns, for the controller may delete it at once; ``dropped`` is called when everything is to be listed again. They
+    return quickly.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  whom it tells of what
         self,
         store: Store,
         waiting: UnschedulablePods,
         enqueue: Callable[[PodID, float], None],
         refused: Callable[[WatchedPod], None],
+        *,
+        dropped: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
-        self._enqueue, self._refused = enqueue, refused
-        self._inbox: queue.SimpleQueue[WatchEvent | changes.Change | None] = queue.SimpleQueue()
-        self._malformed: dict[tuple[str, str], str] = {}
+        self._enqueue, self._refused, self._dropped = enqueue, refused, dropped
+        self._inbox: queue.SimpleQueue[WatchEvent | changes.Change | _Publication | None] = queue.SimpleQueue()
+        self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
+        self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
         self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
 
     def start(self) -> None:
@@ -68,7 +92,20 @@ class Ingest:
 
     def put(self, item: WatchEvent | changes.Change) -> None:
         """Add an object or a change to the inbox."""
-        self._inbox.put(item)
+        if isinstance(item, WatchEvent):
+            self._put_event(item)
+        else:
+            self._inbox.put(item)
+
+    def _put_event(self, event: WatchEvent) -> None:
+        node = event.content["metadata"]["name"]
+        if event.plural == NODE_TOPOLOGIES.plural:
+            if self._publications.put(node, event):
+                self._inbox.put(_Publication(node))
+        elif self._inbox.qsize() < MAX_INBOX:
+            self._inbox.put(event)
+        else:
+            self._dropped()
 
     def read(self, event: WatchEvent) -> changes.Change | None:
         """The change that an object means; None for a malformed object without meaning."""
@@ -78,19 +115,28 @@ class Ingest:
             return self._malformed_event(event, str(error))
 
     def _apply_all(self) -> None:
-        while (item := self._inbox.get()) is not None:
+        while True:
             try:
+                item = self._inbox.get(timeout=self._publications.wait(self._clock()))
+            except queue.Empty:
+                item = _Publication("")
+            if item is None:
+                return
+            if not isinstance(item, _Publication):
                 self._take(item)
-            except Exception as error:  # noqa: BLE001  one object must not stop those after it
-                _log.error("%s is ignored: unexpected: %r", _name(item), error)
-                _log.debug("where it happened", exc_info=True)
+            for publication in self._publications.due(self._clock()):
+                self._take(publication)
 
     def _take(self, item: WatchEvent | changes.Change) -> None:
-        event = self.read(item) if isinstance(item, WatchEvent) else item
-        if event is not None:
-            self._store.apply(event)
-            self._enqueue_affected(event)
-            self._waiting.requeue_affected()
+        try:
+            event = self.read(item) if isinstance(item, WatchEvent) else item
+            if event is not None:
+                self._store.apply(event)
+                self._enqueue_affected(event)
+                self._waiting.changed()
+        except Exception as error:  # noqa: BLE001  one object must not stop those after it
+            _log.error("%s is ignored: unexpected: %r", _name(item), error)
+            _log.debug("where it happened", exc_info=True)
 
     def _event(self, event: WatchEvent) -> changes.Change:
         content = event.content
@@ -114,9 +160,10 @@ class Ingest:
         return changes.RelaunchUpdated(read_relaunch(content))
 
     def _malformed_event(self, event: WatchEvent, problem: str) -> changes.Change | None:
-        name = event.content["metadata"]["name"]
-        if self._malformed.get((event.plural, name)) != problem:
-            self._malformed[(event.plural, name)] = problem
+        metadata = event.content["metadata"]
+        name, key = metadata["name"], (event.plural, metadata.get("namespace", ""), metadata["name"])
+        if self._malformed.get(key) != problem:
+            self._malformed[key] = problem
             _log.warning("%s %s is malformed and ignored: %s", event.plural, name, problem)
         return (
             changes.Unreadable(name, f"its NodeTopology is malformed: {problem}")

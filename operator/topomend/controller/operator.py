@@ -23,6 +23,7 @@ from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.parameters import ENSURE_SECONDS, Parameters
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
+from topomend.reconcile.replay_shares import within_shares
 from topomend.reconcile.settings import Settings
 from topomend.reconcile.staleness import Staleness
 from topomend.reconcile.store import Store
@@ -49,7 +50,9 @@ BURST_SECONDS = 0.02
 """Nodes change in bursts: a pod that waits is reconciled once for all changes within this time."""
 
 STUCK_SECONDS = 120.0
-"""A key that waits this long for a worker means that the workers hang."""
+"""Keys that wait while no worker finishes any for this long mean that the workers hang.
+
+How long a key waits says nothing: with thousands of them it is a round of all."""
 
 if TYPE_CHECKING:
     from topomend.controller.watch_streams import WatchStreams
@@ -76,7 +79,14 @@ class Operator:
             )
             client = client.writing_while(self._election.leads)
         self._waiting = UnschedulablePods(self._store, lambda pod: self._enqueue(pod, BURST_SECONDS))
-        self._ingest = Ingest(self._store, self._waiting, self._enqueue, self._brake_for, time.monotonic)
+        self._ingest = Ingest(
+            self._store,
+            self._waiting,
+            self._enqueue,
+            self._brake_for,
+            dropped=self._relist_now.set,
+            clock=time.monotonic,
+        )
         self._recorder = EventRecorder(client)
         self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
         announcer = Announcer(self._recorder)
@@ -100,6 +110,7 @@ class Operator:
         threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
+        threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._expire_loop, name="expiry", daemon=True).start()
         threading.Thread(target=self._keep_parameters, name="parameters", daemon=True).start()
@@ -189,7 +200,7 @@ class Operator:
         """
         since = self._waiting.remove(pod)
         try:
-            result = self._reconciler.reconcile(pod)
+            result = within_shares(self._store, lambda: self._reconciler.reconcile(pod))
         except NotPermitted:
             return None  # the operator that leads now enqueues everything
         except (APIError, NoProgress) as error:
@@ -208,6 +219,17 @@ class Operator:
             self._queue.add(pod, result.after)
         return None
 
+    def _wake_up(self) -> None:
+        """Enqueue the waiting pods that changes affect: that replays, so the thread that takes changes in does not."""
+        while not self._stopped.is_set():
+            if not self._waiting.wait_for_change(TICK_SECONDS):
+                continue
+            try:
+                self._waiting.requeue_affected()
+            except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
+                _log.error("waiting pods were not all asked about: unexpected: %r; they are retried by time", error)
+                _log.debug("where it happened", exc_info=True)
+
     def _watch_once_listed(self) -> None:
         """Start the streams after the first relist: kopf watches only the kinds that exist when it starts."""
         from topomend.controller.watch_streams import WatchStreams  # noqa: PLC0415  kopf takes long to import: relist meanwhile
@@ -225,7 +247,7 @@ class Operator:
             wait = TICK_SECONDS
             try:
                 if self._leads.is_set():
-                    self._reconciler.expire_assumed()
+                    within_shares(self._store, self._reconciler.expire_assumed)
                     self._reconciler.release_brake()
                     self._staleness.report()
             except APIError as error:
@@ -281,9 +303,9 @@ class Operator:
         late = time.monotonic() - self._relisted
         if late > 2 * self._settings.relist_seconds + STUCK_SECONDS:
             return f"nothing could be listed for {late:.0f} s"
-        overdue = self._queue.overdue()
-        if overdue > STUCK_SECONDS:
-            return f"a pod has waited {overdue:.0f} s for a worker"
+        stalled = self._queue.stalled()
+        if stalled > STUCK_SECONDS:
+            return f"no worker has finished a pod for {stalled:.0f} s, and pods wait"
         return self._unwatched()
 
     def _unwatched(self) -> str:

@@ -174,6 +174,11 @@ def diagnose(
     return Diagnosis(tuple(candidates), tuple(rejected), tuple(question.replayed))
 
 
+def kind_of(pod: Pod, placement: Placement) -> PodShape:
+    """What all pods have in common to which every node answers alike, but for one that holds something already."""
+    return _question(pod, placement).shape
+
+
 def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
     """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
     question = _question(pod, placement)

@@ -4,10 +4,10 @@ Owns the choice of nodes for refused and gated pods, and the explanation of a re
 ``reconcile`` and ``relaunch``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from types import MappingProxyType
 
 from topomend.cache.snapshot import Refusal, Snapshot, is_newer
 from topomend.decide import queue_order
@@ -26,7 +26,8 @@ MAX_NAMED_NODES = 3
 A pod with rules that only the scheduler can judge is ungated for every node that admits it: the scheduler may be able
 to use none of the best three, where the pod's own siblings may be."""
 
-NOTHING_RESERVED: Mapping[str, NUMAMask] = MappingProxyType({})
+Reserved = Callable[[], Mapping[str, NUMAMask]]
+"""Works out the NUMA nodes, by node, that are reserved for older pods: of thousands that wait few get that far."""
 
 PUBLICATION_SECONDS = 3.0
 """How long the node may take to publish a state that explains its refusal: an agent takes 2 s at worst."""
@@ -51,6 +52,11 @@ class RelaunchOn:
     def hostnames(self) -> tuple[str, ...]:
         """The hostname labels to narrow the pod to, best first; empty where any node will do."""
         return () if self.diagnosis.any_node_will_do else tuple(candidate.hostname for candidate in self.candidates)
+
+    def without(self, nodes: Collection[str]) -> "RelaunchOn":
+        """The same for the other nodes; there must be some."""
+        candidates = tuple(candidate for candidate in self.candidates if candidate.node not in nodes)
+        return RelaunchOn(candidates, self.diagnosis, _admits(candidates))
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def choose(
     pod: WatchedPod,
     rejected_by: RejectedBy | None,
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
-    reserved: Mapping[str, NUMAMask] = NOTHING_RESERVED,
+    reserved: Reserved = dict,
 ) -> RelaunchOn | Wait:
     """The nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for older pods.
 
@@ -112,8 +118,9 @@ def choose(
     diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes)
     if not diagnosis.candidates:
         return Wait(diagnosis, diagnosis.summary("other " if rejected_by else ""))
+    masks = reserved()
     unreserved = [
-        candidate for candidate in diagnosis.candidates if not _is_reserved(candidate, reserved.get(candidate.node, 0))
+        candidate for candidate in diagnosis.candidates if not _is_reserved(candidate, masks.get(candidate.node, 0))
     ]
     if not unreserved:
         first = diagnosis.candidates[0].place
@@ -124,7 +131,11 @@ def choose(
     candidates = tuple(islice(usable, None if pod.scheduler_rules else MAX_NAMED_NODES))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
-    return RelaunchOn(candidates, diagnosis, f"{candidates[0].place} admits it by replay")
+    return RelaunchOn(candidates, diagnosis, _admits(candidates))
+
+
+def _admits(candidates: Sequence[NodeStatus]) -> str:
+    return f"{candidates[0].place} admits it by replay"
 
 
 def _is_reserved(candidate: NodeStatus, numa_nodes: NUMAMask) -> bool:
@@ -141,7 +152,8 @@ def choose_in_order(
     yields: bool = True,
 ) -> RelaunchOn | Wait | Yield:
     """The nodes for a gated pod, or the older pod that it yields to; ``yields`` False is that it yields to none."""
-    chosen = choose(snapshot, pod, None, excluded_nodes, queue_order.reserved_numa_nodes(snapshot, pod, now))
+    reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, now)
+    chosen = choose(snapshot, pod, None, excluded_nodes, reserved)
     if isinstance(chosen, Wait) or not yields:
         return chosen
     named = set(chosen.nodes)

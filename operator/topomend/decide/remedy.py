@@ -13,6 +13,7 @@ from topomend.model.pod import Pod
 from topomend.model.quantity import exact_bytes
 from topomend.replay import qos
 from topomend.replay.admission import admit, is_admitted, release
+from topomend.replay.effort import SURVEY_SECONDS, working_on
 
 MAX_ENDS = 4
 """How many pods of the node are tried for whether their end would help: those that hold the most CPUs and memory."""
@@ -35,10 +36,11 @@ class Remedy:
 
 def remedy_of(node: NodeState, pod: Pod) -> Remedy:
     """What would get a refused pod admitted by ``node``; empty if no single change does."""
-    amounts = nearest_amounts(node, pod)
-    ways = [_with_amount(node, pod, amount) for amount in amounts[:MAX_AMOUNTS]]
-    ways += _settings(node, pod)
-    ways += [f"once {name} ends" for name in _ending(node, pod)]
+    with working_on(node.name, len(pod.containers), SURVEY_SECONDS):
+        amounts = nearest_amounts(node, pod)
+        ways = [_with_amount(node, pod, amount) for amount in amounts[:MAX_AMOUNTS]]
+        ways += _settings(node, pod)
+        ways += [f"once {name} ends" for name in _ending(node, pod)]
     return Remedy(amounts, f"would be admitted {' or '.join(ways)}" if ways else "")
 
 

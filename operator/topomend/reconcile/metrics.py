@@ -5,6 +5,7 @@ name is a label.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -15,6 +16,7 @@ from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.model import node_state
 from topomend.model.bounded_dict import BoundedDict
+from topomend.replay.effort import Overspent, metered
 from topomend.runtime.process_metrics import add_process_metrics
 
 _PREFIX = "topomend_operator"
@@ -107,6 +109,15 @@ class Metrics:
 
 def largest_admissible_cpus(publications: Mapping[str, Publication]) -> int:
     """The most CPUs free on one NUMA node of any node, with assumed pods; 0 where nothing is published."""
-    return max(
-        (node_state.most_free_cpus(publication.state_with_assumed) for publication in publications.values()), default=0
-    )
+    return max((_most_free_cpus(publication) for publication in publications.values()), default=0)
+
+
+def _most_free_cpus(publication: Publication) -> int:
+    """0 for a node whose state is unknown, or for which replay of the assumed pods takes too long."""
+    if publication.problem:
+        return 0
+    try:
+        with metered(time.thread_time):
+            return node_state.most_free_cpus(publication.state_with_assumed)
+    except Overspent:
+        return 0

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import NAMESPACES, Client
 from topomend.kube.errors import NotFound
+from topomend.model.bounded_dict import BoundedDict
 from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, NAME_POLICY_ANNOTATION, RELAUNCH_ANNOTATION
 
 FRESH_SECONDS = 30.0
+
+MAX_NAMESPACES = 10_000
 
 
 class NamespaceLimits:
@@ -19,7 +22,7 @@ class NamespaceLimits:
 
     def __init__(self, client: Client, defaults: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._defaults, self._clock = client, defaults, clock
-        self._cached: dict[str, tuple[float, Limits]] = {}
+        self._cached: BoundedDict[str, tuple[float, Limits]] = BoundedDict(MAX_NAMESPACES)
 
     def limits(self, namespace: str) -> Limits:
         """The limits of a namespace. Raises APIError."""

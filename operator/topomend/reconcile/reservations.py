@@ -1,13 +1,14 @@
-"""Nodes reserved for pods: a pod is assumed in the same transaction that chooses its nodes.
+"""Nodes reserved for pods: a pod is assumed on the nodes that are chosen for it, or the choice is repeated.
 
-Owns that step, and that it is repeated without a node whose totals other pods have used up. Leaves which node is best
-to ``decide`` and how long an assumption lasts to ``cache``.
+Nodes are chosen on a snapshot, without a lock; when the pod is assumed, the store compares the chosen nodes with those
+of the snapshot. Owns these steps, and that they are repeated without a node whose totals other pods have used up.
+Leaves which node is best to ``decide`` and how long an assumption lasts to ``cache``.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from topomend.cache.changes import PodForgotten
 from topomend.cache.snapshot import Refusal, Snapshot
@@ -23,6 +24,10 @@ from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
+
+MAX_TRIES = 3
+"""How often a decision is made for nodes of which one may change meanwhile. A pod that is ungated for every node that
+admits it is then ungated for those that have not: of thousands one changes all the time."""
 
 _Decision = TypeVar("_Decision", bound=plans.Plan | plans.Yield)
 
@@ -77,11 +82,7 @@ class Reservations:
         excluded = dict(self._node_backoff.excluded_nodes(self._store.snapshot, pod))
         while True:
             began = self._clock()
-            with self._store.transaction() as transaction:
-                transaction.forget(pod.namespace, pod.name)
-                decision = decide(transaction.snapshot, excluded)
-                if isinstance(decision, plans.RelaunchOn):
-                    transaction.assume(assumed, decision.nodes, self._clock())
+            decision = self._decide(assumed, lambda snapshot: decide(snapshot, excluded))
             if isinstance(decision, plans.RelaunchOn | plans.Wait):
                 self._metrics.diagnosed(decision.diagnosis, self._clock() - began)
             if not isinstance(decision, plans.RelaunchOn):
@@ -91,6 +92,24 @@ class Reservations:
             if not resource:
                 return decision
             excluded[best] = insufficient(best, resource)
+
+    def _decide(self, pod: Pod, decide: Callable[[Snapshot], _Decision]) -> _Decision:
+        """Decide and assume; decide again where chosen nodes have changed meanwhile, in the end without these."""
+        tries = 0
+        while True:
+            snapshot = self._store.without(pod)
+            decision, tries = decide(snapshot), tries + 1
+            changed = self._assume(pod, decision, snapshot)
+            if tries >= MAX_TRIES and isinstance(decision, plans.RelaunchOn) and len(changed) < len(decision.nodes):
+                decision = cast("_Decision", decision.without(changed))
+                changed = self._assume(pod, decision, snapshot)
+            if not changed:
+                return decision
+
+    def _assume(self, pod: Pod, decision: plans.Plan | plans.Yield, decided_on: Snapshot) -> Sequence[str]:
+        """Assume the pod where it is to go. Returns the nodes that have changed since, and assumes nothing then."""
+        nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
+        return self._store.assume(pod, nodes, decided_on, self._clock())
 
     def _insufficient_on(self, name: str, pod: WatchedPod) -> str:
         """The resource of which the node's other pods leave too little in total; empty if there is none.

@@ -1,34 +1,15 @@
 """The operator's one snapshot of the cluster, shared by all threads, and the only place where it changes.
 
-Owns the lock. Leaves the effect of a change to ``cache``, and decisions to ``decide``.
+Owns the lock, which is held for one change and never for a replay. Leaves the effect of a change to ``cache``, and
+decisions to ``decide``.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply
 from topomend.cache.snapshot import Snapshot
 from topomend.model.pod import Pod
-
-
-@dataclass(slots=True)
-class Transaction:
-    """A decision in progress: its ``snapshot`` contains the pods assumed so far. Other threads do not see it yet.
-
-    Times are in seconds, by the clock of the snapshot.
-    """
-
-    snapshot: Snapshot
-
-    def assume(self, pod: Pod, nodes: tuple[str, ...], now: float) -> None:
-        """Count ``pod`` against each of ``nodes`` until a scheduler has bound it to one (kube-scheduler: AssumePod)."""
-        self.snapshot = apply(self.snapshot, PodAssumed(pod, nodes, now))
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Take the assumption of the pod of this name back, where there is one (kube-scheduler: ForgetPod)."""
-        self.snapshot = apply(self.snapshot, PodForgotten(namespace, name))
 
 
 class Store:
@@ -45,13 +26,26 @@ class Store:
             self.snapshot = apply(before, event)
             return before, self.snapshot
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Decide and assume in one step: nothing changes between, so that no two pods are sent to the same free CPUs.
+    def without(self, pod: Pod) -> Snapshot:
+        """The snapshot now, as if no pod of this name were assumed: what to decide about that pod on."""
+        return apply(self.snapshot, PodForgotten(pod.namespace, pod.name))
 
-        Holds the store's lock, so the block must not call the store. An exception leaves the snapshot as it was.
+    def assume(self, pod: Pod, nodes: Sequence[str], decided_on: Snapshot, now: float) -> tuple[str, ...]:
+        """Count ``pod`` against each of ``nodes``, which were chosen on the snapshot ``decided_on``.
+
+        The decision took time, and other pods may have been assumed there since. Then nothing is assumed, and the nodes
+        that have changed are returned. No two pods are sent to the same free CPUs (kube-scheduler: AssumePod).
         """
         with self._lock:
-            transaction = Transaction(self.snapshot)
-            yield transaction
-            self.snapshot = transaction.snapshot
+            current = apply(self.snapshot, PodForgotten(pod.namespace, pod.name))
+            changed = tuple(name for name in nodes if not _is_unchanged(decided_on, current, name))
+            if not changed:
+                self.snapshot = apply(current, PodAssumed(pod, tuple(nodes), now)) if nodes else current
+            return changed
+
+
+def _is_unchanged(decided_on: Snapshot, current: Snapshot, name: str) -> bool:
+    before, after = decided_on.publications.get(name), current.publications.get(name)
+    if before is None or after is None or not before.is_same_room(after):
+        return False
+    return decided_on.nodes.get(name) == current.nodes.get(name)

@@ -1,30 +1,37 @@
 """Pods that wait for a node, and which of them a change of the cluster requeues.
 
 Thousands of nodes change all the time, and a change matters to few pods: those that the changed node would admit.
+That is asked in a thread of its own, for all changes since the last time together: who applies a change never waits.
 Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). Leaves to ``decide`` what a node admits.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from topomend.cache.snapshot import Publication, Snapshot, topology_changed
-from topomend.decide.feasibility import any_node_admits
+from topomend.decide.feasibility import any_node_admits, kind_of
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.replay_shares import set_aside
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
+from topomend.replay.effort import Overspent, metered
+from topomend.replay.fast_path.admission import PodShape
+from topomend.replay.fast_path.capacity import prepare
 
 
 class UnschedulablePods:
     """Waiting pods and the changes for each. ``enqueue`` gets the pods to reconcile. May be used by several threads.
 
-    ``requeue_affected`` alone is for one thread.
+    ``wait_for_change`` and ``requeue_affected`` alone are for one thread.
     """
 
     def __init__(self, store: Store, enqueue: Callable[[PodID], None]) -> None:
         self._store, self._enqueue = store, enqueue
-        self._waiting: dict[PodID, Result] = {}
+        self._waiting: dict[PodID, tuple[Result, PodShape | None]] = {}
+        self._changed = threading.Event()
         self._handled = store.snapshot
         self._lock = threading.Lock()
 
@@ -41,9 +48,12 @@ class UnschedulablePods:
 
     def add(self, pod: PodID, result: Result, since: Snapshot) -> None:
         """Enqueue ``pod`` on the changes that ``result`` names, those ``since`` the last reconciliation included."""
+        after = self._store.snapshot
+        watched = _watched(after, pod)
+        kind = kind_of(watched.pod, watched.placement) if watched else None
         with self._lock:
-            self._waiting[pod] = result
-        if _Difference(since, self._store.snapshot).affects(pod, result):
+            self._waiting[pod] = result, kind
+        if _Difference(self._store, since, after).affects(pod, result, kind):
             self._enqueue(pod)
 
     def clear(self) -> None:
@@ -51,41 +61,60 @@ class UnschedulablePods:
         with self._lock:
             self._waiting.clear()
 
+    def changed(self) -> None:
+        """The store has changed. Returns at once."""
+        self._changed.set()
+
+    def wait_for_change(self, seconds: float) -> bool:
+        """Wait until the store has changed since the last call, at most so many seconds. Returns whether it has."""
+        has_changed = self._changed.wait(seconds)
+        self._changed.clear()
+        return has_changed
+
     def requeue_affected(self) -> None:
         """Enqueue the pods that the changes since the last call affect, oldest first: a younger pod would yield."""
         before, self._handled = self._handled, self._store.snapshot
         with self._lock:
             waiting = list(self._waiting.items())
-        difference = _Difference(before, self._handled)
+        difference = _Difference(self._store, before, self._handled)
+        difference.prepare()
         if not waiting or not difference.is_relevant:
             return
         since = difference.after.gated_since
-        affected = [pod for pod, result in waiting if difference.affects(pod, result)]
+        affected = [pod for pod, (result, kind) in waiting if difference.affects(pod, result, kind)]
         for pod in sorted(affected, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
             self._enqueue(pod)
 
 
 class _Difference:
-    """The differences between two snapshots."""
+    """The differences between two snapshots. Pods of one kind are asked about once."""
 
-    def __init__(self, before: Snapshot, after: Snapshot) -> None:
-        self._before, self.after = before, after
+    def __init__(self, store: Store, before: Snapshot, after: Snapshot) -> None:
+        self._store, self._before, self.after = store, before, after
+        self._admitted: dict[PodShape, bool] = {}
+
+    def prepare(self) -> None:
+        """Read the free amounts of the nodes that changed, so that the next pod need not wait for that."""
+        for name in self._nodes:
+            publication = self.after.publications.get(name)
+            if publication is not None and not publication.problem:
+                prepare(publication.state)
 
     @property
     def is_relevant(self) -> bool:
         """Whether it may affect any pod."""
         return bool(self._nodes) or self._fewer_wait
 
-    def affects(self, pod: PodID, result: Result) -> bool:
+    def affects(self, pod: PodID, result: Result, kind: PodShape | None) -> bool:
         """Whether to reconcile ``pod``, which waits for ``result``; a pod that is gone is, so that it leaves."""
         if not self.is_relevant:
             return False
-        watched = self._watched(pod)
+        watched = _watched(self.after, pod)
         if watched is None or result.on_any_change:
             return True
         if result.on_topology_change and self._topology:
             return True
-        return result.on_capacity and bool(self._nodes) and self._may_admit(watched)
+        return result.on_capacity and bool(self._nodes) and self._may_admit(watched, kind)
 
     @cached_property
     def _nodes(self) -> frozenset[str]:
@@ -110,14 +139,30 @@ class _Difference:
     def _topology(self) -> bool:
         return topology_changed(self._before, self.after)
 
-    def _watched(self, pod: PodID) -> WatchedPod | None:
-        """The pod, or its gated replacement."""
-        refusal = self.after.refused.get(pod.uid)
-        return self.after.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
-
-    def _may_admit(self, pod: WatchedPod) -> bool:
+    def _may_admit(self, pod: WatchedPod, kind: PodShape | None) -> bool:
         # An ungated pod was narrowed to certain nodes. Only its record contains its original node affinity.
-        return pod.released or any_node_admits(self.after, self._nodes, pod.pod, pod.placement)
+        if pod.released or kind is None:
+            return True
+        if kind not in self._admitted:
+            self._admitted[kind] = self._any_admits(pod)
+        return self._admitted[kind]
+
+    def _any_admits(self, pod: WatchedPod) -> bool:
+        """Whether one of the changed nodes admits the pod. One that overspends is set aside and does not."""
+        names = set(self._nodes)
+        while True:
+            try:
+                with metered(time.thread_time):
+                    return any_node_admits(self.after, names, pod.pod, pod.placement)
+            except Overspent as overspent:
+                set_aside(self._store, overspent)
+                names.discard(overspent.node)
+
+
+def _watched(snapshot: Snapshot, pod: PodID) -> WatchedPod | None:
+    """The pod, or its gated replacement."""
+    refusal = snapshot.refused.get(pod.uid)
+    return snapshot.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
 
 
 def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
@@ -132,6 +177,4 @@ def _differs(before: Publication | None, after: Publication | None) -> bool:
     """Whether more changed than that the agent confirmed its publication."""
     if before is None or after is None:
         return before is not after
-    if before.state is not after.state or before.problem != after.problem:
-        return True
-    return before.ended != after.ended or before.assumed_pods != after.assumed_pods
+    return not before.is_same_room(after)

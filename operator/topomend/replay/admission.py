@@ -20,9 +20,10 @@ from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start
-from topomend.replay.cpu.static import CPUManager
+from topomend.replay.cpu.static import CPUManager, whole_cpus
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager
+from topomend.replay.effort import working_on
 from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.gates import read_gates
 from topomend.replay.memory.machine_state import MachineState
@@ -37,9 +38,10 @@ UNCOUNTED = 1000 << 46
 def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     """The kubelet's answer to ``pod`` on ``node``, and the node's state after it.
 
-    Never raises: every node and pod gets a verdict. A kubelet that would not start, crash or hang refuses with one of
-    topomend's own reasons (``errors``). The allocations of a refused pod are removed, as the kubelet does before its
-    next admission. A pod that already has an allocation is admitted again, as after a restart of the kubelet.
+    Every node and pod gets a verdict: without a meter (``effort``) it never raises. A kubelet that would not start,
+    crash or hang refuses with one of topomend's own reasons (``errors``). The allocations of a refused pod are removed,
+    as the kubelet does before its next admission. A pod that already has an allocation is admitted again, as after a
+    restart of the kubelet.
     """
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
@@ -54,7 +56,8 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     # The rules read the pod's QoS class once for each container. Compute it once here.
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
-        admission = scope.admit(classed, settings.topology_manager_scope)
+        with working_on(node.name, len(pod.containers)):
+            admission = scope.admit(classed, settings.topology_manager_scope)
     except KubeletBreaks as broken:
         return _refused(pod, broken.reason, broken.why, remarks), node
     if admission.rejection:
@@ -93,9 +96,26 @@ def is_admitted(node: NodeState, pod: Pod) -> bool:
     )
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
-        return scope.admit(classed, settings.topology_manager_scope).rejection is None
+        with working_on(node.name, len(pod.containers)):
+            return scope.admit(classed, settings.topology_manager_scope).rejection is None
     except KubeletBreaks:
         return False
+
+
+def may_allocate(node: NodeState, pod: Pod) -> bool:
+    """Whether the kubelet may allocate anything exclusive to ``pod``, by its settings and the pod's requests alone.
+
+    Where it is False, admission leaves the node's state as it is. It costs no replay.
+    """
+    resources = [container.resources for container in pod.containers]
+    offered = {device.resource for device in node.devices}
+    if pod.resources is not None or any(offered & limits.limits.keys() for limits in resources):
+        return True
+    settings = node.kubelet
+    if not qos.is_guaranteed(pod, read_gates(settings)):
+        return False
+    cpus = any(whole_cpus(requests.requests.get(qos.CPU, 0)) for requests in resources)
+    return settings.memory_manager_policy == "Static" or (settings.cpu_manager_policy == "static" and cpus)
 
 
 def release(node: NodeState, namespace: str, name: str) -> NodeState:

@@ -5,6 +5,7 @@ cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager
 """
 
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from topomend.model.bitmask import format_id_list
 from topomend.model.bounded_dict import BoundedDict
@@ -14,6 +15,7 @@ from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
+from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
 from topomend.replay.topology import policies, prefer_most_allocated_numa_node
@@ -41,19 +43,34 @@ class ContainerManager:
 def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
     """Start the kubelet with these settings on this machine. Returns the kubelet's error if it does not start.
 
-    The result is cached by content: nodes with equal machines and equal settings share it.
+    The result is cached as long as the machine is in use, and by content: nodes with equal machines and equal settings
+    share it.
     """
-    key = machine.digest, settings.digest
-    started = _started.get(key)
+    of_machine = _started.of(machine)
+    started = of_machine.get(settings.digest)
     if started is None:
-        started = _started[key] = _start(machine, settings)
+        started = of_machine[settings.digest] = _shared(machine, settings)
     return started
 
 
-MAX_STARTED = 10_000
-"""The number of cached kubelets: twice the nodes of the largest cluster that the operator supports."""
+def _shared(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
+    key = machine.digest, settings.digest
+    started = _by_content.get(key)
+    if started is not None:
+        return started
+    new = _start(machine, settings)
+    if isinstance(new, ContainerManager):
+        _by_content[key] = new
+    return new
 
-_started: BoundedDict[tuple[bytes, bytes], ContainerManager | str] = BoundedDict(MAX_STARTED)
+
+MAX_SETTINGS = 16
+"""For how many settings a machine's kubelet is cached: its own, and those that explanations try."""
+
+_started: IdentityCache[Machine, BoundedDict[bytes, ContainerManager | str]] = IdentityCache(
+    lambda: BoundedDict(MAX_SETTINGS)
+)
+_by_content: WeakValueDictionary[tuple[bytes, bytes], ContainerManager] = WeakValueDictionary()
 
 
 def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:

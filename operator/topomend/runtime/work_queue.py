@@ -31,6 +31,7 @@ class WorkQueue(Generic[Key]):
         self._requeued: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
         self._stopped = False
+        self._progressed = clock()
 
     def add(self, key: Key, after: float = 0.0) -> None:
         """Make ``key`` due in ``after`` seconds, or earlier where it already is."""
@@ -53,6 +54,7 @@ class WorkQueue(Generic[Key]):
     def done(self, key: Key, *, failed: bool = False, at_least: float = 0.0) -> None:
         """Mark ``key`` as processed. A failed key is due again after its back-off, ``at_least`` so many seconds."""
         with self._changed:
+            self._progressed = self._clock()
             self._processing.discard(key)
             due = self._requeued.pop(key, None)
             if failed:
@@ -84,6 +86,12 @@ class WorkQueue(Generic[Key]):
         """Seconds that the most overdue key has waited for a worker."""
         with self._changed:
             return max(0.0, self._clock() - min(self._due_at.values(), default=self._clock()))
+
+    def stalled(self) -> float:
+        """Seconds for which keys have been overdue and no key was finished: the time without any progress."""
+        with self._changed:
+            now = self._clock()
+            return max(0.0, now - max(self._progressed, min(self._due_at.values(), default=now)))
 
     def __len__(self) -> int:
         with self._changed:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, members
 from topomend.replay.cpu.topology import CPUTopology
+from topomend.replay.effort import check
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 
 MOST_COMBINATIONS = 200_000
@@ -434,6 +435,7 @@ class _DistributedSearch:
 
     def _count_step(self) -> None:
         self.looked_at += 1
+        check()
         if self.looked_at > MOST_COMBINATIONS:
             raise KubeletBreaks(
                 KUBELET_WOULD_HANG,

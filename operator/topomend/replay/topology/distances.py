@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, members
+from topomend.replay.effort import check
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KubeletBreaks
 
 Distances: TypeAlias = Mapping[int, tuple[int, ...]]
@@ -39,6 +40,7 @@ def total_distance(mask: NUMAMask, distances: Distances) -> int:
 
     Raises KubeletBreaks if a NUMA id lies past the end of a row, which the kubelet reads without a check.
     """
+    check()
     nodes = list(members(mask))
     try:
         return sum(distances[node][other] for node in nodes for other in nodes)

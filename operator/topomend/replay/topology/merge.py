@@ -21,6 +21,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
+from topomend.replay.effort import check
 from topomend.replay.topology.distances import Distances, closest
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold, width_rank
 from topomend.replay.topology.search import masks_by_width, narrowest_of
@@ -201,6 +202,7 @@ def _common_preferred(
     for index in _by_width(len(ids)):
         if not all(table[index] for table in tables):
             continue
+        check()
         mask = _expand(index, ids)
         if best and mask.bit_count() > best[0].bit_count():
             break
@@ -226,6 +228,7 @@ def _over_halves(counts: list[int], sign: int) -> None:
     """Add the counts of its supersets to every mask's count, or subtract them; one NUMA node after the other."""
     step = 1
     while step < len(counts):
+        check()
         for start in range(0, len(counts), 2 * step):
             middle, end = start + step, start + 2 * step
             upper = counts[middle:end]
@@ -258,6 +261,7 @@ def _family_table(family: Family, ids: tuple[int, ...]) -> list[bool]:
     if family.least > 1:
         table = [offered and mask.bit_count() >= family.least for mask, offered in enumerate(table)]
     for threshold in family.thresholds:
+        check()
         need = threshold.need
         amounts = _amounts(threshold, ids)
         table = [offered and amount >= need for offered, amount in zip(table, amounts, strict=True)]
@@ -277,6 +281,7 @@ def _amounts(threshold: Threshold, ids: tuple[int, ...]) -> list[int]:
         amount = alone.get(1 << node, 0)
         table += [total + amount for total in table] if amount else table
     for nodes, amount in shared:
+        check()
         table = [total + amount if mask & nodes else total for mask, total in enumerate(table)]
     return table
 

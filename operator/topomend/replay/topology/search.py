@@ -12,12 +12,16 @@ from functools import lru_cache
 from itertools import accumulate
 
 from topomend.model.bitmask import NUMAMask, members
+from topomend.replay.effort import check
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.distances import Distances, closest, has_gaps, interchangeable_classes, total_distance
 from topomend.replay.topology.hints import Family, Threshold
 
 MAX_STEPS = 1_000_000
 """The most steps of all searches of one merge together: they take some seconds."""
+
+CHECKED_STEPS = 64
+"""After so many steps the search checks whether it may go on: a step takes some microseconds."""
 
 TRIED_NODES = 4
 """The most NUMA nodes on which trying every mask is faster than a search."""
@@ -34,6 +38,8 @@ class Budget:
     def spend(self) -> None:
         """Take a step. Raises KubeletBreaks if none remains."""
         self._steps -= 1
+        if not self._steps % CHECKED_STEPS:
+            check()
         if self._steps < 0:
             raise KubeletBreaks(
                 KUBELET_WOULD_HANG, f"replay gave up on these NUMA hints after {MAX_STEPS:,} steps of its search"

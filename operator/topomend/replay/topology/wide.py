@@ -5,13 +5,14 @@ A kubelet that answers within an hour has at most one long list of hints, becaus
 by its rules.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import combinations
 from math import comb
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
+from topomend.replay.effort import check
 from topomend.replay.topology.distances import Distances, fittest
 from topomend.replay.topology.hints import Family, Hints, Threshold, touching, width_rank
 from topomend.replay.topology.search import Budget, fittest_of_width, narrowest_of
@@ -37,10 +38,12 @@ class WideMerge:
         if not self._lists:
             return self._fittest_preferred_of(self._longest)
         masks = min(self._lists, key=len)
-        return fittest(
-            (mask for mask in masks if all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)),
-            self._distances,
-        )
+        return fittest(filter(self._is_preferred, masks), self._distances)
+
+    def _is_preferred(self, mask: NUMAMask) -> bool:
+        """Whether every resource offers and prefers the mask."""
+        check()
+        return all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)
 
     def fittest_intersection(self, wanted: int) -> NUMAMask | None:
         """Case not preferred: the best intersection of one mask from each list; None if there is none.
@@ -49,8 +52,8 @@ class WideMerge:
         """
         intersections = {self._nodes}
         for masks in self._lists:
-            intersections = {common & mask for common in intersections for mask in masks}
-        named = {common & mask for common in intersections for mask in self._longest.masks} - {0}
+            intersections = set(_intersections(intersections, masks))
+        named = set(_intersections(intersections, self._longest.masks)) - {0}
         families = set(self._meeting_longest(intersections))
         widths = {family: _best_width(family, wanted) for family in families}
         ranks = [width_rank(width, wanted) for width in (*widths.values(), *(mask.bit_count() for mask in named))]
@@ -66,6 +69,7 @@ class WideMerge:
 
     def _meeting_longest(self, intersections: Iterable[NUMAMask]) -> Iterator[Family]:
         for common in intersections:
+            check()
             for family in self._longest.families:
                 met = _intersected(family, common)
                 if not met.is_empty():
@@ -98,6 +102,12 @@ class WideMerge:
             yield Family(family.universe & ~other_sockets, (*family.thresholds, *demands), family.least)
 
 
+def _intersections(left: Iterable[NUMAMask], right: Collection[NUMAMask]) -> Iterator[NUMAMask]:
+    for common in left:
+        check()
+        yield from [common & mask for mask in right]
+
+
 def _divided(hints: Sequence[Hints]) -> tuple[Hints, list[list[NUMAMask]]]:
     """The longest list as its rules, and all others enumerated."""
     if len(hints) == 1:
@@ -118,11 +128,20 @@ def _written_out(hints: Hints) -> list[NUMAMask] | None:
     for family in hints.families:
         masks = [] if family.is_empty() else [family.universe]
         for node in members(family.universe):
-            masks += [mask for mask in (mask & ~(1 << node) for mask in masks) if mask and family.holds(mask)]
+            masks += list(_without(node, masks, family))
             if len(masks) > MAX_SHORT_LIST:
                 return None
         offered.update(masks)
     return list(offered) if len(offered) <= MAX_SHORT_LIST else None
+
+
+def _without(node: int, masks: Iterable[NUMAMask], family: Family) -> Iterator[NUMAMask]:
+    """The masks without ``node`` that the family still has."""
+    for mask in masks:
+        check()
+        narrower = mask & ~(1 << node)
+        if narrower and family.holds(narrower):
+            yield narrower
 
 
 def _least_length(hints: Hints) -> int:

@@ -1,0 +1,41 @@
+"""Work that replays, kept to each node's share of time: a node that takes longer is set aside, and the work repeated.
+
+Owns the meter's clock and the repetition. Leaves the shares to ``replay.effort``, and how long a node is set aside to
+``cache``.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from topomend.cache.changes import ReplayOverspent
+from topomend.reconcile.store import Store
+from topomend.replay.effort import Overspent, metered
+
+_Result = TypeVar("_Result")
+
+_log = logging.getLogger(__name__)
+
+
+def within_shares(store: Store, work: Callable[[], _Result]) -> _Result:
+    """The result of ``work``, which may be repeated, and reads the store's snapshot anew each time.
+
+    Raises Overspent where it asks a node that was set aside.
+    """
+    nodes: set[str] = set()
+    while True:
+        try:
+            with metered(time.thread_time):
+                return work()
+        except Overspent as overspent:
+            if overspent.node in nodes:
+                raise
+            nodes.add(overspent.node)
+            set_aside(store, overspent)
+
+
+def set_aside(store: Store, overspent: Overspent) -> None:
+    """Have the node count as unknown for a while."""
+    _log.warning("%s; the node is set aside", overspent)
+    store.apply(ReplayOverspent(overspent.node, time.monotonic()))

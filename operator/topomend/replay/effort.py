@@ -1,0 +1,81 @@
+"""How long replay may work on one node: what an agent publishes decides how long an admission takes.
+
+Without a meter replay takes its time and is exact. The operator runs it with one: a node that takes too long costs the
+pods of other nodes no more than its share. Owns the shares and the places where they are checked. Leaves to its caller
+what becomes of a node that has overspent.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+ADMISSION_SECONDS = 0.1
+"""The share of one admission, for each container of the pod. On the largest machine with which a kubelet starts by
+default, 8 NUMA nodes, a container takes some milliseconds."""
+
+SURVEY_SECONDS = 0.5
+"""The share of one node in all that is worked out for one pod, for each container: the diagnosis, other orders of
+arrival, and the explanation, which tries many amounts in some milliseconds."""
+
+
+class Overspent(Exception):
+    """Replay of ``node`` took longer than its share: there is no answer."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"replay of {node} takes too long")
+        self.node = node
+
+
+class _Meter:
+    """The seconds that each node has taken, and until when the present one may work."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.spent: dict[str, float] = {}
+        self.node = ""
+        self.deadline = 0.0
+
+
+_meter: ContextVar[_Meter | None] = ContextVar("meter", default=None)
+
+
+@contextmanager
+def metered(clock: Callable[[], float]) -> Iterator[None]:
+    """Have replay keep to its shares in this block, which works for one pod.
+
+    ``clock`` counts the seconds that this thread works: the time that it waits for others is no node's fault. Replay
+    raises Overspent.
+    """
+    before = _meter.set(_Meter(clock))
+    try:
+        yield
+    finally:
+        _meter.reset(before)
+
+
+@contextmanager
+def working_on(node: str, containers: int, share: float = ADMISSION_SECONDS) -> Iterator[None]:
+    """Have the block keep to ``share`` seconds for each container, which are spent on ``node``. Raises Overspent.
+
+    A block within another keeps to the share of that one.
+    """
+    meter = _meter.get()
+    if meter is None or meter.node:
+        yield
+        return
+    began, count = meter.clock(), max(1, containers)
+    left = SURVEY_SECONDS * count - meter.spent.get(node, 0.0)
+    meter.node, meter.deadline = node, began + min(share * count, left)
+    try:
+        check()
+        yield
+    finally:
+        meter.node = ""
+        meter.spent[node] = meter.spent.get(node, 0.0) + meter.clock() - began
+
+
+def check() -> None:
+    """Raises Overspent where the present node's share is used up. Called wherever replay may take long."""
+    meter = _meter.get()
+    if meter is not None and meter.node and meter.clock() > meter.deadline:
+        raise Overspent(meter.node)
