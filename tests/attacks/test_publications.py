@@ -89,7 +89,8 @@ def operator(cluster: Cluster, tmp_path: Path) -> Iterator[Operator]:
     yield operator
     operator.terminate()
     print(operator.text())
-    cluster.remove_all()
+    for content in _pods(cluster):
+        cluster.remove(content)
     eventually("the honest agent to publish that nothing is left", lambda: not shown(cluster, HONEST))
 
 
@@ -166,7 +167,7 @@ def test_pods_of_others_are_let_go_in_time_and_none_is_sent_to_the_node_whose_ag
     process = psutil.Process(operator.process._process.pid)  # type: ignore[union-attr]
     with attack(liar, machine):
         for number in range(WAITING):
-            cluster.create(_sized(f"wide-{number}", 5, 1024 + number), NAMESPACE)
+            cluster.create(_sized(f"wide-{number}", 5, 2048 + number), NAMESPACE)
         time.sleep(5)
         before = process.memory_info().rss
         took = [_ungated_after(cluster, f"victim-{number}") for number in range(HOLES)]

@@ -40,7 +40,7 @@ def store() -> Store:
 def test_a_pod_goes_to_another_node_and_the_costly_one_says_why_it_was_not_asked(store: Store) -> None:
     began = time.thread_time()
     chosen = within_shares(store, lambda: plans.choose(store.snapshot, WATCHED, None))
-    assert time.thread_time() - began < 3 * ADMISSION_SECONDS
+    assert time.thread_time() - began < 4 * ADMISSION_SECONDS
     assert isinstance(chosen, plans.RelaunchOn)
     assert chosen.nodes == ("b",)
     assert [status.explanation for status in chosen.diagnosis.rejected] == [ASIDE]
@@ -96,7 +96,7 @@ def test_a_refusal_by_the_costly_node_is_explained_as_far_as_it_is_known(store: 
     refusal = Refusal(refused_pod(pod=ASKED), "5", clock.now)
     assert within_shares(store, lambda: explainer.explain_now(refusal)) is None
     (note,) = emitted.notes("TopologyRefusalExplained")
-    assert note == "a refused p (TopologyAffinityError); the cause is unknown: replay of a takes too long"
+    assert note == f"a refused p (TopologyAffinityError); the cause is unknown: {ASIDE.removeprefix('a: ')}"
     assert store.snapshot.set_aside["a"].active
 
 

@@ -1,6 +1,7 @@
 """Pods are assumed on what was decided about them, unless that has changed meanwhile. No decision holds the lock."""
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 from tests.builders import applied, guaranteed_pod, node, node_state, snapshot_of
@@ -12,6 +13,16 @@ from topomend.reconcile.store import Store
 from topomend.replay.admission import admit
 
 POD = guaranteed_pod("p", 2)
+
+
+@dataclass(frozen=True)
+class Often:
+    """A change that comes twice."""
+
+    change: changes.Change
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        return applied(self.change, self.change, to=snapshot)
 
 
 @pytest.fixture
@@ -40,7 +51,7 @@ def test_a_pod_is_assumed_on_the_nodes_that_are_as_they_were_when_it_was_decided
         changes.NodeUpdated(node("a", unschedulable=True)),
         changes.NodeRemoved("a"),
         changes.NodeUpdated(node("a", capacity={"cpu": 1000})),
-        changes.ReplayOverspent("a", 1.0),
+        Often(changes.ReplayOverspent("a", 1.0)),
     ],
 )
 def test_a_pod_is_assumed_nowhere_where_a_chosen_node_has_changed_since(store: Store, change: changes.Change) -> None:
@@ -98,7 +109,9 @@ def test_pods_are_never_assumed_beyond_what_a_node_admits(store: Store) -> None:
 
 def test_a_node_set_aside_is_asked_again_after_a_while_that_grows_and_starts_anew_when_it_has_behaved() -> None:
     unknown = "it is set aside for a while: replay of what its agent publishes takes too long"
-    now, snapshot, waits = 0.0, snapshot_of(node_state()), []
+    now, waits = 0.0, []
+    snapshot = applied(changes.ReplayOverspent("a", now), to=snapshot_of(node_state()))
+    assert snapshot.why_unknown("a") == ""
     for _ in range(8):
         snapshot = applied(changes.ReplayOverspent("a", now), to=snapshot)
         began = now
@@ -111,3 +124,12 @@ def test_a_node_set_aside_is_asked_again_after_a_while_that_grows_and_starts_ane
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
     snapshot = applied(changes.TimePassed(now + 3600), to=snapshot)
     assert not snapshot.set_aside
+
+
+def test_a_node_that_takes_too_long_once_in_a_while_is_never_set_aside() -> None:
+    snapshot = snapshot_of(node_state())
+    for now in (0.0, 100.0, 200.0):
+        snapshot = applied(changes.TimePassed(now), changes.ReplayOverspent("a", now), to=snapshot)
+        assert snapshot.why_unknown("a") == ""
+    snapshot = applied(changes.ReplayOverspent("a", 201.0), to=snapshot)
+    assert snapshot.why_unknown("a")

@@ -9,6 +9,7 @@ from tests.builders import node_state
 
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, Machine, NUMANode
+from topomend.replay import container_manager
 from topomend.replay.container_manager import ContainerManager, start
 
 GIB = 1 << 30
@@ -86,6 +87,18 @@ def test_a_remembered_start_does_not_keep_its_machine_alive() -> None:
     del two
     gc.collect()
     assert gone() is None
+
+
+def test_a_kubelet_is_kept_as_long_as_its_machine_is_in_use() -> None:
+    gc.collect()
+    before = len(container_manager._started), len(container_manager._by_content)
+    states = [node_state(f"numa:2 cores:2 memory:{size}Mi") for size in range(1001, 1011)]
+    for state in states:
+        start(state.machine, state.kubelet)
+    assert len(container_manager._by_content) == before[1] + len(states)
+    del state, states
+    gc.collect()
+    assert (len(container_manager._started), len(container_manager._by_content)) == before
 
 
 def test_nodes_with_equal_machines_and_settings_share_one_started_kubelet() -> None:

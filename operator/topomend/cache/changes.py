@@ -465,13 +465,13 @@ class ReplayOverspent:
     now: float
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Set the node aside: its state counts as unknown, for longer each time."""
+        """From the second time on set the node aside: its state counts as unknown, for longer each time."""
         before = snapshot.set_aside.get(self.node)
         if before and before.active:
             return snapshot
-        times = before.times + 1 if before else 1
-        seconds = min(ASIDE_SECONDS * 2.0 ** min(times - 1, 60), LONGEST_ASIDE_SECONDS)
-        set_aside = including(snapshot.set_aside, self.node, SetAside(times, self.now + seconds))
+        times = before.times + 1 if before else 0
+        seconds = min(ASIDE_SECONDS * 2.0 ** min(max(0, times - 1), 60), LONGEST_ASIDE_SECONDS)
+        set_aside = including(snapshot.set_aside, self.node, SetAside(times, self.now + seconds, active=times > 0))
         return _compared(replace(snapshot, set_aside=set_aside), (self.node,))
 
 
@@ -509,7 +509,7 @@ class TimePassed:
         recent = {
             name: replace(aside, active=False)
             for name, aside in due.items()
-            if self.now < aside.until + LONGEST_ASIDE_SECONDS
+            if aside.times and self.now < aside.until + LONGEST_ASIDE_SECONDS
         }
         others = {name: aside for name, aside in snapshot.set_aside.items() if name not in due}
         if others | recent == snapshot.set_aside:

@@ -121,9 +121,10 @@ class ReplayMismatches:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A node for which replay took longer than its share: it is not asked until ``until``, a time in seconds.
+    """A node for which replay took longer than its share: while this is ``active`` it is not asked.
 
-    ``times`` is how often in a row that was so. Once the time has passed it is no longer ``active``, and asked again.
+    ``until`` is when that ends, in seconds. ``times`` is how often the node was set aside in a row. At 0 it is still
+    asked: it took too long once, which may be the fault of whatever else the thread did meanwhile.
     """
 
     times: int

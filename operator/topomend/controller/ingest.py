@@ -98,8 +98,8 @@ class Ingest:
             self._inbox.put(item)
 
     def _put_event(self, event: WatchEvent) -> None:
-        node = event.content["metadata"]["name"]
         if event.plural == NODE_TOPOLOGIES.plural:
+            node = event.content["metadata"]["name"]
             if self._publications.put(node, event):
                 self._inbox.put(_Publication(node))
         elif self._inbox.qsize() < MAX_INBOX:

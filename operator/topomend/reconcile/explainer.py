@@ -18,11 +18,10 @@ from topomend.model.relaunch import Relaunch
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.replay_shares import set_aside
+from topomend.reconcile.replay_shares import within_shares
 from topomend.reconcile.result import RETRY_SECONDS, Result
 from topomend.reconcile.store import Store
 from topomend.relaunch.waiting_status import Note
-from topomend.replay.effort import Overspent
 
 MAX_ENTRIES = 10_000
 
@@ -77,7 +76,10 @@ class Explainer:
         self, refusal: Refusal, diagnosis: Diagnosis | None = None, record: Relaunch | None = None
     ) -> Result | None:
         """Report why the node refused the pod. Where that cannot be known yet, returns when to try again."""
-        explanation = self._explanation(refusal)
+        # The pod may be gone already: what the caller does must not be repeated where the explanation takes too long.
+        explanation = within_shares(
+            self._store, lambda: plans.explain_refusal(self._store.snapshot, refusal, self._clock())
+        )
         if isinstance(explanation, plans.AwaitsPublication):
             return Result(max(0.0, explanation.until - self._clock()), on_any_change=True)
         if isinstance(explanation, plans.ReplayMismatch):
@@ -85,15 +87,6 @@ class Explainer:
         self._metrics.refusal_explained(refusal.pod.uid, explanation)
         self._announcer.refusal_explained(refusal.pod, explanation, diagnosis, record)
         return None
-
-    def _explanation(self, refusal: Refusal) -> plans.Explained | plans.AwaitsPublication | plans.ReplayMismatch:
-        """Why the node refused the pod. Where that takes too long it is not repeated: the pod may be gone then."""
-        try:
-            return plans.explain_refusal(self._store.snapshot, refusal, self._clock())
-        except Overspent as overspent:
-            set_aside(self._store, overspent)
-            node, pod = refusal.pod.node, refusal.pod
-            return plans.Explained(f"{node} refused {pod.name} ({pod.reason}); the cause is unknown: {overspent}")
 
     def report_unschedulable(self, pod: WatchedPod, why: str) -> tuple[Note, Result]:
         """Report that no node admits the pod, now or ever. Returns the record's note and when to try again."""

@@ -1,4 +1,4 @@
-"""Work that replays, kept to each node's share of time: a node that takes longer is set aside, and the work repeated.
+"""Work that replays, kept to each node's share of time: a node that takes longer twice is set aside.
 
 Owns the meter's clock and the repetition. Leaves the shares to ``replay.effort``, and how long a node is set aside to
 ``cache``.
@@ -31,11 +31,15 @@ def within_shares(store: Store, work: Callable[[], _Result]) -> _Result:
         except Overspent as overspent:
             if overspent.node in nodes:
                 raise
-            nodes.add(overspent.node)
-            set_aside(store, overspent)
+            if is_set_aside(store, overspent):
+                nodes.add(overspent.node)
 
 
-def set_aside(store: Store, overspent: Overspent) -> None:
-    """Have the node count as unknown for a while."""
-    _log.warning("%s; the node is set aside", overspent)
-    store.apply(ReplayOverspent(overspent.node, time.monotonic()))
+def is_set_aside(store: Store, overspent: Overspent) -> bool:
+    """Report that a node has overspent. Returns whether its state counts as unknown now, and not as asked again."""
+    node = overspent.node
+    before, after = store.apply(ReplayOverspent(node, time.monotonic()))
+    aside = after.set_aside[node]
+    if before.set_aside.get(node) != aside and aside.active:
+        _log.warning("%s; the node is set aside", overspent)
+    return aside.active
