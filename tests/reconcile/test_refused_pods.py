@@ -20,7 +20,7 @@ from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.relaunch import records as relaunch_records
 from topomend.relaunch.narrowing import named_hosts
-from topomend.runtime.token_bucket import TokenBucket
+from topomend.runtime.token_bucket import FairTokenBucket
 from topomend.wire.group import CREATOR_ANNOTATION
 from topomend.wire.relaunch import read_relaunch, record_name
 
@@ -38,7 +38,7 @@ class Relaunches(Parts):
         super().__init__(cluster, EMPTY_A, LARGE_B)
         self.pod, self.cluster = pod, cluster
         self.watch(pod)
-        self.refused_pods = RefusedPods(self.collaborators, TokenBucket(0.1, burst, self.clock))
+        self.refused_pods = RefusedPods(self.collaborators, FairTokenBucket(0.1, burst, self.clock))
 
     def relaunch(self, limits: Limits = LIMITS) -> Result:
         """Reserve nodes and relaunch, as the reconciler does."""

@@ -51,7 +51,7 @@ def test_a_key_that_fails_again_waits_longer() -> None:
         assert queue.get() == "a"
         queue.done("a", failed=True)
         before = clock.now
-        while queue.overdue() == 0:
+        while queue.stalled() == 0:
             clock.now += 0.001
         waits.append(round(clock.now - before, 2))
     assert waits == [0.01, 0.01, 0.02, 0.04]
@@ -66,7 +66,7 @@ def test_a_key_that_fails_waits_at_least_as_long_as_asked_within_bounds() -> Non
         queue.add("a")  # an event that comes meanwhile is no reason to ask sooner
         begun = clock.now
         queue.done("a", failed=True, at_least=asked)
-        while queue.overdue() == 0:
+        while queue.stalled() == 0:
             clock.now += 0.25
         assert clock.now - begun == expected + 0.25
 
@@ -115,7 +115,6 @@ def test_a_queue_is_stalled_while_keys_are_due_and_none_is_finished_however_many
         clock.now += 1.0
         assert queue.stalled() == 1.0
         queue.done(number)
-    assert queue.overdue() == 300.0
     queue.get()
     clock.now += 500.0
     assert queue.stalled() == 500.0
@@ -129,3 +128,27 @@ def test_a_queue_whose_keys_are_not_due_yet_or_that_has_none_is_not_stalled() ->
     assert queue.stalled() == 0.0
     clock.now = 130.0
     assert queue.stalled() == 30.0
+
+
+def _group(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def test_a_group_with_many_keys_delays_another_by_one_key() -> None:
+    queue: WorkQueue[str] = WorkQueue(Clock(0.0), _group)
+    for number in range(20_000):
+        queue.add(f"flood/{number}")
+    queue.add("quiet/0")
+    queue.add("quiet/1")
+    assert [queue.get() for _ in range(5)] == ["flood/0", "quiet/0", "flood/1", "quiet/1", "flood/2"]
+
+
+def test_keys_that_come_due_later_take_turns_with_those_that_are_due() -> None:
+    clock = Clock(0.0)
+    queue: WorkQueue[str] = WorkQueue(clock, _group)
+    for number in range(3):
+        queue.add(f"flood/{number}")
+    queue.add("quiet/0", 1.0)
+    assert queue.get() == "flood/0"
+    clock.now = 1.0
+    assert [queue.get() for _ in range(3)] == ["flood/1", "quiet/0", "flood/2"]

@@ -4,7 +4,6 @@ Owns threads, retries of whole reconciliations, and the health check. Leaves wha
 """
 
 import logging
-import queue
 import socket
 import threading
 import time
@@ -31,6 +30,7 @@ from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page, metrics_page
 from topomend.runtime.event_recorder import EventRecorder
+from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.leader_election import LeaderElection
 from topomend.runtime.work_queue import WorkQueue
 from topomend.wire.document import MalformedObject
@@ -54,6 +54,9 @@ STUCK_SECONDS = 120.0
 
 How long a key waits says nothing: with thousands of them it is a round of all."""
 
+MAX_TO_BRAKE = 1_000
+"""Refused pods whose controllers are to be braked, of which a tenth may be of one namespace."""
+
 if TYPE_CHECKING:
     from topomend.controller.watch_streams import WatchStreams
 
@@ -67,8 +70,8 @@ class Operator:
         self._client, self._settings = client, settings
         self._stopped = threading.Event()
         self._relist_now = threading.Event()
-        self._queue: WorkQueue[PodID] = WorkQueue()
-        self._to_brake: queue.SimpleQueue[WatchedPod] = queue.SimpleQueue()
+        self._queue: WorkQueue[PodID] = WorkQueue(group_of=lambda pod: pod.namespace)
+        self._to_brake: FairQueue[WatchedPod] = FairQueue(MAX_TO_BRAKE, MAX_TO_BRAKE // 10)
         self._store = Store()
         self._leads = threading.Event()
         self._election: LeaderElection | None = None
@@ -121,6 +124,7 @@ class Operator:
         self._stopped.wait()
         _log.info("the operator stops")
         self._queue.stop()
+        self._to_brake.stop()
         for worker in workers:
             worker.join(5.0)
         self._recorder.stop()
@@ -166,12 +170,11 @@ class Operator:
 
     def _brake_for(self, pod: WatchedPod) -> None:
         if self._leads.is_set():
-            self._to_brake.put(pod)
+            self._to_brake.put(pod.namespace, pod)  # without room, a worker brakes it when it reconciles the pod
 
     def _brake_all(self) -> None:
         """Brake in a thread of its own: the workers may be busy, and the controller deletes its refused pod soon."""
-        while True:
-            pod = self._to_brake.get()
+        while (pod := self._to_brake.get()) is not None:
             try:
                 self._reconciler.brake(pod)
             except APIError as error:

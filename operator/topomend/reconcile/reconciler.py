@@ -35,7 +35,7 @@ from topomend.reconcile.store import Store
 from topomend.reconcile.unbound_pods import UnboundPods
 from topomend.relaunch import narrowing, pod_requests, records
 from topomend.runtime.backoff import Backoff
-from topomend.runtime.token_bucket import TokenBucket
+from topomend.runtime.token_bucket import FairTokenBucket
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER
@@ -60,7 +60,7 @@ class Reconciler:
         metrics: Metrics,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
-        self._deletions = TokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
+        self._deletions = FairTokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
         self._brake = Brake(client, settings.namespace)
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
@@ -71,7 +71,7 @@ class Reconciler:
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
         self._gated_pods = GatedPods(parts, self._owner_backoff, self._unbound_pods.widened, report)
-        self._refused_pods = RefusedPods(parts, TokenBucket(settings.relaunch_rate, settings.relaunch_burst))
+        self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
 
     def reconcile(self, pod: PodID) -> Result:
         """Do now what can be done for ``pod``."""
@@ -147,7 +147,7 @@ class Reconciler:
         if kept:
             self._announcer.skipped(refusal.pod, f"{kept}; the failed pod was kept")
             return DONE
-        wait = self._deletions.take()
+        wait = self._deletions.take(refusal.pod.namespace)
         if wait:
             return Result(wait)
         if not pod_requests.clear(self._client, refusal.pod):

@@ -24,7 +24,7 @@ from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.waiting_status import Note, WaitingStatus
 from topomend.runtime.backoff import PODS
 from topomend.runtime.timestamp import timestamp
-from topomend.runtime.token_bucket import TokenBucket
+from topomend.runtime.token_bucket import FairTokenBucket
 from topomend.wire.group import RELAUNCH_FINALIZER
 from topomend.wire.relaunch import MAX_VERDICTS, record_name
 
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 class RefusedPods:
     """Drives the relaunch protocol. May be used by several threads, a pod each.
 
-    ``relaunches`` limits how many relaunches start in a second.
+    ``relaunches`` limits how many relaunches start in a second, shared fairly by namespaces.
     """
 
-    def __init__(self, parts: Collaborators, relaunches: TokenBucket) -> None:
+    def __init__(self, parts: Collaborators, relaunches: FairTokenBucket) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics = parts.announcer, parts.metrics
@@ -86,7 +86,7 @@ class RefusedPods:
         pod = refusal.pod
         # A replacement that is refused was ungated by mistake: each further one waits twice as long.
         backoff = refusal.first_seen + PODS.seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
-        wait = backoff if backoff > 0 else self._relaunches.take()
+        wait = backoff if backoff > 0 else self._relaunches.take(pod.namespace)
         if wait:
             return Result(wait)
         draft = self._draft(pod, limits, previous)

@@ -63,7 +63,9 @@ class Settings:
         maximum=1000,
         min_open=True,
     )
-    relaunch_burst: int = _setting("The most relaunches at once.", default=20, minimum=1, maximum=10_000)
+    relaunch_burst: int = _setting(
+        "The most relaunches at once; one namespace has half of them.", default=20, minimum=1, maximum=10_000
+    )
     relist_seconds: float = _setting(
         "Seconds between two relists of all objects. A relist repairs gaps in the watches.",
         default=300.0,

@@ -1,14 +1,16 @@
 """Posts Events (events.k8s.io/v1) in the background, and the same Event at most once in five minutes.
 
-Nothing waits for an Event, and one that cannot be posted is only logged. Leaves the wording to the caller.
+Nothing waits for an Event, and one that cannot be posted is only logged. Every object has the budget that client-go
+gives it (tools/record/events_cache.go: a burst of 25, then one in five minutes), and every namespace one for all its
+objects; what exceeds them is neither posted nor logged. Namespaces take turns. Leaves the wording to the caller.
 """
 
 import logging
 import os
-import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,7 +18,10 @@ from typing import Any
 
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
+from topomend.model.bounded_dict import BoundedDict
+from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.timestamp import micro_timestamp
+from topomend.runtime.token_bucket import TokenBucket
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -27,6 +32,11 @@ CLUSTER_NAMESPACE = "default"
 
 REPEAT_SECONDS = 300.0
 QUEUE_LENGTH = 1000
+
+OBJECT_RATE, OBJECT_BURST = 1 / 300, 25
+NAMESPACE_RATE, NAMESPACE_BURST = 5.0, 300
+MAX_OBJECTS, MAX_NAMESPACES, MAX_EVENTS = 4_096, 1_000, 10_000
+"""For how many of each the recorder remembers what was posted; the oldest are forgotten first."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +65,12 @@ class Regarding:
 class EventRecorder:
     """Posts events from one thread; ``emit`` never blocks and never fails."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(QUEUE_LENGTH)
-        self._last: dict[str, float] = {}
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock = client, clock
+        self._waiting: FairQueue[dict[str, Any]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
+        self._last: BoundedDict[str, float] = BoundedDict(MAX_EVENTS)
+        self._objects: BoundedDict[str, TokenBucket] = BoundedDict(MAX_OBJECTS)
+        self._namespaces: BoundedDict[str, TokenBucket] = BoundedDict(MAX_NAMESPACES)
         self._lock = threading.Lock()
         self._instance = f"topomend-operator-{socket.gethostname()}-{os.getpid()}"[:128]
         self._thread = threading.Thread(target=self._post_all, name="events", daemon=True)
@@ -73,34 +85,40 @@ class EventRecorder:
         """
         note = _cut(note)
         key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
-        if not self._is_new(key):
+        if not self._may_post(key, regarding):
             return
         _log.info("%s %s: %s", reason, f"{regarding.namespace}/{regarding.name}".removeprefix("/"), note)
         now = datetime.now(UTC)
         suffix = key if once else f"{key}{int(now.timestamp()):x}"
         event = self._event(regarding, suffix, now) | {"type": kind, "reason": reason, "action": action, "note": note}
-        try:
-            self._waiting.put_nowait(event)
-        except queue.Full:
+        if not self._waiting.put(regarding.namespace, event):
             _log.warning("too many events are queued; %s for %s is dropped", reason, regarding.name)
 
     def stop(self) -> None:
         """Post the Events in the queue, for two seconds at most."""
-        try:
-            self._waiting.put_nowait(None)
-        except queue.Full:
-            return
+        self._waiting.stop()
         self._thread.join(2.0)
 
-    def _is_new(self, key: str) -> bool:
-        now = time.monotonic()
+    def _may_post(self, key: str, regarding: Regarding) -> bool:
+        """Whether the Event is new and within the budgets, from which it is then taken."""
+        now = self._clock()
         with self._lock:
             if now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS:
                 return False
+            budgets = [self._bucket(self._objects, regarding.uid, OBJECT_RATE, OBJECT_BURST)]
+            if regarding.namespace:  # objects of the whole cluster are no tenant's
+                budgets.append(self._bucket(self._namespaces, regarding.namespace, NAMESPACE_RATE, NAMESPACE_BURST))
+            if any(budget.seconds_until(1) for budget in budgets):
+                return False
+            for budget in budgets:
+                budget.take()
             self._last[key] = now
-            if len(self._last) > 10 * QUEUE_LENGTH:
-                self._last = {other: then for other, then in self._last.items() if now - then < REPEAT_SECONDS}
         return True
+
+    def _bucket(self, buckets: BoundedDict[str, TokenBucket], key: str, rate: float, burst: int) -> TokenBucket:
+        bucket = buckets.pop(key, None) or TokenBucket(rate, burst, self._clock)
+        buckets[key] = bucket  # the one used least recently is the first to be forgotten
+        return bucket
 
     def _event(self, regarding: Regarding, suffix: str, now: datetime) -> dict[str, Any]:
         return {

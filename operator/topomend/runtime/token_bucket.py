@@ -1,8 +1,18 @@
-"""A token bucket: a rate on average, and a burst (client-go: flowcontrol.RateLimiter)."""
+"""Token buckets: a rate on average, and a burst (client-go: flowcontrol.RateLimiter). Some are shared."""
 
+import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+
+from topomend.model.bounded_dict import BoundedDict
+
+MAX_GROUPS = 1_000
+"""For how many groups a bucket is kept. The one that was used least recently is forgotten first: it is fullest."""
+
+PATIENCE_SECONDS = 2.0
+"""How long after its time a group that had to wait keeps its turn."""
 
 
 class TokenBucket:
@@ -16,10 +26,63 @@ class TokenBucket:
     def take(self) -> float:
         """Take a token and return 0, or return the seconds until the next one."""
         with self._lock:
-            now = self._clock()
-            self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
-            self._since = now
-            if self._tokens >= 1:
+            wait = self._seconds_until(1)
+            if not wait:
                 self._tokens -= 1
+            return wait
+
+    def seconds_until(self, tokens: int) -> float:
+        """The seconds until there are so many; 0 if there are."""
+        with self._lock:
+            return self._seconds_until(tokens)
+
+    def _seconds_until(self, tokens: int) -> float:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
+        self._since = now
+        return max(0.0, (tokens - self._tokens) / self._rate)
+
+
+class FairTokenBucket:
+    """A bucket that groups share, such as namespaces: no group uses up what is for the others.
+
+    Each group has a bucket of the same rate and half the burst, so that one group alone always leaves half the burst to
+    others. Where several together use up the burst, those that had to wait take turns, a token each.
+    """
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._all = TokenBucket(rate, burst, clock)
+        self._buckets: BoundedDict[str, TokenBucket] = BoundedDict(MAX_GROUPS)
+        self._turns: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, group: str) -> float:
+        """Take a token for ``group`` and return 0, or return the seconds after which to ask again."""
+        with self._lock:
+            bucket = self._bucket(group)
+            wait = bucket.seconds_until(1)
+            if wait:
+                return wait
+            wait = self._all.seconds_until(self._groups_ahead_of(group) + 1)
+            if not wait:
+                bucket.take()
+                self._all.take()
+                self._turns.pop(group, None)
                 return 0.0
-            return (1 - self._tokens) / self._rate
+            if group in self._turns or len(self._turns) < MAX_GROUPS:
+                self._turns[group] = self._clock() + wait + PATIENCE_SECONDS
+            return wait
+
+    def _bucket(self, group: str) -> TokenBucket:
+        bucket = self._buckets.pop(group, None) or TokenBucket(self._rate, math.ceil(self._burst / 2), self._clock)
+        self._buckets[group] = bucket
+        return bucket
+
+    def _groups_ahead_of(self, group: str) -> int:
+        """The number of groups whose turn is before that of ``group``; those that no longer ask have none."""
+        now = self._clock()
+        for other in [other for other, until in self._turns.items() if until < now]:
+            del self._turns[other]
+        names = list(self._turns)
+        return names.index(group) if group in self._turns else len(names)

@@ -1,7 +1,8 @@
 """A queue of keys to reconcile: each key once, one worker a key at a time, with a growing delay after failures.
 
 The rules are those of client-go's rate limiting queue (util/workqueue): a key added while a worker has it is worked on
-once more afterwards; a key that fails waits 5 ms, 10 ms, 20 ms and so on.
+once more afterwards; a key that fails waits 5 ms, 10 ms, 20 ms and so on. Keys that are due are in groups, which take
+turns: a group with many keys delays another by one key only.
 """
 
 import heapq
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from topomend.runtime.backoff import Exponential
+from topomend.runtime.fair_queue import RoundRobin
 
 DELAYS = Exponential(0.005, 60.0)
 
@@ -19,11 +21,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class WorkQueue(Generic[Key]):
-    """Keys with the times at which they are due. ``clock`` is in seconds and only goes forward."""
+    """Keys with the times at which they are due. ``clock`` is in seconds and only goes forward.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    ``group_of`` names the group of a key; by default there is one group.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, group_of: Callable[[Key], str] = lambda _: ""
+    ) -> None:
+        self._clock, self._group_of = clock, group_of
         self._changed = threading.Condition()
+        self._ready: RoundRobin[tuple[float, Key]] = RoundRobin()
         self._due_at: dict[Key, float] = {}
         self._heap: list[tuple[float, int, Key]] = []
         self._order = itertools.count()
@@ -79,13 +87,9 @@ class WorkQueue(Generic[Key]):
         with self._changed:
             self._due_at.clear()
             self._heap.clear()
+            self._ready.clear()
             self._requeued.clear()
             self._failures.clear()
-
-    def overdue(self) -> float:
-        """Seconds that the most overdue key has waited for a worker."""
-        with self._changed:
-            return max(0.0, self._clock() - min(self._due_at.values(), default=self._clock()))
 
     def stalled(self) -> float:
         """Seconds for which keys have been overdue and no key was finished: the time without any progress."""
@@ -107,6 +111,10 @@ class WorkQueue(Generic[Key]):
     def _pop(self, now: float) -> Key | None:
         while self._heap and self._heap[0][0] <= now:
             due, _, key = heapq.heappop(self._heap)
+            if self._due_at.get(key) == due:
+                self._ready.push(self._group_of(key), (due, key))
+        while (ready := self._ready.pop()) is not None:
+            due, key = ready
             if self._due_at.get(key) == due:
                 del self._due_at[key]
                 return key
