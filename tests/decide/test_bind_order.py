@@ -88,8 +88,8 @@ def test_a_pod_is_ungated_beside_an_assumed_one_only_if_their_order_does_not_mat
     )
     snapshot = snapshot_of(one_free_on_numa_1, pods=[small])
     snapshot = apply(snapshot, changes.PodAssumed(guaranteed_pod("wide", 3), ("a",), 1.0))
-    waits = plans.choose_in_order(snapshot, small, 2.0)
+    waits = plans.choose_in_order(snapshot, small)
     assert isinstance(waits, plans.Wait)
     assert waits.reason == "a NUMA 1 admits it once the pods assumed there have arrived"
     snapshot = apply(snapshot, changes.Published(running(one_free_on_numa_1, guaranteed_pod("wide", 3)), "10"))
-    assert isinstance(plans.choose_in_order(snapshot, small, 2.0), plans.RelaunchOn)
+    assert isinstance(plans.choose_in_order(snapshot, small), plans.RelaunchOn)

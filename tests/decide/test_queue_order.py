@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.builders import applied, gated_pod, guaranteed_pod, kubelet_settings, node, node_state, snapshot_of
 
 from topomend.cache import changes
@@ -10,8 +11,10 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
 from topomend.decide import queue_order
 from topomend.decide.plan import MAX_NAMED_NODES
-from topomend.decide.queue_order import MAX_OLDER_PODS, PATIENCE_SECONDS
-from topomend.model.cluster import Placement, WatchedPod
+from topomend.decide.queue_order import MAX_OLDER_PODS, PATIENCE_SECONDS, Reservation
+from topomend.model.bitmask import NUMAMask
+from topomend.model.cluster import Owner, Placement, WatchedPod
+from topomend.model.node_state import emptied
 from topomend.model.pod import Pod
 
 ONE_HOLE = node_state(pods=[guaranteed_pod("high", 4)])
@@ -23,23 +26,40 @@ def one_hole(*pods: WatchedPod) -> Snapshot:
     return snapshot_of(ONE_HOLE, pods=pods)
 
 
+def reservations(snapshot: Snapshot, now: float) -> tuple[Reservation, ...]:
+    """What is reserved where every pod in the way is expected to end."""
+    publications = snapshot.publications
+    pods = queue_order.patient_pods(snapshot, now)
+    return queue_order.reserve(snapshot, pods, lambda name: emptied(publications[name].state)).reservations
+
+
+def choose(
+    snapshot: Snapshot, pod: WatchedPod, now: float, *, yields: bool = True
+) -> plans.RelaunchOn | plans.Wait | plans.Yield:
+    return plans.choose_in_order(snapshot, pod, reservations(snapshot, now), yields=yields)
+
+
+def reserved(snapshot: Snapshot, pod: WatchedPod, now: float) -> dict[str, NUMAMask]:
+    return queue_order.reserved_numa_nodes(snapshot, pod, reservations(snapshot, now))
+
+
 OLD, YOUNG = gated_pod("old", 3, created=1), gated_pod("young", 3, created=2)
 
 
 def test_the_older_of_two_equal_pods_goes_first() -> None:
     snapshot = one_hole(OLD, YOUNG)
-    assert plans.choose_in_order(snapshot, YOUNG, 2.0) == plans.Yield("ns/old")
-    assert isinstance(plans.choose_in_order(snapshot, OLD, 2.0), plans.RelaunchOn)
+    assert choose(snapshot, YOUNG, 2.0) == plans.Yield("ns/old")
+    assert isinstance(choose(snapshot, OLD, 2.0), plans.RelaunchOn)
 
 
 def test_a_smaller_pod_yields_to_an_older_one_that_the_node_admits_too() -> None:
     small = gated_pod("small", 1, created=2)
-    assert plans.choose_in_order(one_hole(OLD, small), small, 2.0) == plans.Yield("ns/old")
+    assert choose(one_hole(OLD, small), small, 2.0) == plans.Yield("ns/old")
 
 
 def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     large = gated_pod("large", 4, created=1)
-    assert isinstance(plans.choose_in_order(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
 def test_no_pod_yields_where_the_nodes_admit_all_older_ones_too() -> None:
@@ -48,23 +68,23 @@ def test_no_pod_yields_where_the_nodes_admit_all_older_ones_too() -> None:
         gated_pod("a-2", 1, created=1),
         gated_pod("small", 1, created=2),
     )
-    assert isinstance(plans.choose_in_order(one_hole(first, second, small), small, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(one_hole(first, second, small), small, 2.0), plans.RelaunchOn)
 
 
 def test_a_pod_yields_to_older_ones_that_only_together_leave_no_room() -> None:
     older, small = [gated_pod(f"a-{number}", 1, created=1) for number in range(3)], gated_pod("small", 1, created=2)
     snapshot = one_hole(*older, small)
-    assert plans.choose_in_order(snapshot, small, 2.0) == plans.Yield("ns/a-2")
-    assert isinstance(plans.choose_in_order(snapshot, older[2], 2.0), plans.RelaunchOn)
+    assert choose(snapshot, small, 2.0) == plans.Yield("ns/a-2")
+    assert isinstance(choose(snapshot, older[2], 2.0), plans.RelaunchOn)
 
 
 def test_a_pod_behind_too_many_older_ones_waits_whatever_the_room() -> None:
     older = [gated_pod(f"a-{number:02d}", 0, created=1) for number in range(MAX_OLDER_PODS + 1)]
     last, next_to_last = gated_pod("last", 1, created=2), gated_pod("a-99", 1, created=1)
     snapshot = one_hole(*older, last)
-    assert plans.choose_in_order(snapshot, last, 2.0) == plans.Yield(f"ns/{older[-1].name}")
+    assert choose(snapshot, last, 2.0) == plans.Yield(f"ns/{older[-1].name}")
     snapshot = one_hole(*older[:-1], next_to_last)
-    assert isinstance(plans.choose_in_order(snapshot, next_to_last, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(snapshot, next_to_last, 2.0), plans.RelaunchOn)
 
 
 def test_no_pod_yields_where_more_nodes_admit_the_older_ones_than_there_are_pods() -> None:
@@ -76,21 +96,21 @@ def test_no_pod_yields_where_more_nodes_admit_the_older_ones_than_there_are_pods
         snapshot = apply(snapshot, changes.NodeUpdated(node(name)))
     for version, name in enumerate(names, 10):
         snapshot = apply(snapshot, changes.Published(replace(ONE_HOLE, name=name), str(version)))
-    assert isinstance(plans.choose_in_order(snapshot, young, 2.0), plans.Yield)
+    assert isinstance(choose(snapshot, young, 2.0), plans.Yield)
     snapshot = apply(snapshot, changes.Published(replace(ONE_HOLE, name=last), "99"))
-    assert isinstance(plans.choose_in_order(snapshot, young, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(snapshot, young, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_may_not_go_to_the_node_delays_nobody() -> None:
     elsewhere = replace(OLD, placement=Placement({"kubernetes.io/hostname": "b"}))
-    assert isinstance(plans.choose_in_order(one_hole(elsewhere, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(one_hole(elsewhere, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
 def test_an_older_pod_that_is_assumed_or_deleted_delays_nobody_but_an_assumed_one_counts() -> None:
     leaving = replace(OLD, deleting=True)
-    assert isinstance(plans.choose_in_order(one_hole(leaving, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
+    assert isinstance(choose(one_hole(leaving, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
     released = apply(one_hole(OLD, YOUNG), changes.PodAssumed(OLD.pod, ("a",), 2.0))
-    waits = plans.choose_in_order(released, YOUNG, 2.0)
+    waits = choose(released, YOUNG, 2.0)
     assert isinstance(waits, plans.Wait)
     assert waits.reason == "no node admits it now: 1 cpu"
 
@@ -98,8 +118,8 @@ def test_an_older_pod_that_is_assumed_or_deleted_delays_nobody_but_an_assumed_on
 def test_pods_of_the_same_second_go_in_the_order_of_their_names() -> None:
     first, second = gated_pod("a-1", 3, created=1), gated_pod("a-2", 3, created=1)
     snapshot = one_hole(second, first)
-    assert isinstance(plans.choose_in_order(snapshot, first, 2.0), plans.RelaunchOn)
-    assert plans.choose_in_order(snapshot, second, 2.0) == plans.Yield("ns/a-1")
+    assert isinstance(choose(snapshot, first, 2.0), plans.RelaunchOn)
+    assert choose(snapshot, second, 2.0) == plans.Yield("ns/a-1")
 
 
 LATER = 1.0 + PATIENCE_SECONDS
@@ -120,11 +140,11 @@ def test_a_numa_node_is_reserved_for_a_wide_pod_that_has_waited_so_that_small_on
     wide, small = gated_pod("wide", 4, created=1), gated_pod("small", 1, created=2)
     snapshot = one_hole(wide, small)
     snapshot = holding(snapshot, "a", guaranteed_pod("low", 3), guaranteed_pod("high", 3))
-    assert place(plans.choose_in_order(snapshot, small, LATER - 1)) == "a NUMA 1"
-    decision = plans.choose_in_order(snapshot, small, LATER)
+    assert place(choose(snapshot, small, LATER - 1)) == "a NUMA 1"
+    decision = choose(snapshot, small, LATER)
     assert isinstance(decision, plans.Wait)
     assert decision.reason == "a NUMA 1 admits it, but is reserved for a pod that has waited longer"
-    assert isinstance(plans.choose_in_order(snapshot, small, LATER, yields=False), plans.Wait)
+    assert isinstance(choose(snapshot, small, LATER, yields=False), plans.Wait)
 
 
 def test_other_numa_nodes_and_nodes_stay_open_while_one_is_reserved() -> None:
@@ -134,19 +154,19 @@ def test_other_numa_nodes_and_nodes_stay_open_while_one_is_reserved() -> None:
         gated_pod("medium", 3, created=2),
     )
     snapshot = one_hole(wide, small)
-    assert place(plans.choose_in_order(snapshot, small, LATER)) == "a NUMA 0"
-    assert place(plans.choose_in_order(snapshot, medium, LATER)) == "a NUMA 0"
+    assert place(choose(snapshot, small, LATER)) == "a NUMA 0"
+    assert place(choose(snapshot, medium, LATER)) == "a NUMA 0"
     snapshot = holding(snapshot, "a", guaranteed_pod("low", 3), guaranteed_pod("high", 2))
     snapshot = holding(snapshot, "b", guaranteed_pod("left", 3), guaranteed_pod("right", 3))
-    assert place(plans.choose_in_order(snapshot, small, LATER)) == "b NUMA 1"
+    assert place(choose(snapshot, small, LATER)) == "b NUMA 1"
 
 
 def test_a_pod_that_is_not_aligned_avoids_every_node_with_a_reserved_numa_node() -> None:
     wide, small = gated_pod("wide", 4, created=1), gated_pod("small", 0, created=2)
     snapshot = one_hole(wide, small)
-    assert isinstance(plans.choose_in_order(snapshot, small, LATER), plans.Wait)
+    assert isinstance(choose(snapshot, small, LATER), plans.Wait)
     snapshot = holding(snapshot, "b", guaranteed_pod("right", 4))
-    assert plans.choose_in_order(snapshot, small, LATER).nodes == ("b",)  # type: ignore[union-attr]
+    assert choose(snapshot, small, LATER).nodes == ("b",)  # type: ignore[union-attr]
 
 
 def test_numa_nodes_are_reserved_for_no_more_than_two_pods() -> None:
@@ -154,16 +174,78 @@ def test_numa_nodes_are_reserved_for_no_more_than_two_pods() -> None:
     snapshot = one_hole(*wides, small)
     for name in "bc":
         snapshot = holding(snapshot, name, guaranteed_pod("right", 4))
-    decision = queue_order.reserved_numa_nodes(snapshot, small, LATER)
+    decision = reserved(snapshot, small, LATER)
     assert decision == {"a": 0b10, "b": 0b10}
 
 
-def test_nothing_is_reserved_for_a_pod_that_fits_and_all_for_one_that_is_spread() -> None:
-    assert queue_order.reserved_numa_nodes(one_hole(OLD, YOUNG), YOUNG, LATER) == {}
+def test_a_numa_node_stays_reserved_for_a_pod_that_fits_until_it_is_ungated() -> None:
+    """A pod of another namespace does not yield, and would be faster at times."""
+    stranger = replace(YOUNG, namespace="other")
+    waiting = one_hole(OLD, stranger)
+    assert reserved(waiting, stranger, LATER) == {"a": 0b01}
+    assert isinstance(choose(waiting, stranger, LATER), plans.Wait)
+    kept = reservations(waiting, LATER)
+    assumed = apply(waiting, changes.PodAssumed(OLD.pod, ("a",), LATER))
+    assert queue_order.reserved_numa_nodes(assumed, stranger, kept) == {}
+
+
+def test_all_numa_nodes_are_reserved_for_a_pod_that_is_spread() -> None:
     spread = kubelet_settings("best-effort")
     snapshot = one_hole(gated_pod("wide", 7, created=1), YOUNG)
     snapshot = apply(snapshot, changes.Published(replace(ONE_HOLE, kubelet=spread), "9"))
-    assert queue_order.reserved_numa_nodes(snapshot, YOUNG, LATER) == {"a": 0b11}
+    assert reserved(snapshot, YOUNG, LATER) == {"a": 0b11}
+
+
+def test_a_pod_does_not_yield_to_older_ones_of_another_namespace() -> None:
+    """The work queue has namespaces take turns: a thousand older pods of one must not hold up another."""
+    older = [replace(gated_pod(f"a-{number}", 3, created=1), namespace="flood") for number in range(30)]
+    assert isinstance(choose(one_hole(*older, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
+
+
+def test_namespaces_share_the_reservations() -> None:
+    flood = [replace(gated_pod(f"wide-{number}", 4, created=1), namespace="flood") for number in range(30)]
+    quiet, small = gated_pod("wide", 4, created=2), gated_pod("small", 1, created=3)
+    snapshot = one_hole(*flood, quiet, small)
+    for name in "bc":
+        snapshot = holding(snapshot, name, guaranteed_pod("right", 4))
+    holders = [reservation.pod.namespace for reservation in reservations(snapshot, LATER)]
+    assert holders == ["flood", "ns"]
+
+
+def test_pods_that_rest_get_no_reservation_and_those_behind_them_do() -> None:
+    never, wide = gated_pod("never", 4, created=1), gated_pod("wide", 4, created=2)
+    snapshot = one_hole(never, wide, gated_pod("small", 1, created=3))
+    patient = queue_order.patient_pods(snapshot, LATER, {never.uid})
+    assert [pod.name for pod in patient] == ["wide", "small"]
+
+
+def test_a_numa_node_is_reserved_only_where_the_pods_in_the_way_will_end() -> None:
+    snapshot = one_hole(gated_pod("wide", 4, created=1))
+    serving = node_state(pods=[guaranteed_pod("serves", 1), guaranteed_pod("serves-too", 4)])
+    unknown = queue_order.reserve(snapshot, queue_order.patient_pods(snapshot, LATER), lambda _: None)
+    lasting = queue_order.reserve(snapshot, queue_order.patient_pods(snapshot, LATER), lambda _: serving)
+    ending = queue_order.reserve(snapshot, queue_order.patient_pods(snapshot, LATER), lambda _: node_state())
+    assert (unknown.reservations, unknown.tried) == ((), ())
+    assert (lasting.reservations, lasting.tried) == ((), (snapshot.gated["ns", "wide"].uid,))
+    assert [reservation.node for reservation in ending.reservations] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "ends"),
+    [
+        (None, True),
+        (Owner("Job", "train", "1", "batch/v1"), True),
+        (Owner("Workflow", "train", "1", "argoproj.io/v1alpha1"), True),
+        (Owner("ReplicaSet", "web", "1", "apps/v1"), False),
+        (Owner("DaemonSet", "log", "1", "apps/v1"), False),
+        (Owner("StatefulSet", "db", "1", "apps/v1"), False),
+        (Owner("ReplicationController", "web", "1", "v1"), False),
+        (Owner("Node", "a", "1", "v1"), False),
+        (Owner("ReplicaSet", "web", "1", "example.com/v1"), True),
+    ],
+)
+def test_pods_of_services_are_not_expected_to_end(owner: Owner | None, ends: bool) -> None:
+    assert queue_order.is_expected_to_end(owner) == ends
 
 
 def test_nothing_is_reserved_for_an_infeasible_pod_nor_for_a_younger_one() -> None:
@@ -172,7 +254,7 @@ def test_nothing_is_reserved_for_an_infeasible_pod_nor_for_a_younger_one() -> No
         gated_pod("small", 1, created=2),
         gated_pod("wide", 4, created=3),
     )
-    assert isinstance(plans.choose_in_order(one_hole(impossible, small, wide), small, LATER), plans.RelaunchOn)
+    assert isinstance(choose(one_hole(impossible, small, wide), small, LATER), plans.RelaunchOn)
 
 
 def test_a_wide_pod_runs_although_small_ones_never_stop_coming() -> None:
@@ -185,11 +267,11 @@ def test_a_wide_pod_runs_although_small_ones_never_stop_coming() -> None:
         ends = {name: end for name, end in ends.items() if end > now}
         state = node_state(pods=[guaranteed_pod(name, 1) for name in ends])
         snapshot = apply(snapshot, changes.Published(state, str(10 + second)))
-        is_placed = isinstance(plans.choose_in_order(snapshot, wide, now), plans.RelaunchOn)
+        is_placed = isinstance(choose(snapshot, wide, now), plans.RelaunchOn)
         if is_placed:
             break
         small = gated_pod(f"small-{second:03d}", 1, created=2)
         with_small = apply(snapshot, changes.PodUpdated(small, now))
-        if isinstance(plans.choose_in_order(with_small, small, now), plans.RelaunchOn):
+        if isinstance(choose(with_small, small, now), plans.RelaunchOn):
             ends[small.name] = now + 10.0
     assert is_placed

@@ -16,9 +16,10 @@ from verify.contended.outcome import Outcome, Stay
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
+from topomend.decide import queue_order
 from topomend.decide.plan import RelaunchOn, Yield, choose_in_order
 from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
-from topomend.model.node_state import NodeState, free_cpus
+from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS
 from topomend.replay.admission import admit, release
 from topomend.wire.group import FIT_GATE
@@ -99,10 +100,12 @@ class VirtualCluster:
 
     def _ungate_some(self) -> bool:
         before = len(self._gated)
+        patient = queue_order.patient_pods(self._snapshot, self._now)
+        reservations = queue_order.reserve(self._snapshot, patient, self._emptied).reservations
         for number in sorted(self._gated):
             pod = self._gated[number]
             may_yield = self._yields.get(number, 0) < MAX_YIELDS
-            choice = choose_in_order(self._snapshot, pod, self._now, yields=may_yield)
+            choice = choose_in_order(self._snapshot, pod, reservations, yields=may_yield)
             if isinstance(choice, Yield):
                 self._yields[number] = self._yields.get(number, 0) + 1
                 self._at(self._now + YIELD_SECONDS, lambda: None)
@@ -112,6 +115,10 @@ class VirtualCluster:
                 self._see(changes.PodUpdated(ungated, self._now))
                 self._after(BINDS, partial(self._is_bound, number, replace(ungated, node=choice.nodes[0])))
         return len(self._gated) < before
+
+    def _emptied(self, name: str) -> NodeState:
+        """The node once its pods have ended, as all of them will."""
+        return emptied(self._snapshot.publications[name].state)
 
     def _is_bound(self, number: int, pod: WatchedPod) -> None:
         self._see(changes.PodUpdated(replace(pod, version=self._version(), phase="Pending"), self._now))

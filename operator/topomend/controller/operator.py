@@ -252,6 +252,8 @@ class Operator:
                 if self._leads.is_set():
                     within_shares(self._store, self._reconciler.expire_assumed)
                     self._reconciler.release_brake()
+                    if self._reconciler.reserve():
+                        self._waiting.requeue_blocked()
                     self._staleness.report()
             except APIError as error:
                 _log.debug("assumed pods, brake and agents were not all checked: %s", error)

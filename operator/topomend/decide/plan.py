@@ -4,7 +4,7 @@ Owns the choice of nodes for refused and gated pods, and the explanation of a re
 ``reconcile`` and ``relaunch``.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -146,13 +146,13 @@ def _is_reserved(candidate: NodeStatus, numa_nodes: NUMAMask) -> bool:
 def choose_in_order(
     snapshot: Snapshot,
     pod: WatchedPod,
-    now: float,
+    reservations: Iterable[queue_order.Reservation] = (),
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     *,
     yields: bool = True,
 ) -> RelaunchOn | Wait | Yield:
     """The nodes for a gated pod, or the older pod that it yields to; ``yields`` False is that it yields to none."""
-    reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, now)
+    reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, reservations)
     chosen = choose(snapshot, pod, None, excluded_nodes, reserved)
     if isinstance(chosen, Wait) or not yields:
         return chosen

@@ -1,18 +1,21 @@
-"""The order in which gated pods are ungated: the oldest first, where a younger one would take its node.
+"""The order in which gated pods are ungated: in a namespace the oldest first, where a younger one would take its node.
 
 A wide pod would wait for ever if small pods took every CPU that comes free. So NUMA nodes are reserved for the oldest
-pods that wait: no younger pod is ungated for them until the older ones are gone. Owns order and reservation; leaves
-which nodes admit a pod to ``feasibility``.
+pods that wait, where the pods in the way are expected to end: no younger pod of any namespace is ungated for them. Owns
+order and reservation; leaves for how long to ``reconcile/reservation_turns``, and which nodes admit a pod to
+``feasibility``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.filters import filter_pod
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus, most_free_cpus
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit
@@ -34,24 +37,97 @@ makes the p99 of the waits 15 % shorter and their mean 5 % longer, for two 13 % 
 MAX_OLDER_PODS = 10
 """How many older pods are tried on the nodes; a pod with more before it waits until some are gone."""
 
+MAX_TRIED_NODES = 50
+"""On how many nodes a pod is tried for a reservation, those with the most CPUs free first."""
 
-def reserved_numa_nodes(snapshot: Snapshot, pod: WatchedPod, now: float) -> dict[str, NUMAMask]:
-    """The NUMA nodes, by node, that are reserved for pods older than ``pod``.
+_RUN_UNTIL_DELETED = {
+    ("apps", "ReplicaSet"),
+    ("apps", "DaemonSet"),
+    ("apps", "StatefulSet"),
+    ("", "ReplicationController"),
+    ("", "Node"),
+}
+"""Controllers whose pods do not end by themselves; a Node owns the pods of its kubelet's files."""
 
-    They are those with the most CPUs free, on nodes that would admit the older pod if they were empty. As no younger
-    pod comes there, they remain the ones with the most.
+
+def is_expected_to_end(owner: Owner | None) -> bool:
+    """Whether a running pod of this controller will end by itself; a bare pod and any batch controller's may."""
+    return owner is None or (owner.group, owner.kind) not in _RUN_UNTIL_DELETED
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """NUMA nodes of ``node`` that are reserved for ``pod``: no younger pod is ungated for them."""
+
+    pod: WatchedPod
+    node: str
+    numa_nodes: NUMAMask
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """The reservations of a moment, and ``tried``: the pods (uids) for which no node can be reserved."""
+
+    reservations: tuple[Reservation, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+def patient_pods(snapshot: Snapshot, now: float, resting: Container[str] = ()) -> Iterator[WatchedPod]:
+    """The pods for which NUMA nodes may be reserved, but for the ``resting`` (uids).
+
+    The oldest of each namespace comes first, then the second of each, and so on; pods of one rank go by their age.
     """
-    patient = [
-        older
-        for older in _older(snapshot, pod)
-        if now - snapshot.gated_since.get((older.namespace, older.name), now) >= PATIENCE_SECONDS
-    ]
-    names = _by_most_free_cpus(snapshot) if patient else ()
-    reserved: dict[str, NUMAMask] = {}
-    for older in sorted(patient, key=_age)[:MAX_OLDER_PODS]:
-        if len(reserved) < MAX_RESERVATIONS:
-            reserved |= _reserve(snapshot, older, (name for name in names if name not in reserved))
-    return reserved
+    by_namespace: dict[str, list[WatchedPod]] = {}
+    for (namespace, name), gated in snapshot.gated.items():
+        patient = now - snapshot.gated_since.get((namespace, name), now) >= PATIENCE_SECONDS
+        if patient and gated.uid not in resting and is_waiting(snapshot, gated):
+            by_namespace.setdefault(namespace, []).append(gated)
+    queues = [nsmallest(MAX_OLDER_PODS, pods, key=_age) for pods in by_namespace.values()]
+    for rank in range(MAX_OLDER_PODS):
+        yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=_age)
+
+
+def reserve(snapshot: Snapshot, pods: Iterable[WatchedPod], remaining: Callable[[str], NodeState | None]) -> Reserved:
+    """Reserve NUMA nodes for the first MAX_RESERVATIONS of ``pods`` for which there are any.
+
+    They are those with the most CPUs free, on nodes that will admit the pod. As no younger pod comes there, they remain
+    the ones with the most. ``remaining`` is a node's state once all pods have ended that are expected to end; None
+    where that is not known yet.
+    """
+    reservations: list[Reservation] = []
+    tried: list[str] = []
+    names: list[str] | None = None
+    for pod in islice(pods, MAX_OLDER_PODS):
+        if len(reservations) == MAX_RESERVATIONS:
+            break
+        names = _by_most_free_cpus(snapshot) if names is None else names
+        taken = {reservation.node for reservation in reservations}
+        reservation, is_known = _reserve(snapshot, pod, [name for name in names if name not in taken], remaining)
+        if reservation:
+            reservations.append(reservation)
+        elif is_known:
+            tried.append(pod.uid)
+    return Reserved(tuple(reservations), tuple(tried))
+
+
+def reserved_numa_nodes(
+    snapshot: Snapshot, pod: WatchedPod, reservations: Iterable[Reservation]
+) -> dict[str, NUMAMask]:
+    """The NUMA nodes, by node, that are reserved for pods older than ``pod`` and that still wait."""
+    return {
+        reservation.node: reservation.numa_nodes
+        for reservation in reservations
+        if _age(reservation.pod) < _age(pod) and is_waiting(snapshot, reservation.pod)
+    }
+
+
+def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
+    """Whether the pod still waits to be ungated: only the operator's gate holds it, and it is assumed nowhere."""
+    key = (pod.namespace, pod.name)
+    gated = snapshot.gated.get(key)
+    if gated is None or gated.uid != pod.uid or key in snapshot.assumed:
+        return False
+    return gated.gates == (FIT_GATE,) and not gated.deleting
 
 
 def _by_most_free_cpus(snapshot: Snapshot) -> list[str]:
@@ -63,23 +139,34 @@ def _by_most_free_cpus(snapshot: Snapshot) -> list[str]:
     return [name for _, name in sorted(by_free_cpus)]
 
 
-def _reserve(snapshot: Snapshot, pod: WatchedPod, names: Iterable[str]) -> dict[str, NUMAMask]:
-    """The first of the nodes that would admit the pod if it were empty, with the NUMA nodes to reserve there.
-
-    None where that node admits the pod now: it will be ungated as soon as it is reconciled.
-    """
+def _reserve(
+    snapshot: Snapshot, pod: WatchedPod, names: Iterable[str], remaining: Callable[[str], NodeState | None]
+) -> tuple[Reservation | None, bool]:
+    """The first of the nodes that will admit the pod, and whether all nodes before it are known."""
     fit = FastAdmission(pod.pod)
-    for name in names:
-        empty, current = emptied(snapshot.publications[name].state), snapshot.publications[name].state_with_assumed
-        if _passes_filters(snapshot, pod, name) and fit.admits(empty):
-            return {} if fit.admits(current) else {name: _numa_nodes_for(pod.pod, empty, current)}
-    return {}
+    is_known = True
+    could = (
+        name
+        for name in names
+        if _passes_filters(snapshot, pod, name) and fit.admits(emptied(snapshot.publications[name].state))
+    )
+    for name in islice(could, MAX_TRIED_NODES):
+        later = remaining(name)
+        if later is None:
+            is_known = False
+        elif fit.admits(later):
+            current = snapshot.publications[name].state_with_assumed
+            return Reservation(pod, name, _numa_nodes_for(pod.pod, later, current)), True
+    return None, is_known
 
 
-def _numa_nodes_for(pod: Pod, empty: NodeState, current: NodeState) -> NUMAMask:
-    """The NUMA node with the most CPUs free of those large enough; all of them for a pod that spans several."""
-    verdict, after = admit(empty, pod)
-    total, free = free_cpus(empty), free_cpus(current)
+def _numa_nodes_for(pod: Pod, later: NodeState, current: NodeState) -> NUMAMask:
+    """Of the NUMA nodes large enough in ``later``, the one with the most CPUs free in ``current``.
+
+    All of them for a pod that spans several.
+    """
+    verdict, after = admit(later, pod)
+    total, free = free_cpus(later), free_cpus(current)
     asked = sum(total.values()) - sum(free_cpus(after).values())
     large = [node for node, cpus in total.items() if cpus >= asked]
     if numa_nodes_of(verdict).bit_count() != 1 or not large:
@@ -152,9 +239,10 @@ def _passes_filters(snapshot: Snapshot, pod: WatchedPod, name: str) -> bool:
 
 
 def _older(snapshot: Snapshot, pod: WatchedPod) -> Iterator[WatchedPod]:
-    for key, gated in snapshot.gated.items():
-        waits = gated.gates == (FIT_GATE,) and not gated.deleting and key not in snapshot.assumed
-        if waits and gated.uid != pod.uid and _age(gated) < _age(pod):
+    """The older pods of the same namespace that wait: namespaces themselves take turns."""
+    for (namespace, _), gated in snapshot.gated.items():
+        is_older = namespace == pod.namespace and gated.uid != pod.uid and _age(gated) < _age(pod)
+        if is_older and is_waiting(snapshot, gated):
             yield gated
 
 

@@ -19,7 +19,7 @@ def refused_merge(verdict: Verdict) -> MergeTrace | None:
 
 
 def cause_of_merge(merge: MergeTrace, node: NodeState, pod: Pod) -> Cause:
-    """Why the policy refused ``merge``. Of a whole pod it is the scope where containers one by one would be admitted."""
+    """Why the policy refused ``merge``: of a whole pod the scope, where one container at a time would be admitted."""
     failed = next((trace for trace in merge.resources if trace.error), None)
     if failed is not None:
         return cause_of_failure(Failure(merge.container, failed.provider, failed.error), pod)

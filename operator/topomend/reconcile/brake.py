@@ -96,6 +96,11 @@ class Brake:
                 _log.warning("the storm brake is off: %s", NO_POLICIES)
         return self._gates
 
+    def lists(self, owner_uid: str) -> bool:
+        """Whether this operator has the controller on its list."""
+        with self._lock:
+            return owner_uid in (self._owners or ())
+
     def forget(self) -> None:
         """Forget the list, so that it is read again: another operator may have changed it."""
         with self._lock:

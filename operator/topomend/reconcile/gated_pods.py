@@ -4,11 +4,12 @@ Owns how often a pod yields to older ones, and that no pod is ungated twice. Lea
 order to ``decide``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from topomend.cache.changes import Change, PodRemoved, PodUpdated
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import hostnames_without_agent
+from topomend.decide.queue_order import Reservation
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.collaborators import Collaborators
@@ -28,7 +29,7 @@ class GatedPods:
     """Ungates pods as the snapshot shows them: a pod that has changed since is read again instead.
 
     ``backoff`` delays the pods of a controller; ``widened`` says which pods go to every node that admits them;
-    ``report`` gets what was read. May be used by several threads, a pod each.
+    ``report`` gets what was read; ``reserved`` are the reservations now. May be used by several threads, a pod each.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class GatedPods:
         backoff: Backoff,
         widened: Callable[[WatchedPod], WatchedPod],
         report: Callable[[Change], None],
+        reserved: Callable[[], Sequence[Reservation]] = tuple,
     ) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics = parts.announcer, parts.metrics
-        self._backoff, self._widened, self._report = backoff, widened, report
+        self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
         self._yields: dict[PodID, int] = {}
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
@@ -62,7 +64,7 @@ class GatedPods:
         choice = self._reservations.choose(
             pod,
             lambda snapshot, excluded: plans.choose_in_order(
-                snapshot, self._widened(pod), self._clock(), excluded, yields=yields < MAX_YIELDS
+                snapshot, self._widened(pod), self._reserved(), excluded, yields=yields < MAX_YIELDS
             ),
         )
         if isinstance(choice, plans.Yield):

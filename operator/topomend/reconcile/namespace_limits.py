@@ -1,17 +1,32 @@
-"""The relaunch settings that namespaces have as annotations, cached for a while."""
+"""The settings that namespaces have as annotations and labels, cached for a while."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import NAMESPACES, Client
 from topomend.kube.errors import NotFound
 from topomend.model.bounded_dict import BoundedDict
-from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, NAME_POLICY_ANNOTATION, RELAUNCH_ANNOTATION
+from topomend.wire.group import (
+    MAX_ATTEMPTS_ANNOTATION,
+    NAME_POLICY_ANNOTATION,
+    RELAUNCH_ANNOTATION,
+    STEER_LABEL,
+    UNGATED_NAMESPACES,
+)
 
 FRESH_SECONDS = 30.0
 
 MAX_NAMESPACES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Namespace:
+    read: float
+    limits: Limits
+    steered: bool
 
 
 class NamespaceLimits:
@@ -22,23 +37,33 @@ class NamespaceLimits:
 
     def __init__(self, client: Client, defaults: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._defaults, self._clock = client, defaults, clock
-        self._cached: BoundedDict[str, tuple[float, Limits]] = BoundedDict(MAX_NAMESPACES)
+        self._cached: BoundedDict[str, _Namespace] = BoundedDict(MAX_NAMESPACES)
 
     def limits(self, namespace: str) -> Limits:
         """The limits of a namespace. Raises APIError."""
-        now = self._clock()
-        cached = self._cached.get(namespace)
-        if cached and now - cached[0] < FRESH_SECONDS:
-            return cached[1]
-        limits = self._read(namespace)
-        self._cached[namespace] = (now, limits)
-        return limits
+        return self._namespace(namespace).limits
 
-    def _read(self, namespace: str) -> Limits:
+    def is_steered(self, namespace: str) -> bool:
+        """Whether new pods of the namespace are gated until a node admits them. Raises APIError."""
+        return self._namespace(namespace).steered
+
+    def _namespace(self, name: str) -> "_Namespace":
+        now = self._clock()
+        cached = self._cached.get(name)
+        if cached and now - cached.read < FRESH_SECONDS:
+            return cached
+        metadata = self._metadata(name)
+        steered = (metadata.get("labels") or {}).get(STEER_LABEL) == "enabled" and name not in UNGATED_NAMESPACES
+        namespace = self._cached[name] = _Namespace(now, self._limits(name, metadata.get("annotations") or {}), steered)
+        return namespace
+
+    def _metadata(self, namespace: str) -> Mapping[str, Any]:
         try:
-            annotations = self._client.get(NAMESPACES, namespace)["metadata"].get("annotations") or {}
+            return dict(self._client.get(NAMESPACES, namespace)["metadata"])
         except NotFound:
-            annotations = {}
+            return {}
+
+    def _limits(self, namespace: str, annotations: Mapping[str, str]) -> Limits:
         opted_out = {"true": "", "false": f'namespace {namespace} has {RELAUNCH_ANNOTATION} "false"'}
         max_attempts = annotations.get(MAX_ATTEMPTS_ANNOTATION, "")
         return Limits(

@@ -28,6 +28,7 @@ from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.owners import why_not_recreated
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused_pods import RefusedPods
+from topomend.reconcile.reservation_turns import ReservationTurns
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import OBSERVE, Settings
@@ -70,7 +71,10 @@ class Reconciler:
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
-        self._gated_pods = GatedPods(parts, self._owner_backoff, self._unbound_pods.widened, report)
+        self._turns = ReservationTurns(client, lambda: store.snapshot, self._is_gated_by_us)
+        self._gated_pods = GatedPods(
+            parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
+        )
         self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
 
     def reconcile(self, pod: PodID) -> Result:
@@ -99,10 +103,21 @@ class Reconciler:
         self._brake.forget()
         self._explainer.take_over()
         self._gated_pods.take_over()
+        self._turns.take_over()
 
     def release_brake(self) -> None:
         """Remove controllers from the brake's list whose pods are admitted again. Raises APIError."""
         self._brake.release(pod.owner.uid for pod in self._store.snapshot.gated.values() if pod.owner)
+
+    def reserve(self) -> bool:
+        """Reserve NUMA nodes for the oldest gated pods. Returns whether some are free again. Raises APIError."""
+        return self._turns.refresh()
+
+    def _is_gated_by_us(self, pod: WatchedPod) -> bool:
+        """Whether a policy of ours gated the pod, as far as can be told: any user may write the gate himself."""
+        if self._namespace_limits.is_steered(pod.namespace):
+            return True
+        return pod.owner is not None and self._brake.lists(pod.owner.uid)
 
     def expire_assumed(self) -> None:
         """Forget assumed pods that will not come, and replace pods that no scheduler can bind. Raises APIError."""

@@ -1,0 +1,164 @@
+"""For whom NUMA nodes are reserved, and for how long: a turn ends, and the next one comes after a rest.
+
+A reservation keeps CPUs idle for a pod that may never fit, so it is for a bounded time, only where the pods in the way
+are expected to end, and never for a gate that a user wrote himself. Owns the turns and what is known of the pods in the
+way. Leaves the choice of NUMA nodes to ``decide/queue_order``.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from topomend.cache.snapshot import Snapshot
+from topomend.decide import queue_order
+from topomend.decide.queue_order import Reservation, Reserved, is_expected_to_end, is_waiting
+from topomend.kube.client import PODS, Client
+from topomend.model.bounded_dict import BoundedDict
+from topomend.model.cluster import WatchedPod
+from topomend.model.node_state import NodeState
+from topomend.reconcile.node_pods import UNENDED
+from topomend.replay.admission import release
+from topomend.runtime.backoff import Exponential
+from topomend.wire.cluster import read_owner
+from topomend.wire.document import Document, MalformedObject
+
+TURN_SECONDS = 300.0
+"""How long NUMA nodes are reserved for a pod at a time."""
+
+RESTS = Exponential(300.0, 3600.0)
+"""The rest after the first turn, the second, and so on: others get the places of a pod that never fits."""
+
+RETRY_SECONDS = 30.0
+"""When a pod is tried again for which no NUMA node could be reserved."""
+
+LISTED_SECONDS = 60.0
+"""How long a list of a node's pods is good: controllers and their pods change slowly."""
+
+MAX_LISTS = 5
+"""Nodes whose pods are listed at a time; the others are known at the next times."""
+
+MAX_ASKED = 50
+"""Pods at a time for which to ask who gated them."""
+
+MAX_TURNS, MAX_NODES = 10_000, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A pod's latest turn, the ``count``-th: it began at ``since``, 0 where it has not, and rests until ``rests``."""
+
+    count: int = 0
+    since: float = 0.0
+    rests: float = 0.0
+
+
+class ReservationTurns:
+    """The reservations now. ``refresh`` is for one thread, ``reservations`` for several.
+
+    ``is_gated_by_us`` says whether a policy of the operator gated the pod. Times are in seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        snapshot: Callable[[], Snapshot],
+        is_gated_by_us: Callable[[WatchedPod], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._snapshot, self._is_gated_by_us, self._clock = client, snapshot, is_gated_by_us, clock
+        self._turns: BoundedDict[str, _Turn] = BoundedDict(MAX_TURNS)
+        self._lasting: BoundedDict[str, tuple[float, frozenset[str]]] = BoundedDict(MAX_NODES)
+        self._lists = 0
+        self._reservations: tuple[Reservation, ...] = ()
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Those that are valid now."""
+        return self._reservations
+
+    def take_over(self) -> None:
+        """Drop all: another operator has led since."""
+        self._reservations = ()
+        self._turns.clear()
+
+    def refresh(self) -> bool:
+        """Reserve anew. Returns whether a NUMA node is free again of a pod that still waits.
+
+        Raises APIError; nothing is reserved then.
+        """
+        snapshot, now = self._snapshot(), self._clock()
+        before, self._reservations = self._reservations, ()
+        self._end_turns(now)
+        reserved = self._reserve(snapshot, now)
+        for reservation in reserved.reservations:
+            self._begin_turn(reservation.pod.uid, now)
+        for uid in reserved.tried:
+            self._rest(uid, now + RETRY_SECONDS)
+        self._reservations = reserved.reservations
+        places = {(reservation.node, reservation.numa_nodes) for reservation in reserved.reservations}
+        return any((old.node, old.numa_nodes) not in places and is_waiting(snapshot, old.pod) for old in before)
+
+    def _reserve(self, snapshot: Snapshot, now: float) -> Reserved:
+        self._lists = 0
+        resting = {uid for uid, turn in self._turns.items() if now < turn.rests}
+        patient = islice(queue_order.patient_pods(snapshot, now, resting), MAX_ASKED)
+        return queue_order.reserve(
+            snapshot, self._gated_by_us(patient, now), lambda name: self._remaining(snapshot, name, now)
+        )
+
+    def _gated_by_us(self, pods: Iterator[WatchedPod], now: float) -> Iterator[WatchedPod]:
+        for pod in pods:
+            if self._is_gated_by_us(pod):
+                yield pod
+            else:
+                self._rest(pod.uid, now + RETRY_SECONDS)
+
+    def _begin_turn(self, uid: str, now: float) -> None:
+        turn = self._turns.get(uid, _Turn())
+        if not turn.since:
+            self._turns[uid] = _Turn(turn.count + 1, now)
+
+    def _end_turns(self, now: float) -> None:
+        for uid, turn in self._turns.items():
+            if turn.since and turn.since + TURN_SECONDS <= now:
+                self._turns[uid] = _Turn(turn.count, 0.0, now + RESTS.seconds(turn.count))
+
+    def _rest(self, uid: str, until: float) -> None:
+        self._turns[uid] = replace(self._turns.get(uid, _Turn()), rests=until)
+
+    def _remaining(self, snapshot: Snapshot, name: str, now: float) -> NodeState | None:
+        """The node's state once all pods have ended that are expected to; None where it is not known yet."""
+        lasting = self._lasting_pods(name, now)
+        if lasting is None:
+            return None
+        state = snapshot.publications[name].state_with_assumed
+        for pod in state.pods:
+            if f"{pod.namespace}/{pod.name}" not in lasting:
+                state = release(state, pod.namespace, pod.name)
+        return state
+
+    def _lasting_pods(self, node: str, now: float) -> frozenset[str] | None:
+        """The node's pods that are not expected to end, as namespace/name."""
+        known = self._lasting.get(node)
+        if known and now < known[0] + LISTED_SECONDS:
+            return known[1]
+        if self._lists == MAX_LISTS:
+            return None
+        self._lists += 1
+        listed = self._client.list(PODS, fields=f"spec.nodeName={node},{UNENDED}", cached=True).items
+        lasting = frozenset(_name(content) for content in listed if _lasts(content))
+        self._lasting[node] = (now, lasting)
+        return lasting
+
+
+def _lasts(content: dict[str, Any]) -> bool:
+    metadata = Document(content)["metadata"]
+    try:
+        return metadata["deletionTimestamp"].absent and not is_expected_to_end(read_owner(metadata))
+    except MalformedObject:
+        return True
+
+
+def _name(content: dict[str, Any]) -> str:
+    return f"{content['metadata']['namespace']}/{content['metadata']['name']}"

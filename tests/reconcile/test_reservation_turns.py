@@ -1,0 +1,124 @@
+"""Reservations last a turn, are for pods that the operator gated, and only where the pods in the way will end."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.builders import running
+from tests.clusters import NODE_A, Cluster, pod
+from tests.reconcile.parts import EMPTY_A, Parts
+from tests.refused_pods import gated
+from tests.waiting import eventually
+
+from topomend.decide.queue_order import PATIENCE_SECONDS
+from topomend.kube.client import Resource
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.reservation_turns import LISTED_SECONDS, RESTS, RETRY_SECONDS, TURN_SECONDS, ReservationTurns
+from topomend.wire.pod import read_pod
+
+pytestmark = pytest.mark.cluster
+
+REPLICA_SETS = Resource("apps/v1", "replicasets")
+
+
+class Turns(Parts):
+    """A wide pod has waited with patience for the first node."""
+
+    def __init__(self, cluster: Cluster, *in_the_way: dict[str, Any]) -> None:
+        super().__init__(cluster, running(EMPTY_A, *(read_pod(content) for content in in_the_way)))
+        self.ours = True
+        self.turns = ReservationTurns(cluster.client, lambda: self.store.snapshot, lambda _: self.ours, self.clock)
+        self.wide = self.waits(cluster, "wide", "2026-01-01T00:00:00Z")
+
+    def waits(self, cluster: Cluster, name: str, created: str) -> WatchedPod:
+        waiting = replace(gated(cluster, name, 4), creation_time=created)
+        self.watch(waiting)
+        self.clock.now += PATIENCE_SECONDS
+        return waiting
+
+    def holders(self) -> list[str]:
+        return [reservation.pod.name for reservation in self.turns.reservations()]
+
+
+@pytest.fixture
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    yield two_nodes
+    for content in two_nodes.client.list(REPLICA_SETS).items:
+        two_nodes.client.delete(REPLICA_SETS, content["metadata"]["name"], "default", uid=content["metadata"]["uid"])
+    two_nodes.remove_all()
+
+
+def bare_pods(cluster: Cluster) -> list[dict[str, Any]]:
+    return [cluster.create(pod(f"bare-{number}", 1, node=NODE_A)) for number in range(2)]
+
+
+def replicas(cluster: Cluster) -> list[dict[str, Any]]:
+    """Two pods of a ReplicaSet, one for each NUMA node."""
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("", 3, node=NODE_A)["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    content = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+    cluster.client.create(REPLICA_SETS, content, "default")
+    return eventually("both replicas", lambda: made if len(made := list(cluster.pods())) == 2 else None)
+
+
+def test_a_turn_ends_the_place_is_free_and_the_next_turn_comes_after_a_rest(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    assert not turns.turns.refresh()
+    assert turns.holders() == ["wide"]
+    turns.clock.now += TURN_SECONDS - 1
+    assert not turns.turns.refresh()
+    assert turns.holders() == ["wide"]
+    for count in (1, 2):
+        turns.clock.now += TURN_SECONDS
+        assert turns.turns.refresh(), "somebody may have the place now"
+        assert turns.holders() == []
+        turns.clock.now += RESTS.seconds(count) - 1
+        assert not turns.turns.refresh()
+        assert turns.holders() == []
+        turns.clock.now += 1
+        turns.turns.refresh()
+        assert turns.holders() == ["wide"]
+
+
+def test_a_pod_that_rests_lets_the_next_one_have_a_turn(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    turns.turns.refresh()
+    turns.waits(cluster, "next", "2026-01-01T00:00:01Z")
+    turns.clock.now += TURN_SECONDS
+    turns.turns.refresh()
+    assert turns.holders() == ["next"]
+
+
+def test_nothing_is_reserved_where_a_service_is_in_the_way(cluster: Cluster) -> None:
+    turns = Turns(cluster, *replicas(cluster))
+    turns.turns.refresh()
+    assert turns.holders() == []
+    (replica_set,) = cluster.client.list(REPLICA_SETS).items
+    cluster.client.delete(REPLICA_SETS, "web", "default", uid=replica_set["metadata"]["uid"])
+    eventually(
+        "the replicas to be gone", lambda: [content["metadata"]["name"] for content in cluster.pods()] == ["wide"]
+    )
+    turns.clock.now += max(LISTED_SECONDS, RETRY_SECONDS)
+    turns.turns.refresh()
+    assert turns.holders() == ["wide"]
+
+
+def test_nothing_is_reserved_for_a_gate_that_a_user_wrote(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    turns.ours = False
+    turns.turns.refresh()
+    assert turns.holders() == []
+    turns.ours = True
+    turns.clock.now += RETRY_SECONDS
+    turns.turns.refresh()
+    assert turns.holders() == ["wide"]
+
+
+def test_who_leads_again_reserves_anew(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    turns.turns.refresh()
+    turns.turns.take_over()
+    assert turns.holders() == []
+    turns.turns.refresh()
+    assert turns.holders() == ["wide"]
