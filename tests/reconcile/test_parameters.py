@@ -13,7 +13,8 @@ from tests.waiting import eventually
 from topomend.kube.client import BRAKES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
-from topomend.reconcile.parameters import Parameters
+from topomend.reconcile import parameters as parameters_module
+from topomend.reconcile.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 pytestmark = pytest.mark.cluster
@@ -100,3 +101,22 @@ def test_without_an_answer_nothing_is_ensured(cluster: Cluster) -> None:
     with pytest.raises(NotPermitted):
         parameters.ensure()
     assert not parameters.ensured
+
+
+def valid_until(cluster: Cluster) -> list[str]:
+    return [cluster.client.get(resource, name, NAMESPACE)["validUntil"] for resource, name in BOTH]
+
+
+def test_only_an_operator_that_acts_renews_both_objects_and_not_at_every_check(cluster: Cluster) -> None:
+    parameters = Parameters(cluster.client, NAMESPACE, "", "")
+    parameters.ensure()
+    assert all(until > parameters_module._valid_until(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
+    written = metadata(cluster)
+    parameters.ensure()
+    assert metadata(cluster) == written
+    for resource, name in BOTH:
+        cluster.client.merge(resource, name, {"validUntil": "2026-01-01T00:00:00Z"}, NAMESPACE)
+    parameters.ensure(renews=False)
+    assert valid_until(cluster) == ["2026-01-01T00:00:00Z"] * 2
+    parameters.ensure()
+    assert all(until > parameters_module._valid_until(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))

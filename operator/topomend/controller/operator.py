@@ -268,12 +268,16 @@ class Operator:
         while not self._stopped.wait(wait):
             wait = ENSURE_SECONDS
             try:
-                self._parameters.ensure()
+                self._parameters.ensure(renews=self._makes_progress())
             except APIError as error:
                 _log.debug("the policies' parameters could not be checked: %s; retried", error)
                 wait = max(TICK_SECONDS, _retry_after(error))
             except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                 _log.error("the policies' parameters could not be checked: unexpected: %r; retried", error)
+
+    def _makes_progress(self) -> bool:
+        """Whether this operator ungates pods: it leads, knows the cluster, and hangs nowhere."""
+        return self._leads.is_set() and self._listed.is_set() and not self._problem()
 
     def _relist_loop(self) -> None:
         while not self._stopped.is_set():

@@ -7,15 +7,17 @@ name is a label.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 import topomend
-from topomend.cache.snapshot import Publication, Snapshot
+from topomend.cache.snapshot import PodKey, Publication, Snapshot
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.model import node_state
 from topomend.model.bounded_dict import BoundedDict
+from topomend.model.cluster import WatchedPod
 from topomend.replay.effort import Overspent, metered
 from topomend.runtime.process_metrics import add_process_metrics
 
@@ -57,6 +59,11 @@ class Metrics:
             (*_INSTANTS, *(seconds for seconds in _LATENCIES if seconds > _INSTANTS[-1])),
         )
         self._gauge("relaunches_waiting", "Pods that wait for a node.", waiting)
+        self._gauge(
+            "oldest_gate_seconds",
+            "The age of the oldest pod with a gate of the operator; 0 where there is none.",
+            lambda: oldest_gate_seconds(snapshot().gated, datetime.now(UTC)),
+        )
         self._gauge("leads", "Whether this operator acts (1) or only watches (0).", leads)
         self._gauge(
             "largest_admissible_cpus",
@@ -121,3 +128,9 @@ def _most_free_cpus(publication: Publication) -> int:
             return node_state.most_free_cpus(publication.state_with_assumed)
     except Overspent:
         return 0
+
+
+def oldest_gate_seconds(gated: Mapping[PodKey, WatchedPod], now: datetime) -> float:
+    """The age of the oldest gated pod, by its creation; 0 where there is none."""
+    oldest = min((pod.creation_time for pod in gated.values() if pod.creation_time), default="")
+    return max(0.0, (now - datetime.fromisoformat(oldest)).total_seconds()) if oldest else 0.0

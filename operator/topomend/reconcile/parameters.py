@@ -3,17 +3,28 @@
 A policy without its parameter object gates nothing. Every operator that runs in a pod, leader or not, makes its pod an
 owner of both objects. The garbage collector deletes them after the last of those pods, and new pods are no longer
 gated. An operator outside of a pod has no owner to name: objects that it creates remain until a user deletes them.
+
+A pod may exist whose operator does nothing: it hangs, or it crashes at every start. So both objects say until when they
+are valid, and only an operator that acts and makes progress renews that. Clocks may differ by some minutes.
 """
 
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
 from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE, BRAKE_NAME, STEERING, STEERING_NAME
 
 ENSURE_SECONDS = 5.0
 """The interval of the checks. A check reads two small objects."""
+
+VALID_SECONDS = 600.0
+"""How long the policies gate pods after the last renewal: longer than an upgrade of the operator or of the API server
+takes, and short enough for somebody who waits for a pod."""
+
+RENEW_SECONDS = 60.0
 
 _PARAMETERS = ((BRAKES, BRAKE, BRAKE_NAME), (STEERINGS, STEERING, STEERING_NAME))
 
@@ -34,35 +45,42 @@ class Parameters:
         self.ensured = False
         """Whether the API server has answered for both objects: each names this pod as an owner, or cannot exist."""
 
-    def ensure(self) -> None:
-        """Create each object that is missing, and add this pod as an owner. Raises APIError if no answer arrives."""
+    def ensure(self, *, renews: bool = True) -> None:
+        """Create each object that is missing, and add this pod as an owner. Raises APIError if no answer arrives.
+
+        ``renews`` is whether this operator ungates pods, so that the objects stay valid.
+        """
         for resource, kind, name in _PARAMETERS:
             try:
-                self._ensure(resource, kind, name)
+                self._ensure(resource, kind, name, renews=renews)
                 self._problems.pop(name, None)
             except (Forbidden, Invalid, MethodNotAllowed, NotFound) as error:
                 self._complain(f"{kind} {self._namespace}/{name}", name, error)
         self.ensured = True
 
-    def _ensure(self, resource: Resource, kind: str, name: str) -> None:
+    def _ensure(self, resource: Resource, kind: str, name: str, *, renews: bool) -> None:
         try:
             parameter = self._client.get(resource, name, self._namespace)
         except NotFound:
             parameter = self._create(resource, kind, name)
         owners = parameter["metadata"].get("ownerReferences", [])
-        if self._owner is None or any(owner.get("uid") == self._owner["uid"] for owner in owners):
+        patch: dict[str, Any] = {}
+        if self._owner is not None and all(owner.get("uid") != self._owner["uid"] for owner in owners):
+            patch["metadata"] = {"ownerReferences": [*owners, self._owner]}
+        if renews and parameter.get("validUntil", "") < _valid_until(VALID_SECONDS - RENEW_SECONDS):
+            patch["validUntil"] = _valid_until(VALID_SECONDS)
+        if not patch:
             return
-        metadata = {
-            "resourceVersion": parameter["metadata"]["resourceVersion"],
-            "ownerReferences": [*owners, self._owner],
-        }
-        self._client.merge(resource, name, {"metadata": metadata}, self._namespace)
-        _log.info("this pod is now an owner of %s %s/%s", kind, self._namespace, name)
+        patch.setdefault("metadata", {})["resourceVersion"] = parameter["metadata"]["resourceVersion"]
+        self._client.merge(resource, name, patch, self._namespace)
+        if "ownerReferences" in patch["metadata"]:
+            _log.info("this pod is now an owner of %s %s/%s", kind, self._namespace, name)
 
     def _create(self, resource: Resource, kind: str, name: str) -> dict[str, Any]:
         owners = {"ownerReferences": [self._owner]} if self._owner else {}
         metadata = {"name": name, "namespace": self._namespace, **owners}
         content = {"apiVersion": resource.api_version, "kind": kind, "metadata": metadata}
+        content["validUntil"] = _valid_until(VALID_SECONDS)
         created = self._client.create(resource, content, self._namespace)
         _log.info("created %s %s/%s: its policy gates new pods from now on", kind, self._namespace, name)
         return created
@@ -71,3 +89,8 @@ class Parameters:
         if self._problems.get(name) != str(error):
             self._problems[name] = str(error)
             _log.warning("%s cannot be created or updated, so its policy gates no pods: %s", what, error)
+
+
+def _valid_until(seconds: float) -> str:
+    """The time so many seconds from now. Texts of such times are in the order of the times."""
+    return timestamp(datetime.now(UTC) + timedelta(seconds=seconds))

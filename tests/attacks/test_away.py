@@ -1,0 +1,115 @@
+"""The operator is away: for how long new pods are still gated, and what becomes of those that are."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from tests.clusters import BINDINGS, POLICY_SECONDS, ROOT, SYSTEM, Cluster, brake_on, pod
+from tests.operator_process import Operator
+from tests.waiting import consistently, eventually
+
+from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, PODS, STEERINGS
+from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.runtime.timestamp import timestamp
+from topomend.wire.group import BRAKE, BRAKE_NAME, FIT_GATE, STEERING, STEERING_NAME
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "steered-away"
+SHORT = "tests.attacks.operator_with_short_validity"
+VALID = 10.0
+"""How long an operator of that module has the policies gate pods after its last renewal."""
+
+
+@pytest.fixture(scope="module")
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    """Both gating policies as they are deployed, and a steered namespace."""
+    metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
+    with suppress(AlreadyExists):
+        two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    made = []
+    with brake_on(two_nodes):
+        documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
+        for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+            with suppress(AlreadyExists):
+                made.append((resource, two_nodes.client.create(resource, document)))
+        yield two_nodes
+        two_nodes.clear()
+        forget(two_nodes)
+    for resource, content in made:
+        two_nodes.client.delete(resource, content["metadata"]["name"], uid=content["metadata"]["uid"])
+
+
+def forget(cluster: Cluster) -> None:
+    """Remove both parameter objects."""
+    for resource, name in ((STEERINGS, STEERING_NAME), (BRAKES, BRAKE_NAME)):
+        with suppress(NotFound):
+            uid = cluster.client.get(resource, name, SYSTEM)["metadata"]["uid"]
+            cluster.client.delete(resource, name, SYSTEM, uid=uid)
+
+
+def until(seconds: float) -> dict[str, str]:
+    return {"validUntil": timestamp(datetime.now(UTC) + timedelta(seconds=seconds))}
+
+
+def is_gated_at_birth(cluster: Cluster, **metadata: Any) -> bool:
+    namespace = "default" if metadata else NAMESPACE
+    tried = cluster.client.create(PODS, pod("tried", 3, **metadata), namespace, dry_run=True)
+    return {"name": FIT_GATE} in tried["spec"].get("schedulingGates", [])
+
+
+@pytest.mark.parametrize(("valid", "gates"), [(until(600), True), (until(-60), False), ({}, True)])
+def test_new_pods_of_a_steered_namespace_are_gated_until_the_renewal_lapses(
+    cluster: Cluster, valid: dict[str, str], gates: bool
+) -> None:
+    forget(cluster)
+    parameter = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}, **valid}
+    cluster.client.create(STEERINGS, parameter, SYSTEM)
+    if gates:
+        eventually("the policy to gate", lambda: is_gated_at_birth(cluster))
+    else:
+        consistently("no pod is gated", lambda: not is_gated_at_birth(cluster), 2 * POLICY_SECONDS)
+
+
+@pytest.mark.parametrize(("valid", "gates"), [(until(600), True), (until(-60), False)])
+def test_new_pods_of_a_braked_controller_are_gated_until_the_renewal_lapses(
+    cluster: Cluster, valid: dict[str, str], gates: bool
+) -> None:
+    forget(cluster)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "braked-uid", "controller": True}
+    parameter = {"apiVersion": BRAKES.api_version, "kind": BRAKE, "metadata": {"name": BRAKE_NAME}, **valid}
+    cluster.client.create(BRAKES, parameter | {"owners": {"braked-uid": "default/ReplicaSet/web"}}, SYSTEM)
+    if gates:
+        eventually("the policy to gate", lambda: is_gated_at_birth(cluster, ownerReferences=[owner]))
+    else:
+        consistently(
+            "no pod is gated", lambda: not is_gated_at_birth(cluster, ownerReferences=[owner]), 2 * POLICY_SECONDS
+        )
+
+
+@pytest.mark.usefixtures("agents")
+def test_an_operator_that_hangs_gates_no_new_pods_in_the_end_and_lets_the_gated_ones_go_when_it_is_back(
+    cluster: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """Its pod still exists, so the garbage collector leaves the parameter objects."""
+    forget(cluster)
+    operator = start_operator("--leader-elect", "--identity=hangs", module=SHORT)
+    operator.wait_until_it_watches()
+    eventually("steering to be on", lambda: is_gated_at_birth(cluster))
+    consistently("steering is renewed", lambda: is_gated_at_birth(cluster), 1.5 * VALID)
+    operator.process.send_signal(signal.SIGSTOP)
+    try:
+        made = cluster.create(pod("waits", 3), NAMESPACE)
+        assert {"name": FIT_GATE} in made["spec"]["schedulingGates"]
+        eventually("steering to lapse", lambda: not is_gated_at_birth(cluster))
+        ungated = cluster.create(pod("passes", 1), NAMESPACE)
+        assert not ungated["spec"].get("schedulingGates")
+        assert cluster.get("waits", NAMESPACE)["spec"]["schedulingGates"]
+    finally:
+        operator.process.send_signal(signal.SIGCONT)
+    eventually("the gated pod to run", lambda: cluster.get("waits", NAMESPACE)["status"].get("phase") == "Running")
+    eventually("steering to be on again", lambda: is_gated_at_birth(cluster))
