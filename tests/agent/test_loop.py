@@ -36,13 +36,15 @@ def test_without_a_cluster_the_agent_ends_with_3_and_says_what_to_set(
     assert "set KUBECONFIG, or run in a pod with a service account" in caplog.text
 
 
+@pytest.mark.parametrize("flag", ["--metrics-address", "--health-address"])
 @pytest.mark.parametrize("address", ["here", "127.0.0.1:http", ":99999", "203.0.113.1:1"])
 def test_an_address_that_cannot_be_listened_on_ends_the_agent_with_2(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, address: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, flag: str, address: str
 ) -> None:
     configure(tmp_path, monkeypatch)
-    assert run(AgentSettings("n1", metrics_address=address)) == 2
-    assert f"--metrics-address {address} cannot be listened on" in caplog.text
+    metrics, health = AgentSettings("n1", metrics_address=address), AgentSettings("n1", health_address=address)
+    assert run(metrics if flag == "--metrics-address" else health) == 2
+    assert f"{flag} {address} cannot be listened on" in caplog.text
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "127.0.0.1:http", ":10250"])

@@ -1,8 +1,4 @@
 import re
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,20 +25,13 @@ def node() -> NodeState:
     return NodeState("n1", shape.machine(), settings, shape.offered_devices(), (pod,))
 
 
-def get(metrics: Metrics, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}{path}", timeout=10) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+def text_of(metrics: Metrics) -> str:
+    return metrics.page().body.decode()
 
 
 @pytest.fixture
-def metrics() -> Iterator[Metrics]:
-    made = Metrics(":0", stale_seconds=0.3)
-    yield made
-    made.close()
+def metrics() -> Metrics:
+    return Metrics()
 
 
 def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) -> None:
@@ -50,8 +39,7 @@ def test_what_was_published_can_be_scraped_and_names_no_pod(metrics: Metrics) ->
     metrics.published(state, 0.02, {}, wrote=True)
     metrics.published(state, 0.02, {"List": 1}, wrote=False)
     metrics.failed({"List": 3})
-    code, text = get(metrics, "/metrics")
-    assert code == 200
+    text = text_of(metrics)
     for line in (
         'topomend_agent_publishes_total{result="written"} 1.0',
         'topomend_agent_publishes_total{result="unchanged"} 1.0',
@@ -85,7 +73,7 @@ def test_containers_are_counted_by_pool_and_alignment_without_init_containers(me
     )
     pod = PodAllocation("default", "secret-name", containers=containers)
     metrics.published(replace(state, pods=(pod,)), 0.02, {}, wrote=True)
-    text = get(metrics, "/metrics")[1]
+    text = text_of(metrics)
     shown = dict(re.findall(r"^topomend_agent_containers\{(.*)\} (.*)$", text, re.MULTILINE))
     assert shown == {
         'alignment="numa-node",pool="exclusive"': "1.0",
@@ -99,7 +87,7 @@ def test_containers_are_counted_by_pool_and_alignment_without_init_containers(me
 def test_the_metrics_are_those_that_are_documented_with_their_labels(metrics: Metrics) -> None:
     metrics.published(node(), 0.02, {}, wrote=True)
     shown: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(get(metrics, "/metrics")[1]):
+    for family in text_string_to_metric_families(text_of(metrics)):
         for sample in family.samples:
             name = re.sub("_(bucket|sum|count)$", "", sample.name)
             if name.startswith("topomend_") and not name.endswith("_created"):
@@ -108,38 +96,14 @@ def test_the_metrics_are_those_that_are_documented_with_their_labels(metrics: Me
     assert shown == {name: set(re.findall(r"\w+", labels)) for name, labels in rows}
 
 
-def test_without_a_success_for_long_the_agent_is_unwell_until_the_next(metrics: Metrics) -> None:
-    assert get(metrics, "/healthz") == (200, "ok\n")
-    time.sleep(0.4)
-    metrics.failed({})
-    code, text = get(metrics, "/healthz")
-    assert (code, "nothing was published" in text) == (500, True)
-    metrics.published(node(), 0.0, {}, wrote=False)
-    assert get(metrics, "/healthz") == (200, "ok\n")
-
-
-def test_an_agent_that_has_published_nothing_yet_is_well_and_not_ready(metrics: Metrics) -> None:
-    assert get(metrics, "/healthz")[0] == 200
-    assert get(metrics, "/readyz") == (500, "nothing was published yet\n")
-    metrics.published(node(), 0.0, {}, wrote=True)
-    assert get(metrics, "/readyz") == (200, "ok\n")
-
-
 def test_the_process_is_told_under_the_names_that_prometheus_knows(metrics: Metrics) -> None:
-    text = get(metrics, "/metrics")[1]
+    text = text_of(metrics)
     for name in ("process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds", "python_info"):
         assert f"\n{name}" in text
 
 
 def test_cpus_of_another_machine_are_not_counted() -> None:
     """With --root the machine is a recorded one: what this one's CPUs do is not its own."""
-    recorded = Metrics(":0", live=False)
-    try:
-        recorded.published(node(), 0.02, {}, wrote=True)
-        assert "numa_cpu_seconds" not in get(recorded, "/metrics")[1]
-    finally:
-        recorded.close()
-
-
-def test_other_paths_are_not_found(metrics: Metrics) -> None:
-    assert get(metrics, "/")[0] == 404
+    recorded = Metrics(live=False)
+    recorded.published(node(), 0.02, {}, wrote=True)
+    assert "numa_cpu_seconds" not in text_of(recorded)

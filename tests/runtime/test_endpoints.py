@@ -1,14 +1,16 @@
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from tests.waiting import consistently, eventually
+from tests.waiting import stretched
 
 from topomend.runtime import endpoints
-from topomend.runtime.endpoints import MAX_CONNECTIONS, Endpoints, check_page, metrics_page
+from topomend.runtime.endpoints import MAX_CONNECTIONS, Endpoints, check_page
+from topomend.runtime.process_metrics import metrics_page
 
 
 def get(host: str, port: int, path: str) -> tuple[int, str]:
@@ -74,27 +76,42 @@ def test_nothing_is_looked_up_in_reverse(monkeypatch: pytest.MonkeyPatch) -> Non
         made.close()
 
 
-def test_idle_connections_take_neither_threads_without_bound_nor_the_endpoint_for_good(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(endpoints, "CONNECTION_SECONDS", 0.5)
-    made = Endpoints("127.0.0.1:0", {"/healthz": check_page(lambda: "")})
+def test_a_thousand_idle_connections_take_few_threads_and_hold_up_no_probe(serving: Endpoints) -> None:
     before = threading.active_count()
-    idle = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(4 * MAX_CONNECTIONS)]
+    idle = [socket.create_connection(("127.0.0.1", serving.port)) for _ in range(1000)]
     try:
-        consistently("the number of threads", lambda: threading.active_count() - before <= MAX_CONNECTIONS, 0.2)
-        assert eventually("an answer beside idle connections", lambda: _answer(made.port)) == (200, "ok\n")
+        asked = time.monotonic()
+        assert get("127.0.0.1", serving.port, "/healthz") == (200, "ok\n")
+        assert time.monotonic() - asked < stretched(1)
+        assert threading.active_count() - before <= MAX_CONNECTIONS
     finally:
         for connection in idle:
             connection.close()
-        made.close()
 
 
-def _answer(port: int) -> tuple[int, str] | None:
+def test_connections_that_send_a_byte_now_and_then_hold_up_no_probe(serving: Endpoints) -> None:
+    slow = [socket.create_connection(("127.0.0.1", serving.port)) for _ in range(MAX_CONNECTIONS)]
     try:
-        return get("127.0.0.1", port, "/healthz")
-    except (OSError, http.client.HTTPException):
-        return None
+        for byte in b"GET /":
+            for connection in slow:
+                connection.send(bytes([byte]))
+            time.sleep(0.05)
+        asked = time.monotonic()
+        assert get("127.0.0.1", serving.port, "/healthz") == (200, "ok\n")
+        assert time.monotonic() - asked < stretched(1)
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_a_connection_that_stays_silent_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "CONNECTION_SECONDS", 0.2)
+    made = Endpoints("127.0.0.1:0", {"/healthz": check_page(lambda: "")})
+    try:
+        with socket.create_connection(("127.0.0.1", made.port), timeout=10) as silent:
+            assert silent.recv(1) == b""
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("address", ["", "8081", "host:", "host:70000", "host:8x", "host:٣"])

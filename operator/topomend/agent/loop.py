@@ -8,13 +8,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from topomend.agent.health import Health
 from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
@@ -30,6 +31,7 @@ from topomend.kube.reader_token import ReaderToken
 from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Exponential, Retry
+from topomend.runtime.endpoints import METRICS, Endpoints, Page
 from topomend.wire.node_topology import status_of
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class AgentSettings:
 
     ``kubelet_address`` (host, or host:port) is the kubelet's endpoint for ``/configz``, None not to request it. The
     request carries a token of the service account ``kubelet_reader`` (namespace/name).
+    Addresses to listen on are HOST:PORT, None for none.
     """
 
     node_name: str
@@ -72,6 +75,7 @@ class AgentSettings:
     root: Path = Path("/")
     interval: float = 0.75
     once: bool = False
+    health_address: str | None = None
     metrics_address: str | None = None
     node_resource_topology: bool = False
 
@@ -93,16 +97,18 @@ def run(settings: AgentSettings) -> int:
         _log.error("the kubelet cannot be asked: %s", error)
         client.close()
         return USAGE
+    health, metrics = Health(), _metrics(settings)
     try:
-        metrics = _serve(settings)
-    except (OSError, ValueError, OverflowError) as error:
-        _log.error("--metrics-address %s cannot be listened on: %s", settings.metrics_address, error)
+        endpoints = _serve(settings, health, metrics)
+    except CannotListen as error:
+        _log.error("%s", error)
         client.close()
         return USAGE
     agent = _Agent(
         watcher,
         Publisher(client, settings.node_name, time.monotonic),
         _second_publisher(settings, client),
+        health,
         metrics,
     )
     stop = _stop_on_signals()
@@ -110,17 +116,42 @@ def run(settings: AgentSettings) -> int:
         return agent.once() if settings.once else agent.repeatedly(settings.interval, stop)
     finally:
         client.close()
-        if metrics is not None:
-            metrics.close()
+        for served in endpoints:
+            served.close()
 
 
-def _serve(settings: AgentSettings) -> "Metrics | None":
+class CannotListen(Exception):
+    """An address on which nothing can listen, by its flag."""
+
+
+def _serve(settings: AgentSettings, health: Health, metrics: "Metrics | None") -> Sequence[Endpoints]:
+    """The endpoints of health and metrics, one where both have the same address. Raises CannotListen."""
+    if settings.once:
+        return ()
+    pages: dict[str, dict[str, Callable[[], Page]]] = {}
+    if settings.health_address is not None:
+        pages[settings.health_address] = dict(health.pages())
+    if settings.metrics_address is not None and metrics is not None:
+        pages[settings.metrics_address] = {METRICS: metrics.page, **health.pages()}
+    served: list[Endpoints] = []
+    for address, pages_there in pages.items():
+        try:
+            served.append(Endpoints(address, pages_there))
+        except (OSError, ValueError, OverflowError) as error:
+            for other in served:
+                other.close()
+            flag = "--metrics-address" if address == settings.metrics_address else "--health-address"
+            raise CannotListen(f"{flag} {address} cannot be listened on: {error}") from error
+    return served
+
+
+def _metrics(settings: AgentSettings) -> "Metrics | None":
     if settings.metrics_address is None or settings.once:
         return None
     # Imported only if metrics are enabled: the library costs memory on every node.
     from topomend.agent.metrics import Metrics  # noqa: PLC0415
 
-    return Metrics(settings.metrics_address, live=settings.root == Path("/"))
+    return Metrics(live=settings.root == Path("/"))
 
 
 def _stop_on_signals() -> threading.Event:
@@ -162,6 +193,7 @@ class _Agent:
     watcher: "_Watcher"
     publisher: Publisher
     second: _SecondPublisher | None
+    health: Health
     metrics: "Metrics | None"
 
     def once(self) -> int:
@@ -177,6 +209,7 @@ class _Agent:
         """Publish changes until ``stop`` is set, every ``interval`` seconds; returns the exit code."""
         retry = Retry(DELAYS)
         while not stop.is_set():
+            self.health.turned()
             if time.monotonic() >= retry.until:
                 try:
                     self._publish()
@@ -200,6 +233,7 @@ class _Agent:
         if self.second is not None:
             status = self.second(discovery, status, node)
         wrote = self.publisher.publish(status)
+        self.health.published()
         if self.metrics is not None:
             self.metrics.published(discovery.state, took, self.watcher.errors, wrote=wrote)
         if wrote:

@@ -1,11 +1,10 @@
-"""The agent's Prometheus metrics and health checks. Owns the metrics' names and the criteria of health.
+"""The agent's Prometheus metrics. Owns their names.
 
 Imported only if an address is given: the Prometheus library costs memory on every node. No label names a pod. The HTTP
 server is left to ``runtime.endpoints``, CPU seconds to ``cpu_seconds``.
 """
 
 import collections
-import time
 from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -16,11 +15,7 @@ from topomend.decide.alignment import Alignment, align_allocation
 from topomend.discover.pod_resources import ALLOCATABLE, LIST
 from topomend.discover.zones import zones
 from topomend.model.node_state import NodeState, allocations
-from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page, metrics_page
-from topomend.runtime.process_metrics import add_process_metrics
-
-STALE_SECONDS = 120.0
-"""``/healthz`` answers 500 after this long without a success: several attempts at the longest back-off."""
+from topomend.runtime.process_metrics import add_process_metrics, metrics_page
 
 ALIGNMENTS = (
     (EXCLUSIVE, Alignment.NUMA_NODE),
@@ -33,15 +28,12 @@ ALIGNMENTS = (
 
 
 class Metrics:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` on ``address`` (host:port; without a host, loopback only).
+    """What the agent counts. ``live`` says whether the published machine is the one that the agent runs on.
 
-    ``live`` says whether the published machine is the one that the agent runs on; only then CPU seconds are counted.
-    Raises OSError if it cannot listen there, ValueError or OverflowError if the address is malformed.
+    Only then CPU seconds are counted.
     """
 
-    def __init__(self, address: str, stale_seconds: float = STALE_SECONDS, *, live: bool = True) -> None:
-        self._stale_seconds = stale_seconds
-        self._succeeded = time.monotonic()
+    def __init__(self, *, live: bool = True) -> None:
         registry = CollectorRegistry()
         add_process_metrics(registry)
         self._cpu_seconds = CPUSeconds() if live else None
@@ -94,30 +86,15 @@ class Metrics:
         for method in (LIST, ALLOCATABLE):
             self._pod_resources_errors.labels(method)
         self._counted: dict[str, int] = {}
-        self._has_succeeded = False
         self._shown: NodeState | None = None
-        self._endpoints = Endpoints(
-            address,
-            {
-                METRICS: metrics_page(registry),
-                HEALTH: check_page(self.problem),
-                READINESS: check_page(self.unready),
-            },
-        )
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return self._endpoints.port
+        self.page = metrics_page(registry)
 
     def published(self, state: NodeState, seconds: float, errors: Mapping[str, int], *, wrote: bool) -> None:
         """Record a success. ``seconds`` is the time of its discovery, ``errors`` the failed requests by method."""
         self._note_errors(errors)
-        self._has_succeeded = True
         self._duration.observe(seconds)
         self._publishes.labels("written" if wrote else "unchanged").inc()
         self._last_success.set_to_current_time()
-        self._succeeded = time.monotonic()
         if state is not self._shown:
             self._shown = state
             self._show(state)
@@ -128,19 +105,6 @@ class Metrics:
         """Record a failed attempt to publish."""
         self._note_errors(errors)
         self._publishes.labels("failed").inc()
-
-    def problem(self) -> str:
-        """Why the agent is unhealthy; empty if it is healthy."""
-        age = time.monotonic() - self._succeeded
-        return f"nothing was published or confirmed for {age:.0f} s" if age > self._stale_seconds else ""
-
-    def unready(self) -> str:
-        """Why the agent is not ready; empty if it is."""
-        return self.problem() if self._has_succeeded else "nothing was published yet"
-
-    def close(self) -> None:
-        """Stop the server."""
-        self._endpoints.close()
 
     def _note_errors(self, errors: Mapping[str, int]) -> None:
         for method, count in errors.items():

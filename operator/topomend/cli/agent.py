@@ -74,6 +74,11 @@ Examples:
     help="The time between two polls of the kubelet.",
 )
 @click.option(
+    "--health-address",
+    metavar="HOST:PORT",
+    help="Serve /healthz and /readyz for probes at this address; in a pod, the pod's IP. Off by default.",
+)
+@click.option(
     "--metrics-address",
     metavar="HOST:PORT",
     help="Serve /metrics, /healthz and /readyz at this address. Off by default.",

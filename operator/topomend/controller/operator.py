@@ -28,10 +28,11 @@ from topomend.reconcile.staleness import Staleness
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
-from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page, metrics_page
+from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page
 from topomend.runtime.event_recorder import EventRecorder
 from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.leader_election import LeaderElection
+from topomend.runtime.process_metrics import metrics_page
 from topomend.runtime.work_queue import WorkQueue
 from topomend.wire.document import MalformedObject
 
@@ -97,7 +98,7 @@ class Operator:
         self._staleness = Staleness(client, self._store, announcer)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
-        self._relisted = time.monotonic()
+        self._relisted = self._tried_to_list = time.monotonic()
         self._streams: WatchStreams | None = None
 
     def stop(self) -> None:
@@ -275,6 +276,11 @@ class Operator:
             except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                 _log.error("the policies' parameters could not be checked: unexpected: %r; retried", error)
 
+    @property
+    def _late_seconds(self) -> float:
+        """After how long without a list something is wrong."""
+        return 2 * self._settings.relist_seconds + STUCK_SECONDS
+
     def _makes_progress(self) -> bool:
         """Whether this operator ungates pods: it leads, knows the cluster, and hangs nowhere."""
         return self._leads.is_set() and self._listed.is_set() and not self._problem()
@@ -282,7 +288,9 @@ class Operator:
     def _relist_loop(self) -> None:
         while not self._stopped.is_set():
             self._relist_now.clear()
-            if self._relist_now.wait(self._relist()):
+            wait = self._relist()
+            self._tried_to_list = time.monotonic()
+            if self._relist_now.wait(wait):
                 self._stopped.wait(GATHER_SECONDS)
 
     def _relist(self) -> float:
@@ -306,12 +314,19 @@ class Operator:
         return self._settings.relist_seconds
 
     def _unready(self) -> str:
-        return "" if self._parameters.ensured else "the policies' parameters do not name this pod as an owner yet"
+        """Why this operator could not take over; empty if it could."""
+        if not self._parameters.ensured:
+            return "the policies' parameters do not name this pod as an owner yet"
+        if not self._listed.is_set():
+            return "the cluster is not listed yet"
+        late = time.monotonic() - self._relisted
+        return f"nothing could be listed for {late:.0f} s" if late > self._late_seconds else self._problem()
 
     def _problem(self) -> str:
-        late = time.monotonic() - self._relisted
-        if late > 2 * self._settings.relist_seconds + STUCK_SECONDS:
-            return f"nothing could be listed for {late:.0f} s"
+        """Why a restart is due; empty if none is. An API server that does not answer is no reason."""
+        late = time.monotonic() - self._tried_to_list
+        if late > self._late_seconds:
+            return f"no list has begun or ended for {late:.0f} s"
         stalled = self._queue.stalled()
         if stalled > STUCK_SECONDS:
             return f"no worker has finished a pod for {stalled:.0f} s, and pods wait"

@@ -1,6 +1,8 @@
 """The HTTP endpoints of agent and operator: health, readiness and metrics, for kubelets and Prometheus.
 
 Owns the server: its address family, its limits, and that it asks no name service. The pages are their owners' business.
+Anybody in the cluster may connect, so connections are bounded in number and time, and a new one takes the place of the
+oldest: however many a stranger holds, kubelet's probe is answered.
 The standard library's server looks its own address up in reverse as it starts (``HTTPServer.server_bind``), which takes
 many seconds where no name service answers; this one never does.
 """
@@ -10,11 +12,10 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from typing import Any
 
 from topomend.model.address import host_and_port
 
@@ -22,7 +23,13 @@ LOOPBACK = "127.0.0.1"
 HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
 
 MAX_CONNECTIONS = 32
-"""Connections served at once; more are closed at once. Kubelet and Prometheus need two."""
+"""Connections served at once, a thread each; a further one closes the oldest. Kubelet and Prometheus need two."""
+
+EVICTION_SECONDS = 1.0
+"""How long the thread of a closed connection may take to end."""
+
+MAX_BACKLOG = 128
+"""Connections that wait to be accepted."""
 
 CONNECTION_SECONDS = 10.0
 """How long a connection may stay silent."""
@@ -49,11 +56,6 @@ def check_page(problem: Callable[[], str]) -> Callable[[], Page]:
         return Page(500 if text else 200, _PLAIN, f"{text or 'ok'}\n".encode())
 
     return page
-
-
-def metrics_page(registry: CollectorRegistry) -> Callable[[], Page]:
-    """A page that shows the registry in Prometheus' text format."""
-    return lambda: Page(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
 
 
 class Endpoints:
@@ -84,9 +86,12 @@ class Endpoints:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = MAX_BACKLOG
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open: dict[int, socket.socket] = {}
+        self._lock = threading.Lock()
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self.address_family = family
         super().__init__((str(address[0]), int(address[1])), handler)
@@ -96,23 +101,41 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
-    def process_request(self, request: object, client_address: object) -> None:
-        """Serve the connection in a thread, or close it where too many are open."""
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve the connection in a thread, in place of the oldest one where too many are open."""
         if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)  # type: ignore[arg-type]  # typeshed names the socket's type
-            return
+            self._close_oldest()
+            if not self._free.acquire(timeout=EVICTION_SECONDS):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._open[id(request)] = request
         try:
-            super().process_request(request, client_address)  # type: ignore[arg-type]  # as above
+            super().process_request(request, client_address)
         except BaseException:
-            self._free.release()
+            self._forget(request)
             raise
 
-    def process_request_thread(self, request: object, client_address: object) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve one connection, then make room for another."""
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]  # as above
+            super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def _close_oldest(self) -> None:
+        """Have the thread of the oldest connection read its end."""
+        with self._lock:
+            if not self._open:
+                return
+            oldest = self._open.pop(next(iter(self._open)))
+            with suppress(OSError):  # it has just ended by itself
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log a client that disconnects at debug level only: it is not an error of this program."""
