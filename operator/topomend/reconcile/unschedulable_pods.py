@@ -88,7 +88,7 @@ class UnschedulablePods:
     def requeue_blocked(self) -> None:
         """Enqueue the pods that a node admits and that waited for others, oldest first: NUMA nodes are free again."""
         with self._lock:
-            blocked = [pod for pod, result in self._waiting.items() if result.on_any_change]
+            blocked = [pod for pod, (result, _) in self._waiting.items() if result.on_any_change]
         since = self._store.snapshot.gated_since
         for pod in sorted(blocked, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
             self._enqueue(pod)
