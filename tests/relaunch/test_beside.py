@@ -1,7 +1,7 @@
 """The name policy Suffix, walked through: the replacement has a name of its own and is there before the pod goes.
 
-Every interleaving of two operators, faults, and somebody who deletes or edits either pod or deletes the record, on a
-model of two pod names and one record.
+Every interleaving of two operators, faults, an API server that denies the replacement, and somebody who deletes or
+edits either pod, on a model of two pod names and one record.
 """
 
 from collections import deque
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.relaunch.guards import Guard, lacking
+from tests.relaunch.walk import Bounds, Machine
 
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
@@ -17,6 +19,7 @@ from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 OLD, RECORD = "old", "p-record"
+PROTOCOL = Machine()
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,10 @@ def fresh() -> Operator:
     return Operator(*protocol.begin(OLD, RECORD, may_start=True))
 
 
+def told(machine: Machine, operator: Operator, answer: messages.Answer) -> Operator:
+    return Operator(*machine.step(operator.progress, answer))
+
+
 @dataclass(frozen=True)
 class Situation:
     world: World
@@ -197,18 +204,26 @@ def _key(situation: Situation) -> object:
             pod.version if isinstance(pod, WatchedPod) else str(pod) for pod in (progress.pod, progress.replacement)
         ]
         record = progress.record.version if isinstance(progress.record, Relaunch) else str(progress.record)
-        operators.append((*pods, progress.digest, record, progress.nodes, type(operator.request).__name__))
+        operators.append(
+            (*pods, progress.digest, record, progress.nodes, progress.denied, type(operator.request).__name__)
+        )
     return situation.world, tuple(operators), situation.faults, situation.strangers
 
 
-def run(world: World) -> tuple[World, messages.Request]:
-    """An undisturbed attempt."""
+DENIED = messages.Denied("quota")
+
+
+def run(world: World, machine: Machine = PROTOCOL, *, denied: bool = False) -> tuple[World, messages.Request]:
+    """An undisturbed attempt. ``denied``: the API server denies the replacement."""
     operator = fresh()
     for _ in range(60):
         if isinstance(operator.request, messages.Stop | messages.Pause):
             return world, operator.request
+        if denied and isinstance(operator.request, messages.Create):
+            operator = told(machine, operator, DENIED)
+            continue
         world, answer = serve(world, operator.request, operator.progress.digest)
-        operator = Operator(*protocol.step(operator.progress, answer))
+        operator = told(machine, operator, answer)
     raise AssertionError(f"no end: {operator.request}")
 
 
@@ -220,23 +235,34 @@ def check(world: World) -> None:
     assert not (world.ungate and not world.interfered and world.entry is None), "I2: the record went"
 
 
-def walk(*, operators: int, faults: int, strangers: int) -> int:
+def walk(*, operators: int, faults: int, strangers: int, machine: Machine = PROTOCOL) -> int:
     first = Situation(start(), (fresh(),) * operators, faults, strangers)
     visited, waiting = {_key(first)}, deque([first])
     while waiting:
         situation = waiting.popleft()
         check(situation.world)
-        _check_end(situation.world)
-        for following in _following(situation):
+        _check_end(situation.world, machine)
+        _check_deleted(situation.world, machine)
+        for following in _following(situation, machine):
             if _key(following) not in visited:
                 visited.add(_key(following))
                 waiting.append(following)
     return len(visited)
 
 
-def _check_end(world: World) -> None:
+def _check_deleted(world: World, machine: Machine) -> None:
+    """I8: a pod whose user deletes it before it has a replacement goes at once and never comes back."""
+    if world.old is None or not world.old.deleting or world.new:
+        return
+    for denied in (False, True):
+        after, last = run(world, machine, denied=denied)
+        assert isinstance(last, messages.Stop), f"I8: the deleted pod waits: {last}"
+        assert (after.old, after.new) == (None, None), "I8: the deleted pod stays, or came back"
+
+
+def _check_end(world: World, machine: Machine) -> None:
     """I3, I5: left alone, an operator that starts anew brings it to an end."""
-    world, last = run(world)
+    world, last = run(world, machine)
     check(world)
     if isinstance(last, messages.Pause):
         assert world.interfered, f"I5: stuck at {last}"
@@ -246,9 +272,9 @@ def _check_end(world: World) -> None:
     assert not (world.old and world.old.claimed), "I3: our finalizer was left behind"
 
 
-def _following(situation: Situation) -> Iterator[Situation]:
+def _following(situation: Situation, machine: Machine) -> Iterator[Situation]:
     for number, operator in enumerate(situation.operators):
-        yield from _moves(situation, number, operator)
+        yield from _moves(situation, number, operator, machine)
     if situation.strangers:
         world = situation.world
         less = replace(situation, strangers=situation.strangers - 1)
@@ -260,7 +286,7 @@ def _following(situation: Situation) -> Iterator[Situation]:
             yield replace(less, world=replace(after, old=edited, interfered=True))
 
 
-def _moves(situation: Situation, number: int, operator: Operator) -> Iterator[Situation]:
+def _moves(situation: Situation, number: int, operator: Operator, machine: Machine) -> Iterator[Situation]:
     if situation.faults:
         yield _with(replace(situation, faults=situation.faults - 1), number, fresh())
     if isinstance(operator.request, messages.Stop | messages.Pause):
@@ -268,7 +294,9 @@ def _moves(situation: Situation, number: int, operator: Operator) -> Iterator[Si
     world, answer = serve(situation.world, operator.request, operator.progress.digest)
     if situation.faults:
         yield _with(replace(situation, world=world, faults=situation.faults - 1), number, fresh())
-    yield _with(replace(situation, world=world), number, Operator(*protocol.step(operator.progress, answer)))
+    if situation.faults and isinstance(operator.request, messages.Create):
+        yield _with(replace(situation, faults=situation.faults - 1), number, told(machine, operator, DENIED))
+    yield _with(replace(situation, world=world), number, told(machine, operator, answer))
 
 
 def _with(situation: Situation, number: int, operator: Operator) -> Situation:
@@ -305,6 +333,17 @@ def test_the_replacement_is_there_before_the_pod_goes_and_ungated_after() -> Non
 @pytest.mark.parametrize(("operators", "faults", "strangers"), [(1, 3, 0), (1, 1, 2), (2, 1, 0), (2, 0, 1)])
 def test_no_interleaving_loses_or_doubles_the_pod(operators: int, faults: int, strangers: int) -> None:
     assert walk(operators=operators, faults=faults, strangers=strangers) > 20
+
+
+def test_without_its_guard_a_pod_that_its_user_deletes_while_its_replacement_is_denied_comes_back() -> None:
+    guard = Guard(
+        "a user's deletion is honoured until the replacement exists",
+        "        if refused.deleting:\n            return _cancel(record)\n        if progress.draining:\n",
+        "        if progress.draining:\n",
+        Bounds(),
+    )
+    with pytest.raises(AssertionError, match="I8"):
+        walk(operators=1, faults=1, strangers=1, machine=lacking(guard))
 
 
 def test_a_pod_that_was_changed_after_it_was_recorded_is_recorded_again() -> None:
