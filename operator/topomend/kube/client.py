@@ -220,6 +220,17 @@ class Client:
             return False
         return any(listed.get("name") == resource.plural for listed in answer.get("resources") or ())
 
+    def resource_of(self, api_version: str, kind: str) -> Resource | None:
+        """The resource that the API server serves as this kind; None where it serves none. Raises APIError."""
+        try:
+            answer = self._ask("GET", Resource(api_version, "").path())
+        except NotFound:
+            return None
+        for listed in answer.get("resources") or ():
+            if listed.get("kind") == kind and "/" not in listed.get("name", "/"):
+                return Resource(api_version, listed["name"], bool(listed.get("namespaced")))
+        return None
+
     def create(
         self, resource: Resource, content: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
     ) -> dict[str, Any]:

@@ -107,6 +107,7 @@ class WatchedPod:
     - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
     - ``ran``: whether a container of a pod with restartPolicy Never has started.
+    - ``critical``: whether its priority class is one of those that the cluster itself needs.
     - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
     """
 
@@ -141,3 +142,4 @@ class WatchedPod:
     ran: bool = False
     relaunch_started: str = ""
     unschedulable: bool = False
+    critical: bool = False

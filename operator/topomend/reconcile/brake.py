@@ -24,6 +24,7 @@ from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
 from topomend.kube.errors import AlreadyExists, APIError, Forbidden, Invalid, NotFound
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Owner, WatchedPod
+from topomend.reconcile import owners
 from topomend.wire.group import BRAKE, BRAKE_NAME, UNGATED_NAMESPACES
 
 NAME = BRAKE_NAME
@@ -35,6 +36,12 @@ IN_FORCE_SECONDS = 2.0
 CHECK_SECONDS = 60.0
 REMEMBERED = 10_000
 
+MOST_OF_A_NAMESPACE = 100
+"""How many controllers of one namespace are listed, so that none can fill the list of all."""
+
+_LONGEST_TEXT = 400
+"""The longest value that the schema of the list allows."""
+
 NO_POLICIES = (
     "the API server has no MutatingAdmissionPolicy, so new pods cannot be gated; it is enabled from Kubernetes 1.36 on"
 )
@@ -44,8 +51,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Listed:
-    """When a controller was listed, and when one of its pods was last refused or gated; in seconds."""
+    """A controller's namespace, when it was listed, and when a pod of it was last refused or gated; in seconds."""
 
+    namespace: str
     written: float
     last_needed: float
 
@@ -63,29 +71,47 @@ class Brake:
     def engage(self, pod: WatchedPod) -> str:
         """List the controller of a refused pod, so that its new pods are gated.
 
-        Returns the reason if it cannot be listed, empty if it is, or if its namespace is never gated. Refused pods are
-        relaunched in either case. A refused pod counts once, although some exist for hours. Raises APIError.
+        Returns the reason if it cannot be listed, empty if it is, or if it is nothing to list: it does not exist, or
+        its pods are never gated. Refused pods are relaunched in either case. A refused pod counts once, although some
+        exist for hours. Raises APIError.
         """
+        owner = pod.owner
+        if owner is None or pod.uid in self._counted or not _is_brakable(pod, owner):
+            return ""
         with self._lock:
-            if pod.owner is None or pod.uid in self._counted or pod.namespace in UNGATED_NAMESPACES:
-                return ""
-            problem = self._list(pod.owner, pod) if self._gates_pods() else NO_POLICIES
+            if not self._gates_pods():
+                return NO_POLICIES
+            is_known = owner.uid in self._listed()
+        # Without the lock: what strangers write on their pods must not delay other controllers.
+        try:
+            is_real = is_known or owners.exists(self._client, owner, pod.namespace)
+        except owners.NotReadable as error:
+            return str(error)
+        with self._lock:
+            problem = self._list(owner, pod) if is_real else ""
             if not problem:
                 self._counted[pod.uid] = None
             return problem
 
     def _list(self, owner: Owner, pod: WatchedPod) -> str:
-        owners, now = self._listed(), time.monotonic()
-        listed = owners.get(owner.uid)
+        listed_owners, now = self._listed(), time.monotonic()
+        listed = listed_owners.get(owner.uid)
+        if listed and listed.namespace != pod.namespace:
+            return ""  # a reference to a controller of another namespace
+        if listed is None and self._is_full(pod.namespace):
+            return f"{MOST_OF_A_NAMESPACE} controllers of namespace {pod.namespace} are braked, which is the most"
         if listed is None or (not pod.released and now - listed.written > IN_FORCE_SECONDS):
             name = f"{pod.namespace}/{owner.kind}/{owner.name}"
-            problem = self._write({owner.uid: name})
+            problem = self._write({owner.uid: name[:_LONGEST_TEXT]})
             if problem:
                 return problem
             _log.info("new pods of %s are gated until a node admits them", name)
-            listed = owners[owner.uid] = _Listed(now, now)
+            listed = listed_owners[owner.uid] = _Listed(pod.namespace, now, now)
         listed.last_needed = now
         return ""
+
+    def _is_full(self, namespace: str) -> bool:
+        return sum(listed.namespace == namespace for listed in self._listed().values()) >= MOST_OF_A_NAMESPACE
 
     def _gates_pods(self) -> bool:
         """Whether the API server has mutating policies. Checked again while it has none: it may be upgraded."""
@@ -114,50 +140,50 @@ class Brake:
         with self._lock:
             if not self._gates_pods():
                 return
-            owners, now = self._listed(), time.monotonic()
+            listed_owners, now = self._listed(), time.monotonic()
             for uid in still_gated:
-                if uid in owners:
-                    owners[uid].last_needed = now
-            admitted = [uid for uid, listed in owners.items() if listed.last_needed < now - QUIET_SECONDS]
+                if uid in listed_owners:
+                    listed_owners[uid].last_needed = now
+            admitted = [uid for uid, listed in listed_owners.items() if listed.last_needed < now - QUIET_SECONDS]
             if admitted and not self._write(dict.fromkeys(admitted)):
                 for uid in admitted:
-                    del owners[uid]
+                    del listed_owners[uid]
 
     def _listed(self) -> dict[str, _Listed]:
         """The list. It is read once; a controller that an earlier operator listed counts as just refused."""
         if self._owners is None:
-            uids: Iterable[str] = ()
+            names: Mapping[str, str] = {}
             try:
-                uids = self._client.get(BRAKES, NAME, self._namespace).get("owners") or {}
+                names = self._client.get(BRAKES, NAME, self._namespace).get("owners") or {}
             except NotFound:
                 self._create({})  # the API server notices a change sooner than a new object
             except Forbidden as error:
                 _log.warning("the storm brake is off: %s", error)
             now = time.monotonic()
-            self._owners = {uid: _Listed(now, now) for uid in uids}
+            self._owners = {uid: _Listed(name.partition("/")[0], now, now) for uid, name in names.items()}
         return self._owners
 
-    def _write(self, owners: Mapping[str, str | None]) -> str:
+    def _write(self, changes: Mapping[str, str | None]) -> str:
         """Change the list: names by uid, None to remove. Returns the reason if it cannot be changed, else empty."""
         try:
-            self._client.merge(BRAKES, NAME, {"owners": owners}, self._namespace)
+            self._client.merge(BRAKES, NAME, {"owners": changes}, self._namespace)
         except NotFound:
-            return self._create(owners)
+            return self._create(changes)
         except (Forbidden, Invalid) as error:
             return self._off(error)
         return ""
 
-    def _create(self, owners: Mapping[str, str | None]) -> str:
+    def _create(self, changes: Mapping[str, str | None]) -> str:
         content = {
             "apiVersion": BRAKES.api_version,
             "kind": BRAKE,
             "metadata": {"name": NAME, "namespace": self._namespace},
-            "owners": {uid: name for uid, name in owners.items() if name is not None},
+            "owners": {uid: name for uid, name in changes.items() if name is not None},
         }
         try:
             self._client.create(BRAKES, content, self._namespace)
         except AlreadyExists:
-            return self._write(owners) if owners else ""  # another thread was faster (reconcile/parameters.py)
+            return self._write(changes) if changes else ""  # another thread was faster (reconcile/parameters.py)
         except APIError as error:
             return self._off(error)
         return ""
@@ -169,3 +195,8 @@ class Brake:
         )
         _log.warning("the storm brake is off: %s", problem)
         return problem
+
+
+def _is_brakable(pod: WatchedPod, owner: Owner) -> bool:
+    """Whether the policy may gate pods like this one, and its reference to an owner may be a real one."""
+    return pod.namespace not in UNGATED_NAMESPACES and not pod.critical and owners.is_wellformed(owner)

@@ -1,19 +1,59 @@
-"""Whether a failed pod's controller exists and wants another pod, as the API server says now.
+"""Whether a pod's controller exists and wants another pod, as the API server says now.
 
-Owns that question. A reference to an owner is its author's word: it may name a controller that never existed, is gone
-or makes no pods any more. Leaves which kinds are asked about to ``decide/eligibility``.
+Owns both questions. A reference to an owner is its author's word: it may name a controller that never existed, is gone,
+is another namespace's or makes no pods any more. Leaves which kinds are asked about to ``decide/eligibility``.
 """
 
+import re
+
 from topomend.kube.client import Client, Resource
-from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.errors import Forbidden, Invalid, MethodNotAllowed, NotFound
 from topomend.model.cluster import Owner
 from topomend.wire.document import Document, MalformedObject
 
 _PLURALS = {
-    "ReplicaSet": "replicasets",
-    "ReplicationController": "replicationcontrollers",
-    "StatefulSet": "statefulsets",
+    ("apps", "DaemonSet"): "daemonsets",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("", "ReplicationController"): "replicationcontrollers",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("batch", "Job"): "jobs",
 }
+
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_API_VERSION = re.compile(r"([a-z0-9.-]{1,253}/)?v[a-z0-9]{1,62}")
+
+
+class NotReadable(Exception):
+    """The API server does not let topomend read the owner; the message says what to do."""
+
+
+def is_wellformed(owner: Owner) -> bool:
+    """Whether the reference may be a real one: the API server gives every object a UUID, and checks no reference."""
+    return bool(_UID.fullmatch(owner.uid) and _API_VERSION.fullmatch(owner.api_version))
+
+
+def exists(client: Client, owner: Owner, namespace: str) -> bool:
+    """Whether the namespace has an object of this kind, name and uid. Raises NotReadable, APIError."""
+    name = f"{owner.kind} {owner.name}"
+    try:
+        resource = _resource(client, owner)
+        content = client.get(resource, owner.name, namespace) if resource and resource.namespaced else {}
+    except NotFound:
+        return False
+    except (Forbidden, Invalid, MethodNotAllowed) as error:
+        raise NotReadable(
+            f"{name} cannot be read, and only controllers that exist are braked: {error}; to have this kind braked, "
+            "bind a role with the verb get to the operator's account"
+        ) from error
+    try:
+        return Document(content)["metadata"]["uid"].text("") == owner.uid
+    except MalformedObject:
+        return False
+
+
+def _resource(client: Client, owner: Owner) -> Resource | None:
+    plural = _PLURALS.get((owner.group, owner.kind))
+    return Resource(owner.api_version, plural) if plural else client.resource_of(owner.api_version, owner.kind)
 
 
 def why_not_recreated(client: Client, owner: Owner, namespace: str) -> str:
@@ -23,7 +63,7 @@ def why_not_recreated(client: Client, owner: Owner, namespace: str) -> str:
     """
     name = f"{owner.kind} {owner.name}"
     try:
-        content = client.get(Resource(owner.api_version, _PLURALS[owner.kind]), owner.name, namespace)
+        content = client.get(Resource(owner.api_version, _PLURALS[owner.group, owner.kind]), owner.name, namespace)
     except NotFound:
         return f"{name} does not exist"
     except Forbidden as error:

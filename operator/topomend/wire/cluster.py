@@ -35,6 +35,8 @@ from topomend.wire.pod import read_pod
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """Annotation of the mirror pod of a static pod (pkg/kubelet/types/pod_update.go)."""
 
+CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
+
 _DEFAULT_SCHEDULER = "default-scheduler"
 
 _VOLUMES_OF_ANY_NODE = frozenset(
@@ -101,6 +103,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         scheduler_rules=tuple(_read_scheduler_rules(spec)),
         ran=spec["restartPolicy"].text("") == "Never" and _has_started(status),
         unschedulable=_is_unschedulable(status),
+        critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
     )
 
