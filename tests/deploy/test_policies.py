@@ -129,6 +129,18 @@ def new_pod(*, gates: tuple[str, ...] = (), annotations: dict[str, str] | None =
 
 
 CONTROLLER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1", "controller": True}
+RESTRICTED = {
+    "name": "c",
+    "image": "none",
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+}
+"""What Pod Security lets into topomend's own namespace."""
+
 PRIVILEGED = {"name": "c", "image": "none", "securityContext": {"privileged": True}}
 
 
@@ -277,10 +289,12 @@ def test_the_operator_creates_a_privileged_pod_where_the_namespace_says_that_it_
     admin.delete(path)
 
 
-@pytest.mark.parametrize("namespace", ["kube-system", "topomend-agent"])
+@pytest.mark.parametrize(
+    "namespace", ["kube-system", "kube-public", "kube-node-lease", "topomend-agent", "topomend-system"]
+)
 def test_the_operator_creates_no_pod_where_accounts_may_do_much(pods_of: tuple[API, API], namespace: str) -> None:
-    answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", gated_pod())
-    assert (answer.code, "may not create pods in kube-system" in answer.message) == (403, True), answer.content
+    answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", gated_pod(containers=[RESTRICTED]))
+    assert (answer.code, f"may not create pods in {namespace}" in answer.message) == (403, True), answer.content
 
 
 def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
