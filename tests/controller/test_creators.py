@@ -104,7 +104,7 @@ def test_a_pod_is_relaunched_for_its_creator_and_still_says_who_that_is(
     assert moved["spec"]["nodeName"] == NODE_B
     stamp = "topomend.io/creator"
     assert moved["metadata"]["annotations"][stamp] == made["metadata"]["annotations"][stamp]
-    assert moved["metadata"]["annotations"][stamp].startswith("system:serviceaccount:default:tenant\n")
+    assert moved["metadata"]["annotations"][stamp] == "system:serviceaccount:default:tenant"
     assert "Traceback" not in operator.text()
 
 

@@ -42,6 +42,7 @@ class API:
     authority: str
     token: str
     acts_as: tuple[str, ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
 
     def as_token(self, token: str) -> "API":
         """The same API server under another account."""
@@ -50,6 +51,10 @@ class API:
     def impersonating(self, user: str, *groups: str) -> "API":
         """The same account, asking to be taken for another."""
         return replace(self, acts_as=(user, *groups))
+
+    def with_extra(self, key: str, value: str) -> "API":
+        """The other account, with something further that an authenticator may say of a user."""
+        return replace(self, extra=(*self.extra, (key, value)))
 
     def get(self, path: str) -> Answer:
         """Read one object, or a list."""
@@ -86,6 +91,8 @@ class API:
         )
         for header, name in zip(("Impersonate-User", "Impersonate-Group"), self.acts_as, strict=False):
             request.add_header(header, name)
+        for key, value in self.extra:
+            request.add_header(f"Impersonate-Extra-{key}", value)
         try:
             with urllib.request.urlopen(request, context=self._context(), timeout=30) as response:  # noqa: S310
                 return Answer(response.status, json.load(response))

@@ -45,12 +45,12 @@ def operator(older: Cluster, tmp_path: Path) -> Iterator[Operator]:
 
 
 def _install(cluster: Cluster) -> None:
-    """As README says: one file, of which kubectl names six objects that it leaves out; or the overlay, without them."""
+    """As README says: one file, of which kubectl names eight objects that it leaves out; or the overlay."""
     assert not cluster.client.serves(MUTATING_ADMISSION_POLICIES)
     applied = _apply(cluster, "-f", "deploy/install.yaml")
     assert applied.returncode == 1
     complaints = [line for line in applied.stderr.splitlines() if line != "ensure CRDs are installed first"]
-    assert len(complaints) == 6, applied.stderr
+    assert len(complaints) == 8, applied.stderr
     assert all('no matches for kind "MutatingAdmissionPolicy' in line for line in complaints), applied.stderr
     for last in (
         "deployment.apps/topomend-operator",

@@ -6,6 +6,16 @@ from topomend.model.relaunch import Relaunch
 from topomend.relaunch.manifest import claim, digest, launch, renamed, replaced_names, replacement, stripped, unclaim
 from topomend.wire.cluster import read_watched_pod
 
+TOKEN = {
+    "name": "kube-api-access-x2x4z",
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt"}},
+        ]
+    },
+}
+TOKEN_MOUNT = {"name": "kube-api-access-x2x4z", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
 POD: dict[str, Any] = {
     "metadata": {
         "name": "train",
@@ -26,9 +36,9 @@ POD: dict[str, Any] = {
         "priorityClassName": "high",
         "serviceAccountName": "default",
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "kube-api-access-x2x", "projected": {}}],
-        "initContainers": [{"name": "first", "volumeMounts": [{"name": "kube-api-access-x2x"}]}],
-        "containers": [{"name": "main", "volumeMounts": [{"name": "data"}, {"name": "kube-api-access-x2x"}]}],
+        "volumes": [{"name": "data", "emptyDir": {}}, TOKEN],
+        "initContainers": [{"name": "first", "volumeMounts": [TOKEN_MOUNT]}],
+        "containers": [{"name": "main", "volumeMounts": [{"name": "data"}, TOKEN_MOUNT]}],
         "ephemeralContainers": [{"name": "debug"}],
     },
     "status": {"phase": "Failed"},
@@ -61,6 +71,48 @@ def test_a_manifest_keeps_what_the_user_wrote_and_nothing_a_server_added() -> No
             "containers": [{"name": "main", "volumeMounts": [{"name": "data"}]}],
         },
     }
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"name": "kube-api-access-mine", "projected": {"sources": []}},
+        {"name": "kube-api-access-mine0", "emptyDir": {}},
+        {
+            "name": "kube-api-access-vault",
+            "projected": {
+                "sources": [{"serviceAccountToken": {"audience": "vault", "expirationSeconds": 3607, "path": "token"}}]
+            },
+        },
+    ],
+)
+def test_a_volume_of_the_users_own_is_kept_whatever_its_name(volume: dict[str, Any]) -> None:
+    mount = {"name": volume["name"], "mountPath": "/data"}
+    pod = {**POD, "spec": {"volumes": [volume], "containers": [{"name": "main", "volumeMounts": [mount]}]}}
+    assert stripped(pod)["spec"] == pod["spec"]
+
+
+def test_a_token_that_the_user_mounts_elsewhere_is_kept() -> None:
+    mount = {**TOKEN_MOUNT, "mountPath": "/tokens"}
+    pod = {**POD, "spec": {"volumes": [TOKEN], "containers": [{"name": "main", "volumeMounts": [mount]}]}}
+    assert stripped(pod)["spec"] == pod["spec"]
+
+
+def test_what_networks_and_schedulers_noted_about_a_pod_does_not_go_along() -> None:
+    annotations = {"k8s.ovn.org/pod-networks": "{}", "k8s.v1.cni.cncf.io/networks": "sriov"}
+    pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
+    assert stripped(pod)["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/networks": "sriov"}
+
+
+def test_what_was_written_on_a_pod_after_its_creation_does_not_go_along() -> None:
+    annotations = {
+        "note": "kept",
+        "k8s.v1.cni.cncf.io/networks": "evil",
+        "topomend.io/changed": "k8s.v1.cni.cncf.io/networks label:team",
+    }
+    metadata = {**POD["metadata"], "labels": {"app": "t", "team": "evil"}, "annotations": annotations}
+    made = stripped({**POD, "metadata": metadata})["metadata"]
+    assert (made["labels"], made["annotations"]) == ({"app": "t"}, {"note": "kept"})
 
 
 def test_a_replacement_of_a_replacement_takes_the_affinity_that_was_first_asked_for() -> None:

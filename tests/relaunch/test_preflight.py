@@ -9,8 +9,8 @@ from tests.clusters import Cluster
 
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch.manifest import digest
-from topomend.relaunch.preflight import Preflight
-from topomend.wire.group import CREATOR_ANNOTATION
+from topomend.relaunch.preflight import Preflight, creator_of
+from topomend.wire.group import CREATOR_ANNOTATION, UNREVIEWABLE
 
 pytestmark = pytest.mark.cluster
 
@@ -51,12 +51,34 @@ def record(creator: str = "", *, container: str = "cpu=2 memory=64Mi", namespace
         ("", ""),
         ("somebody", "somebody, who created it, may not create pods in default any more"),
         (f"somebody\n{ADMINISTRATORS}", ""),
+        (
+            UNREVIEWABLE,
+            "the rights of the user who created it depend on more than name and groups; recreate it yourself",
+        ),
         (f"{ADMINISTRATORS}\nsomebody", "system:masters, who created it, may not create pods in default any more"),
     ],
-    ids=["no stamp", "without the right", "by a group", "a user who is called as a group"],
+    ids=["no stamp", "without the right", "by a group", "a scoped token", "a user who is called as a group"],
 )
 def test_a_replacement_is_created_only_for_who_may_create_it(creator: str, problem: str, preflight: Preflight) -> None:
     assert preflight.creator_problem(record(creator)) == problem
+
+
+@pytest.mark.parametrize(
+    ("stamp", "creator"),
+    [
+        ("jane\ndevelopers", ("jane", ["developers", "system:authenticated"])),
+        ("system:anonymous\nsystem:unauthenticated", ("system:anonymous", ["system:unauthenticated"])),
+        (
+            "system:serviceaccount:ns:robot",
+            (
+                "system:serviceaccount:ns:robot",
+                ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"],
+            ),
+        ),
+    ],
+)
+def test_the_groups_that_a_stamp_leaves_out_are_asked_about_as_well(stamp: str, creator: tuple[str, list[str]]) -> None:
+    assert creator_of(stamp) == creator
 
 
 def test_what_the_api_server_would_create_is_not_created(preflight: Preflight, cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ only gain requirements inside its terms, and the same update may remove the gate
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -15,7 +16,9 @@ from topomend.model.relaunch import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,
+    CHANGED_ANNOTATION,
     FIT_GATE,
+    LABEL_PREFIX,
     NARROWED,
     NOT_NARROWED,
     RECORD_ANNOTATION,
@@ -30,11 +33,43 @@ _REMOVED_SPEC = ("nodeName", "priority", "preemptionPolicy", "ephemeralContainer
 """The binding, the debug containers, and what the API server computed from the priority class. The class may have
 changed since, and plugin/pkg/admission/priority refuses a pod whose priority differs from its class."""
 
-_OWN_ANNOTATIONS = (RECORD_ANNOTATION, REPLACES_ANNOTATION, ATTEMPT_ANNOTATION, RELEASED_ANNOTATION)
+_OWN_ANNOTATIONS = (
+    RECORD_ANNOTATION,
+    REPLACES_ANNOTATION,
+    ATTEMPT_ANNOTATION,
+    RELEASED_ANNOTATION,
+    CHANGED_ANNOTATION,
+)
 _LONGEST_NAME = 253
 
-_SERVICE_ACCOUNT_VOLUME = "kube-api-access-"
-"""The volume that the ServiceAccount admission plugin adds (plugin/pkg/admission/serviceaccount)."""
+_OF_ITS_LIFE = frozenset(
+    (
+        "cni.projectcalico.org/containerID",
+        "cni.projectcalico.org/podIP",
+        "cni.projectcalico.org/podIPs",
+        "hami.io/bind-phase",
+        "hami.io/bind-time",
+        "hami.io/vgpu-devices-allocated",
+        "hami.io/vgpu-devices-to-allocate",
+        "hami.io/vgpu-node",
+        "hami.io/vgpu-time",
+        "k8s.ovn.org/pod-networks",
+        "k8s.v1.cni.cncf.io/network-status",
+        "k8s.v1.cni.cncf.io/networks-status",
+        "ovn.kubernetes.io/allocated",
+        "ovn.kubernetes.io/routed",
+        "scheduling.koordinator.sh/device-allocated",
+        "scheduling.koordinator.sh/resource-status",
+    )
+)
+"""Annotations in which networks and schedulers note what they gave a pod on its node: addresses and devices that the
+replacement does not have. Without stamps (API servers before 1.36) nothing else tells them from the user's."""
+
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_TOKEN_SECONDS = 3607
+_TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a folder
+"""The volume that the ServiceAccount admission plugin adds, its token's life, and where it is mounted
+(plugin/pkg/admission/serviceaccount/admission.go). A volume of the user's own may have such a name too."""
 
 PREFERENCE_WEIGHT = 100
 MAX_PREFERRED = 3
@@ -46,14 +81,18 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
 
     An ungated pod was narrowed to nodes that were right at that time. ``previous`` is the record that created the pod,
     where it is a replacement: the affinity comes from there, otherwise the narrowing is undone (``widened``).
-    Finalizers are dropped: only ours can be on the pod, for pods with others are not relaunched.
+    Finalizers are dropped: only ours can be on the pod, for pods with others are not relaunched. Annotations and labels
+    are dropped that tell of the pod's life on its node, or that were written after its creation: who may change a pod
+    may not always create one.
     """
     metadata = {key: pod["metadata"][key] for key in _USER_METADATA if key in pod["metadata"]}
-    annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in _OWN_ANNOTATIONS}
+    annotations = metadata.pop("annotations", {})
+    changed = frozenset(annotations.get(CHANGED_ANNOTATION, "").split())
+    dropped = {*_OWN_ANNOTATIONS, *_OF_ITS_LIFE, *changed}
+    annotations = {key: value for key, value in annotations.items() if key not in dropped}
+    labels = {key: value for key, value in metadata.pop("labels", {}).items() if LABEL_PREFIX + key not in changed}
     spec = {key: value for key, value in pod["spec"].items() if key not in _REMOVED_SPEC}
-    token_volumes = {
-        item["name"] for item in spec.get("volumes", ()) if item["name"].startswith(_SERVICE_ACCOUNT_VOLUME)
-    }
+    token_volumes = {item["name"] for item in spec.get("volumes", ()) if _is_added_volume(item, spec)}
     narrowed = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == NARROWED
     spec["affinity"] = (
         previous.manifest["spec"].get("affinity", {})
@@ -65,9 +104,27 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     for kind in ("initContainers", "containers"):
         spec[kind] = [_without_mounts(container, token_volumes) for container in spec.get(kind, ())]
     return {
-        "metadata": without_empty(metadata | {"annotations": annotations}),
+        "metadata": without_empty(metadata | {"labels": labels, "annotations": annotations}),
         "spec": {key: value for key, value in spec.items() if value not in ([], {})},
     }
+
+
+def _is_added_volume(volume: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
+    """Whether the API server added the volume, and would add the same to the replacement."""
+    if not _TOKEN_VOLUME.fullmatch(volume["name"]):
+        return False
+    sources = volume.get("projected", {}).get("sources", ())
+    tokens = [source["serviceAccountToken"] for source in sources if "serviceAccountToken" in source]
+    mounts = [
+        mount
+        for kind in ("initContainers", "containers")
+        for container in spec.get(kind, ())
+        for mount in container.get("volumeMounts", ())
+        if mount["name"] == volume["name"]
+    ]
+    return tokens == [{"expirationSeconds": _TOKEN_SECONDS, "path": "token"}] and all(
+        mount["mountPath"] == _TOKEN_FOLDER for mount in mounts
+    )
 
 
 def _affinity(affinity: Mapping[str, Any], *, narrowed: bool) -> dict[str, Any]:
@@ -180,6 +237,24 @@ def replacement(relaunch: Relaunch) -> dict[str, Any]:
         "metadata": {**metadata, "namespace": relaunch.namespace, "annotations": annotations},
         "spec": {**spec, "schedulingGates": [{"name": RELAUNCH_GATE}]},
     }
+
+
+def added(asked: Mapping[str, Any], admitted: Mapping[str, Any]) -> str:
+    """What admission adds to a Pod object that was through admission before; empty where it adds nothing of weight.
+
+    Webhooks that do not look whether they changed a pod already add a second sidecar or raise its requests again.
+    ``asked`` and ``admitted`` are the Pod object as it is sent and as it would be created.
+    """
+    found = []
+    for kind, what in (("initContainers", "init container"), ("containers", "container")):
+        before = {container["name"]: container for container in asked["spec"].get(kind, ())}
+        for container in admitted["spec"].get(kind, ()):
+            known = before.get(container["name"])
+            if known is None:
+                found.append(f"{what} {container['name']}")
+            elif container.get("resources", {}) != known.get("resources", {}):
+                found.append(f"other resources of {what} {container['name']}")
+    return ", ".join(found)
 
 
 def claim(pod: Mapping[str, Any], record_name: str) -> dict[str, Any]:

@@ -51,7 +51,20 @@ NAME_POLICY_ANNOTATION = f"{GROUP}/name-policy"
 refused pod is deleted. Otherwise it gets the same name and is created after that."""
 
 CREATOR_ANNOTATION = f"{GROUP}/creator"
-"""Pod annotation: the pod's creator, stamped at creation: the user's name, then one group a line."""
+"""Pod annotation: the pod's creator, stamped at creation: the user's name, then one group a line, without the groups
+that follow from the name, and without the group of all users; or UNREVIEWABLE."""
+
+UNREVIEWABLE = f"{GROUP}:unreviewable"
+"""The stamp of a pod whose creator's rights do not follow from name and groups alone, such as a scoped token's."""
+
+CHANGED_ANNOTATION = f"{GROUP}/changed"
+"""Pod annotation beside a stamp: the keys of annotations and labels that were written after the pod's creation,
+separated by blanks. A label's key has LABEL_PREFIX."""
+
+LABEL_PREFIX = "label:"
+
+USERS_ANNOTATIONS = (RELAUNCH_ANNOTATION, RELAUNCH_STARTED_ANNOTATION, MAX_ATTEMPTS_ANNOTATION, NAME_POLICY_ANNOTATION)
+"""The pod annotations of topomend that users write. All others are the operator's alone."""
 
 RELEASED_ANNOTATION = f"{GROUP}/released"
 """Pod annotation: the operator ungated the pod, which is one change of its spec; see its two values."""
