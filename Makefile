@@ -11,7 +11,7 @@ MINUTES ?= 10
 PROCESSES ?= 2
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice bench operator-cost agent-cost agent-life oracle nearest contended live soak vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live soak vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -34,10 +34,13 @@ format: .venv/ready ## Format the code, and fix what ruff can fix
 	@$(BIN)/ruff format .
 
 image: ## Build the image with docker, podman or buildah; optional: TAG, BASE, SOURCE, ENGINE, FLAGS (of the engine)
-	@$(PYTHON) deploy/image/build.py $(IMAGE_OPTIONS) -- $(FLAGS)
+	@$(PYTHON) -m deploy.image.build $(IMAGE_OPTIONS) -- $(FLAGS)
 
 image-twice: ## Build the image twice without a cache, and compare the two byte for byte
-	@$(PYTHON) deploy/image/build.py --twice $(IMAGE_OPTIONS) -- $(FLAGS)
+	@$(PYTHON) -m deploy.image.build --twice $(IMAGE_OPTIONS) -- $(FLAGS)
+
+audit: .venv/ready ## Look the locked packages up in the OSV database; DATABASE names a copy of it, to work offline
+	@$(BIN)/python -m verify.audit $(if $(DATABASE),--database=$(DATABASE))
 
 bench: .venv/ready ## Measure replay beside the kubelet's own code
 	@$(BIN)/python -m verify.bench

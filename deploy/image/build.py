@@ -2,7 +2,7 @@
 
 Owns the flags that make an engine build the same image of the same commit (all times in the image are the commit's),
 and reads the result: bill of materials, layers, sizes. The Dockerfile owns the recipe. This program imports nothing but
-Python's own library, so it runs on any machine that has an engine.
+Python's own library, so it runs on any machine that has an engine: ``python -m deploy.image.build``.
 """
 
 import argparse
@@ -20,8 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from deploy.image import provenance
+
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"
+
+DEFAULT_BASE = re.compile(r"^ARG PYTHON=(\S+)$", re.MULTILINE)
 
 ENGINES = ("docker", "podman", "buildah")
 
@@ -248,11 +252,32 @@ def _report(image: Image, tag: str) -> None:
         raise Failed(f"the image is larger than {MOST_BYTES >> 20} MiB beyond its base")
 
 
+def provenance_of(image: Image, tag: str, inputs: Inputs) -> str:
+    """What ``image`` was built from. Raises Failed."""
+    matched = DEFAULT_BASE.search((ROOT / "Dockerfile").read_text())
+    if matched is None:
+        raise Failed("Dockerfile has no ARG PYTHON")
+    own = [layer.digest for layer in image.own_layers]
+    layers = [layer.digest for layer in image.layers]
+    return provenance.statement(
+        root=ROOT,
+        tag=tag,
+        config=image.config,
+        layers={"base": layers[: len(layers) - len(own)], "own": own},
+        commit=inputs.commit.name,
+        source=inputs.source,
+        base=inputs.base or matched[1],
+        sbom=image.sbom,
+        parameters={"version": inputs.version, "epoch": inputs.commit.epoch, "flags": list(inputs.flags)},
+    )
+
+
 def _make(options: argparse.Namespace, engine: Engine) -> None:
     flags = (*(["--no-cache"] if options.twice else []), *options.flags)
     inputs = Inputs(Commit.checked_out(), _version(), options.source, options.base, flags)
     first = _built(engine, options.tag, inputs)
     _report(first, options.tag)
+    (BUILD / "topomend.provenance.json").write_text(provenance_of(first, options.tag, inputs))
     if not options.twice:
         return
     second = _built(engine, f"{options.tag}-again", inputs)

@@ -1,5 +1,6 @@
 """The sizes and labels that deploy/image/build.py reads from archives of docker save."""
 
+import hashlib
 import io
 import json
 import tarfile
@@ -79,3 +80,30 @@ def test_options_precede_a_command_and_flags_follow_it() -> None:
     assert building[:4] == ["buildah", "--root=/r", "build", "--signature-policy=/p"]
     assert saving[:4] == ["buildah", "--root=/r", "push", "--signature-policy=/p"]
     assert saving[-1] == "docker-archive:/a.tar:topomend:t"
+
+
+def test_the_provenance_names_every_input_and_output_by_its_digest(tmp_path: Path) -> None:
+    image = build.read_archive(saved(tmp_path / "a", tar(BASE), tar(OWN)))
+    base = "python:3.13-slim@sha256:1234"
+    inputs = build.Inputs(build.Commit("c0ffee", 7), "v1", "https://example.com/topomend", base, ("--no-cache",))
+    text = build.provenance_of(image, "topomend:v1", inputs)
+    assert text == build.provenance_of(image, "topomend:v1", inputs)
+    statement = json.loads(text)
+    (subject,) = statement["subject"]
+    assert subject == {"name": "topomend:v1", "digest": {"sha256": hashlib.sha256(b"{}").hexdigest()}}
+    build_of, run = statement["predicate"]["buildDefinition"], statement["predicate"]["runDetails"]
+    assert build_of["externalParameters"] == {"version": "v1", "epoch": 7, "flags": ["--no-cache"], "base": base}
+    digests = {each["name"]: each["digest"] for each in build_of["resolvedDependencies"] + run["byproducts"]}
+    assert digests["source"] == {"gitCommit": "c0ffee"}
+    lock = (build.ROOT / "requirements" / "runtime.lock").read_bytes()
+    assert digests["requirements/runtime.lock"] == {"sha256": hashlib.sha256(lock).hexdigest()}
+    assert digests[f"{base} layer 0"] == {"sha256": hashlib.sha256(tar(BASE)).hexdigest()}
+    assert digests["layer 0"] == {"sha256": hashlib.sha256(tar(OWN)).hexdigest()}
+    assert digests["sbom"] == {"sha256": hashlib.sha256(b"{}").hexdigest()}
+
+
+def test_the_provenance_names_the_base_that_the_dockerfile_takes(tmp_path: Path) -> None:
+    image = build.read_archive(saved(tmp_path / "a", tar(BASE), tar(OWN)))
+    text = build.provenance_of(image, "topomend:v1", build.Inputs(build.Commit("c0ffee", 7), "v1"))
+    base = json.loads(text)["predicate"]["buildDefinition"]["externalParameters"]["base"]
+    assert f"ARG PYTHON={base}\n" in (build.ROOT / "Dockerfile").read_text()
