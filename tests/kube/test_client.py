@@ -13,11 +13,12 @@ import pytest
 
 from topomend.kube import client as client_module
 from topomend.kube.client import (
+    FIRST_PAGE,
+    MAX_PAGE,
     NODE_TOPOLOGIES,
     NODES,
-    PAGE,
+    PAGE_BYTES,
     PODS,
-    SMALL_PAGE,
     Client,
     NoCluster,
     Resource,
@@ -148,10 +149,10 @@ def test_a_list_is_read_page_by_page_and_has_the_version_of_its_last_page(client
     server.answer(page("a", "b", more="token", version=""), page("c"))
     listing = client.list(PODS, namespace="ns", fields="spec.nodeName=n", labels="app=x", cached=True)
     assert (names(listing.items), listing.version) == (["a", "b", "c"], "7")
-    selectors = {"limit": str(PAGE), "fieldSelector": "spec.nodeName=n", "labelSelector": "app=x"}
+    selectors = {"fieldSelector": "spec.nodeName=n", "labelSelector": "app=x"}
     assert [request.query for request in server.asked] == [
-        selectors | {"resourceVersion": "0"},
-        selectors | {"continue": "token"},  # a continued list takes no version
+        selectors | {"resourceVersion": "0", "limit": str(FIRST_PAGE)},
+        selectors | {"continue": "token", "limit": str(MAX_PAGE)},  # a continued list takes no version
     ]
 
 
@@ -167,11 +168,30 @@ def test_a_list_that_became_too_old_between_its_pages_is_no_shorter_list(client:
         client.list(PODS)
 
 
-def test_a_reader_sees_small_pages_and_may_leave_objects_out(client: Client, server: APIServer) -> None:
+def test_a_reader_may_leave_objects_out(client: Client, server: APIServer) -> None:
     server.answer(page("a", "b", more="token"), page("c"))
     reading = client.read(PODS, lambda content: [name] if (name := content["metadata"]["name"]) != "b" else [])
     assert (reading.items, reading.version) == (("a", "c"), "7")
-    assert {request.query["limit"] for request in server.asked} == {str(SMALL_PAGE)}
+
+
+def test_a_page_has_as_many_objects_as_the_size_of_those_before_allows(client: Client, server: APIServer) -> None:
+    large = page("a", "b", more="token")
+    large["items"][0]["spec"] = "x" * (PAGE_BYTES // 2)
+    server.answer(large, large, page("c"))
+    client.list(PODS)
+    assert [request.query["limit"] for request in server.asked] == [str(FIRST_PAGE), "3", "3"]
+
+
+def test_a_list_that_breaks_off_between_its_objects_is_unanswered(client: Client, server: APIServer) -> None:
+    server.answers.append((200, json.dumps(page("a", "b")).encode()[:70]))
+    with pytest.raises(Unanswered):
+        client.list(PODS)
+
+
+def test_a_list_in_another_language_is_unanswered(client: Client, server: APIServer) -> None:
+    server.answers.append((200, b"<html>a proxy's page</html>"))
+    with pytest.raises(Unanswered):
+        client.list(PODS)
 
 
 # Watches

@@ -1,12 +1,15 @@
 """The list of the pods on a node, by a clock that the test moves, from pods that the test makes up."""
 
 import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tests.builders import pod, pod_manifest
 from tests.clock import Clock
 from tests.reconcile.threads import at_once
 
-from topomend.kube.client import Listing, Resource
+from topomend.kube.client import Reading, Resource
+from topomend.model.pod import Pod
 from topomend.reconcile.node_pods import FRESH_SECONDS, NodePods
 
 
@@ -16,11 +19,14 @@ class Pods:
     def __init__(self, *uids: str) -> None:
         self.uids, self.lists = list(uids), 0
 
-    def list(self, _: Resource, *, fields: str, cached: bool) -> Listing:
+    def read(
+        self, _: Resource, reader: Callable[[dict[str, Any]], Iterable[Pod]], *, fields: str, cached: bool
+    ) -> Reading[Pod]:
         self.lists += 1
         assert fields.startswith("spec.nodeName=")
         assert cached
-        return Listing(tuple(pod_manifest(uid, namespace="ns", uid=uid) for uid in self.uids), "1")
+        contents = (pod_manifest(uid, namespace="ns", uid=uid) for uid in self.uids)
+        return Reading(tuple(value for content in contents for value in reader(content)), "1")
 
 
 def test_a_list_is_used_for_a_moment_with_the_pods_assumed_since() -> None:

@@ -20,6 +20,7 @@ from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
 
 from topomend.kube.errors import NotFound, NotPermitted, Unanswered, answered, refused
+from topomend.kube.list_stream import CHUNK_BYTES, BrokenList, ListStream
 from topomend.kube.tls import as_clusters_are
 from topomend.wire.group import API_VERSION
 
@@ -30,11 +31,11 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 WATCH_SECONDS = 300
 """How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
 
-PAGE = 500
-"""Objects on one page of a list. Pages keep the API server from building one huge answer."""
+FIRST_PAGE, MAX_PAGE = 20, 500
+"""Objects on the first page of a list, and on any. Pages keep the API server from building one huge answer."""
 
-SMALL_PAGE = 100
-"""Objects on one page where each page is read at once: a NodeTopology takes 120 KiB as Python objects."""
+PAGE_BYTES = 4 << 20
+"""About how long a page is: each has as many objects as this takes by the size of those on the page before."""
 
 _Read = TypeVar("_Read")
 
@@ -143,18 +144,14 @@ class Client:
     ) -> Listing:
         """Every object that the selectors match, in one namespace or in all. Raises APIError.
 
-        ``fields`` and ``labels`` are selectors as kubectl writes them. ``cached`` accepts the state of the API server's
-        watch cache, which may be moments old. Any other list waits until the cache is current, up to 100 ms
-        (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
+        All of them are in memory at once; ``read`` keeps less. The arguments are those of ``read``.
         """
-        query = {"limit": str(PAGE)}
-        query |= {"fieldSelector": fields} if fields else {}
-        query |= {"labelSelector": labels} if labels else {}
-        query |= {"resourceVersion": "0"} if cached else {}
-        pages = [*self._pages(resource.path(namespace), query)]
-        return Listing(tuple(item for page in pages for item in page.items), pages[-1].version)
+        listed = self.read(
+            resource, lambda item: (item,), namespace=namespace, fields=fields, labels=labels, cached=cached
+        )
+        return Listing(listed.items, listed.version)
 
-    def read(
+    def read(  # noqa: PLR0913  what the API server lets a list be asked
         self,
         resource: Resource,
         reader: Callable[[dict[str, Any]], Iterable[_Read]],
@@ -162,31 +159,47 @@ class Client:
         namespace: str = "",
         fields: str = "",
         labels: str = "",
+        cached: bool = False,
     ) -> Reading[_Read]:
         """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
 
-        Only one page of objects is in memory at a time: the values read from thousands of objects are far smaller.
+        Only one object is in memory at a time, however large they all are: the values read from them are far smaller.
         ``reader`` may return no value for an object, and its errors pass through.
+
+        ``fields`` and ``labels`` are selectors as kubectl writes them. ``cached`` accepts the state of the API server's
+        watch cache, which may be moments old. Any other list waits until the cache is current, up to 100 ms
+        (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
         """
-        query = {"limit": str(SMALL_PAGE)}
+        query = {"limit": str(FIRST_PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"labelSelector": labels} if labels else {}
-        values, version = list[_Read](), ""
-        for page in self._pages(resource.path(namespace), query):
-            for item in page.items:
-                values += reader(item)
-            version = page.version
-        return Reading(tuple(values), version)
-
-    def _pages(self, path: str, query: Mapping[str, str]) -> Iterator[Listing]:
+        query |= {"resourceVersion": "0"} if cached else {}
+        values = list[_Read]()
+        path = resource.path(namespace)
         while True:
-            page = self._ask("GET", path, query=query)
-            metadata = page.get("metadata", {})
-            yield Listing(tuple(page.get("items") or ()), metadata.get("resourceVersion", ""))
-            if not metadata.get("continue"):
-                return
+            count = 0
+            with self._stream(path, query) as page:
+                for item in page:
+                    count += 1
+                    values += reader(item)
+            if not page.metadata.get("continue"):
+                return Reading(tuple(values), page.metadata.get("resourceVersion", ""))
             query = {key: text for key, text in query.items() if key != "resourceVersion"}
-            query["continue"] = metadata["continue"]
+            query |= {"continue": page.metadata["continue"], "limit": str(_page_size(count, page.bytes_read))}
+
+    @contextmanager
+    def _stream(self, path: str, query: Mapping[str, str]) -> Iterator[ListStream]:
+        """One page of a list, whose objects are read as they arrive. Raises APIError; other errors pass through."""
+        request = f"GET {path}"
+        with _unanswered(request):
+            response = self._send("GET", f"{path}?{urlencode(query)}")
+            with closing(response.response):
+                if response.status != 200:
+                    raise refused(response.status, response.read(), response.headers.get("Retry-After"))
+                try:
+                    yield ListStream(response.response.stream(CHUNK_BYTES))
+                except (BrokenList, UnicodeDecodeError) as error:
+                    raise Unanswered(f"{request}: {error}") from error
 
     def watch(
         self, resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = ""
@@ -308,6 +321,11 @@ def _unanswered(request: str) -> Iterator[None]:
         yield
     except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
         raise Unanswered(f"{request}: {_in_one_line(error)}") from error
+
+
+def _page_size(objects: int, size: int) -> int:
+    """How many objects the next page may have, after one of ``objects`` in ``size`` bytes."""
+    return max(1, min(MAX_PAGE, objects * PAGE_BYTES // max(1, size)))
 
 
 def _watch_event(content: dict[str, Any]) -> WatchEvent:

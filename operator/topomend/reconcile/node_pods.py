@@ -42,8 +42,9 @@ class NodePods:
     def list(self, node: str) -> dict[str, Pod]:
         """The pods on ``node`` by uid, as the API server's watch cache has them now. Raises APIError."""
         now = self._clock()
-        listing = self._client.list(PODS, fields=f"spec.nodeName={node},{UNENDED}", cached=True)
-        pods = {content["metadata"]["uid"]: read_pod(content) for content in listing.items}
+        fields = f"spec.nodeName={node},{UNENDED}"
+        listing = self._client.read(PODS, lambda content: (read_pod(content),), fields=fields, cached=True)
+        pods = {pod.uid: pod for pod in listing.items}
         with self._lock:
             fresh = {name: older for name, older in self._listings.items() if now - older.time < FRESH_SECONDS}
             self._listings = {**fresh, node: _Listing(now, pods)}
