@@ -1,12 +1,14 @@
 """How ingest reads objects and which pods it enqueues. No cluster: objects are put in as they would come."""
 
+import json
 import time
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.builders import gated_pod, node, node_state, node_topology_object, refused_pod
+from tests.builders import gated_pod, node, node_state, node_topology_object, pod_manifest, refused_pod
 from tests.waiting import eventually
 
 from topomend.cache import changes
@@ -56,7 +58,16 @@ class Seen:
         self.waiting.add(pod, Result(on_any_change=True), self.waiting.remove(pod))
 
     def take(self, item: WatchEvent | changes.Change) -> None:
-        self.ingest._take(item)
+        self.ingest.put(item)
+        self.apply()
+
+    def apply(self) -> None:
+        """Apply what waits, once the node may publish again."""
+        self.now += PUBLICATION_SECONDS
+        while not self.ingest._inbox.empty():
+            item = self.ingest._inbox.get()
+            assert item is not None
+            self.ingest._apply_item(item)
         if self.waiting.wait_for_change(0.0):
             self.waiting.requeue_affected()
 
@@ -119,15 +130,15 @@ def test_taking_a_change_in_asks_no_node_about_the_pods_that_wait(monkeypatch: p
         seen.take(changes.PodUpdated(pod, seen.now))
         seen.waiting.add(PodID("ns", name, pod.uid), Result(on_capacity=True), seen.store.snapshot)
     monkeypatch.setattr(unschedulable_pods, "any_node_admits", lambda *_: pytest.fail("asked"))
-    seen.ingest._take(changes.Published(STATE, "5"))
+    seen.ingest._apply(changes.Published(STATE, "5"))
     bound = replace(gated_pod("first"), gates=(), node="a")
     with monkeypatch.context() as replaying:
         replaying.setattr(scopes.Scope, "admit", lambda *_: pytest.fail("replayed"))
-        seen.ingest._take(changes.PodUpdated(bound, seen.now))
+        seen.ingest._apply(changes.PodUpdated(bound, seen.now))
     assert seen.store.snapshot.assumed["ns", "first"].nodes == ("a",)
 
 
-def test_of_what_a_node_publishes_the_newest_is_taken_in_once_a_second_and_other_nodes_do_not_wait() -> None:
+def test_of_what_a_node_publishes_the_newest_is_taken_in_at_intervals_and_other_nodes_do_not_wait() -> None:
     seen = Seen()
     seen.ingest.start()
 
@@ -181,3 +192,36 @@ def test_twenty_thousand_gated_pods_are_listed_in_linear_time() -> None:
 
     seconds(1000)
     assert min(seconds(20_000) for _ in range(3)) < 12 * min(seconds(4_000) for _ in range(3))
+
+
+def test_what_waits_to_be_applied_is_small_whatever_the_objects_are() -> None:
+    seen, content = Seen(), pod_manifest("p", namespace="ns", uid="1")
+    content["spec"]["containers"][0]["env"] = [{"name": f"v{index}", "value": "x"} for index in range(20_000)]
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            seen.ingest.put(WatchEvent("pods", json.loads(json.dumps(content))))
+        waiting = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert waiting < 200_000
+
+
+def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
+    seen, heartbeat = Seen(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for version in range(5, 100):
+        content = node_topology_object(STATE, version=str(version), heartbeatTime=heartbeat)
+        seen.ingest.put(WatchEvent("nodetopologies", content))
+    assert seen.ingest._inbox.qsize() == 1
+    seen.apply()
+    assert seen.store.snapshot.publications["a"].version == "99"
+    seen.take(WatchEvent("nodetopologies", content, gone=True))
+    assert not seen.store.snapshot.publications
+
+
+def test_a_malformed_object_is_passed_over_and_one_that_cannot_be_read_at_all_too() -> None:
+    seen = Seen()
+    for content in ({"metadata": {"name": "p", "namespace": "ns"}}, {"metadata": {"name": "q"}}):
+        seen.take(WatchEvent("pods", content))
+    seen.take(WatchEvent("nodetopologies", {"metadata": {"name": "a"}, "status": {"machine": 3}}))
+    assert "malformed" in seen.store.snapshot.unreadable["a"]

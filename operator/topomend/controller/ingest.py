@@ -1,8 +1,9 @@
 """Turns objects from watches and lists into changes of the snapshot, and enqueues the pods that they concern.
 
 One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. It replays
-nothing, so that no object holds those after it up. Of what a node publishes it takes in the newest, and one a second.
-Owns reading and the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
+nothing, so that no object holds those after it up. What waits there is small whatever the objects are: an object is
+read before it waits. Only a published state, which takes longer to read, waits as it came, and only the newest of each
+node. Owns reading and the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
 """
 
 import logging
@@ -28,14 +29,14 @@ from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 from topomend.wire.relaunch import read_relaunch
 
-PUBLICATION_SECONDS = 1.0
-"""The least time between two publications of one node that are taken in; an agent polls its kubelet twice as often."""
+PUBLICATION_SECONDS = 0.2
+"""The least time between two publications of one node that are taken in; an agent polls its kubelet every 0.5 s."""
 
 MAX_INBOX = 100_000
-"""The most objects that wait to be taken in. What comes beyond is dropped, and everything is listed again."""
+"""The most changes that wait to be applied. What comes beyond is dropped, and everything is listed again."""
 
 MAX_MALFORMED = 10_000
-"""Of how many malformed objects it is known that they were reported."""
+"""Malformed objects that are remembered, so that each is logged once."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Ingest:
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
         self._enqueue, self._refused, self._dropped = enqueue, refused, dropped
-        self._inbox: queue.SimpleQueue[WatchEvent | changes.Change | _Publication | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[changes.Change | _Publication | None] = queue.SimpleQueue()
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
         self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
         self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
@@ -92,20 +93,26 @@ class Ingest:
 
     def put(self, item: WatchEvent | changes.Change) -> None:
         """Add an object or a change to the inbox."""
-        if isinstance(item, WatchEvent):
-            self._put_event(item)
-        else:
+        if not isinstance(item, WatchEvent):
             self._inbox.put(item)
-
-    def _put_event(self, event: WatchEvent) -> None:
-        if event.plural == NODE_TOPOLOGIES.plural:
-            node = event.content["metadata"]["name"]
-            if self._publications.put(node, event):
+        elif item.plural == NODE_TOPOLOGIES.plural:
+            node = str(item.content["metadata"]["name"])
+            if self._publications.put(node, item):
                 self._inbox.put(_Publication(node))
         elif self._inbox.qsize() < MAX_INBOX:
-            self._inbox.put(event)
+            self._read_and(self._inbox.put, item)
         else:
             self._dropped()
+
+    def _read_and(self, pass_on: Callable[[changes.Change], None], event: WatchEvent) -> None:
+        """Pass on the change that an object means. One object must not stop those after it."""
+        try:
+            change = self.read(event)
+            if change is not None:
+                pass_on(change)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with it
+            _log.error("%s is ignored: unexpected: %r", _name(event), error)
+            _log.debug("where it happened", exc_info=True)
 
     def read(self, event: WatchEvent) -> changes.Change | None:
         """The change that an object means; None for a malformed object without meaning."""
@@ -122,20 +129,22 @@ class Ingest:
                 item = _Publication("")
             if item is None:
                 return
-            if not isinstance(item, _Publication):
-                self._take(item)
-            for publication in self._publications.due(self._clock()):
-                self._take(publication)
+            self._apply_item(item)
 
-    def _take(self, item: WatchEvent | changes.Change) -> None:
+    def _apply_item(self, item: changes.Change | _Publication) -> None:
+        """Apply a change, if it is one, and the publications that are due."""
+        if not isinstance(item, _Publication):
+            self._apply(item)
+        for publication in self._publications.due(self._clock()):
+            self._read_and(self._apply, publication)
+
+    def _apply(self, change: changes.Change) -> None:
         try:
-            event = self.read(item) if isinstance(item, WatchEvent) else item
-            if event is not None:
-                self._store.apply(event)
-                self._enqueue_affected(event)
-                self._waiting.changed()
-        except Exception as error:  # noqa: BLE001  one object must not stop those after it
-            _log.error("%s is ignored: unexpected: %r", _name(item), error)
+            self._store.apply(change)
+            self._enqueue_affected(change)
+            self._waiting.changed()
+        except Exception as error:  # noqa: BLE001  one change must not stop those after it
+            _log.error("%s is ignored: unexpected: %r", type(change).__name__, error)
             _log.debug("where it happened", exc_info=True)
 
     def _event(self, event: WatchEvent) -> changes.Change:
@@ -214,8 +223,6 @@ def _age(listed: WatchedPod | Relaunch) -> str:
     return listed.creation_time
 
 
-def _name(item: WatchEvent | changes.Change) -> str:
-    if not isinstance(item, WatchEvent):
-        return type(item).__name__
-    metadata = item.content.get("metadata")
-    return f"{item.plural} {metadata.get('name') if isinstance(metadata, dict) else '(no name)'}"
+def _name(event: WatchEvent) -> str:
+    metadata = event.content.get("metadata")
+    return f"{event.plural} {metadata.get('name') if isinstance(metadata, dict) else '(no name)'}"

@@ -7,8 +7,9 @@ after a growing pause, which lists everything again.
 
 kopf reports neither the lists nor the watches that it starts, so its HTTP session is ours, with traces. A list means
 that events were missed, some of them deletions: a relist repairs that. kopf would hold all objects of a list at once,
-so it gets empty lists: it needs only the resourceVersion to watch from. A kind that is not watched for long means that
-the streams are broken.
+so it gets empty lists: it needs only the resourceVersion to watch from. It would keep each object for a while after its
+handler, and a deep copy to compare with the next one; so its objects are emptied, and nothing is compared. A kind that
+is not watched for long means that the streams are broken.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import kopf
@@ -203,9 +204,32 @@ class WatchStreams:
         group, _, version = resource.api_version.rpartition("/")
 
         async def hand_over(event: kopf.RawEvent, **_: Any) -> None:
-            self._on_event(WatchEvent(resource.plural, dict(event["object"]), gone=event["type"] == "DELETED"))
+            content: dict[str, Any] = dict(event["object"])
+            _empty(cast("dict[str, Any]", event["object"]))
+            self._on_event(WatchEvent(resource.plural, content, gone=event["type"] == "DELETED"))
 
         kopf.on.event(group, version, resource.plural, id=f"{resource.plural}-seen", registry=registry)(hand_over)
+
+
+class _NothingToCompare(kopf.DiffBaseStorage):
+    """kopf's copy of an object as its handlers last saw it: none, since no handler asks what has changed."""
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:  # noqa: ARG002
+        return cast("kopf.BodyEssence", {})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:  # noqa: ARG002
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing is ever stored."""
+
+
+def _empty(content: dict[str, Any]) -> None:
+    """Leave an object nothing but what kopf reads after the handlers: its metadata, without the list of its managers,
+    which may be as long as the object."""
+    content["metadata"].pop("managedFields", None)
+    for field in content.keys() - {"apiVersion", "kind", "metadata"}:
+        del content[field]
 
 
 async def _list_nothing(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -243,6 +267,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.scanning.disabled = True
     settings.queueing.idle_timeout = IDLE_SECONDS
+    settings.persistence.diffbase_storage = _NothingToCompare()
     settings.watching.field_selectors["pods"] = NOT_RUNNING
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = WATCH_SECONDS
