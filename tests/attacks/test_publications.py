@@ -29,6 +29,7 @@ from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
 from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
+from topomend.relaunch.narrowing import named_hosts
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import STEERING, STEERING_NAME
 from topomend.wire.node_topology import HEARTBEAT, status_of
@@ -176,6 +177,7 @@ def test_pods_of_others_are_let_go_in_time_and_none_is_sent_to_the_node_whose_ag
     print(f"ungated, s: {[round(seconds, 2) for seconds in took]}; memory grew by {grown >> 20} MiB")
     assert max(took) < stretched(UNGATED_SECONDS)
     assert grown < GROWTH
+    assert {host for content in _pods(cluster) for host in _narrowed_to(content)} == {HONEST}
     for number in range(HOLES):
         eventually(f"victim-{number} to run", partial(_runs_on, cluster, f"victim-{number}", HONEST))
     assert {content["metadata"]["name"] for content in _pods(cluster) if not _is_gated(content)} == {
@@ -214,6 +216,11 @@ def _is_gated_at_birth(admin: API) -> bool:
 
 def _is_gated(content: dict[str, Any]) -> bool:
     return bool(content["spec"].get("schedulingGates"))
+
+
+def _narrowed_to(content: dict[str, Any]) -> tuple[str, ...]:
+    """The nodes that a pod was let go for."""
+    return named_hosts(content["spec"].get("affinity", {}).get("nodeAffinity") or {})
 
 
 def _published(cluster: Cluster, node: str) -> bool:

@@ -228,11 +228,13 @@ class Operator:
         while not self._stopped.is_set():
             if not self._waiting.wait_for_change(TICK_SECONDS):
                 continue
+            began = time.monotonic()
             try:
                 self._waiting.requeue_affected()
             except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
                 _log.error("waiting pods were not all asked about: unexpected: %r; they are retried by time", error)
                 _log.debug("where it happened", exc_info=True)
+            self._stopped.wait(time.monotonic() - began)  # the workers need the interpreter too
 
     def _watch_once_listed(self) -> None:
         """Start the streams after the first relist: kopf watches only the kinds that exist when it starts."""

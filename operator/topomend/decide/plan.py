@@ -29,8 +29,9 @@ to use none of the best three, where the pod's own siblings may be."""
 Reserved = Callable[[], Mapping[str, NUMAMask]]
 """Works out the NUMA nodes, by node, that are reserved for older pods: of thousands that wait few get that far."""
 
-PUBLICATION_SECONDS = 3.0
-"""How long the node may take to publish a state that explains its refusal: an agent takes 2 s at worst."""
+PUBLICATION_SECONDS = 4.0
+"""How long it may take until a state that explains a refusal is known: an agent takes 2 s at worst to publish it, and
+one publication of a node is taken in per second."""
 
 _ALIGNMENT_REASONS = tuple(reason for reason in REASONS if reason != "UnexpectedAdmissionError")
 
