@@ -17,10 +17,12 @@ MOST = 1 << 20
 
 
 @contextmanager
-def serving(path: Path, **methods: Callable[[grpc.ServicerContext], bytes]) -> Iterator[Path]:
+def serving(
+    path: Path, service: str = "v1.Service", **methods: Callable[[grpc.ServicerContext], bytes]
+) -> Iterator[Path]:
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
     handlers = {name: _handler(answer) for name, answer in methods.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1.Service", handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     server.add_insecure_port(f"unix:{path}")
     server.start()
     try:

@@ -19,6 +19,7 @@ from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, free_cpus
+from topomend.model.plain_text import plain
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import machine_state_of, release, shared_pool
 from topomend.replay.container_manager import ContainerManager, start
@@ -250,11 +251,10 @@ def _condition(
 
 
 def _sentence(parts: Sequence[str]) -> str:
-    """One line for a column. Quoted parts of a configuration may contain line breaks, which become spaces."""
+    """One line for a column. Parts may quote a configuration, a kubelet or a device plugin."""
     named = "; ".join(parts[:MAX_NAMED])
     more = len(parts) - MAX_NAMED
-    text = " ".join((f"{named}; and {more} more" if more > 0 else named).split())
-    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 3]}..."
+    return plain(f"{named}; and {more} more" if more > 0 else named, MAX_MESSAGE)
 
 
 # The figures behind the columns

@@ -26,6 +26,8 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
+from topomend.model.plain_text import plain
+
 _PREFIX_BYTES = 5
 """One byte says whether the message is compressed, four bytes hold its length, big-endian."""
 
@@ -158,7 +160,7 @@ class _UnaryResponse:
         code = self._headers.get("grpc-status", "")
         if code != _OK:
             status_message = unquote(self._headers.get("grpc-message", ""))
-            raise self._failed(f"{_STATUSES.get(code, f'status {code[:9]}')}: {' '.join(status_message.split())[:160]}")
+            raise self._failed(f"{_STATUSES.get(code, f'status {code[:9]}')}: {plain(status_message, 160)}")
         if len(self._content) < _PREFIX_BYTES or self._content[0] or len(self._content) != self._whole():
             raise self._failed("INTERNAL: the answer is not one message as gRPC sends it")
         return bytes(memoryview(self._content)[_PREFIX_BYTES:])
@@ -180,4 +182,4 @@ def _words(error: Exception) -> str:
         return "DEADLINE_EXCEEDED: no answer in time"
     if isinstance(error, OSError):
         return f"UNAVAILABLE: {error.strerror or error}"
-    return f"UNAVAILABLE: this is not HTTP/2: {' '.join(str(error).split())[:120]}"
+    return f"UNAVAILABLE: this is not HTTP/2: {plain(str(error), 120)}"

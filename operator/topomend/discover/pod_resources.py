@@ -6,7 +6,7 @@ that are not sidecars (pkg/kubelet/apis/podresources/server_v1.go); ``state_file
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,18 @@ from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocat
 from topomend.replay.devices.manager import natural_key
 
 TIMEOUT_SECONDS = 5.0
-MAX_ANSWER_BYTES = 16 << 20
-"""The limit of the kubelet's own client (pkg/kubelet/apis/podresources/constants.go)."""
+MAX_ANSWER_BYTES = 1 << 20
+"""The longest answer that is read. Two bytes may be a message that takes seventy decoded, and the agent has 128 MiB.
+
+Four thousand devices with long names take 0.4 MiB, a thousand pods less. The limit of the kubelet's own client is 16
+MiB (pkg/kubelet/apis/podresources/constants.go).
+"""
+
+MAX_PODS, MAX_ENTRIES = 5_000, 50_000
+"""Pods in an answer, and all that is named in it: containers, devices, their NUMA nodes, memory blocks, CPUs.
+
+An object for each of them takes far more than its bytes.
+"""
 
 SERVICE, LIST, ALLOCATABLE = "v1.PodResourcesLister", "List", "GetAllocatableResources"
 """The service and the methods that are called."""
@@ -43,6 +53,23 @@ class PodResources:
     allocatable_cpus: CPUSet
     devices: tuple[Device, ...]
     allocatable_memory: Mapping[tuple[int, str], int]
+
+
+class _TooMany(Exception):
+    """An answer names more than any kubelet has."""
+
+
+class _Budget:
+    """How much one kubelet's answers may still name."""
+
+    def __init__(self) -> None:
+        self.spent = 0
+
+    def spend(self, *lengths: int) -> None:
+        """Count so many entries, before there is an object for each. Raises _TooMany."""
+        self.spent += sum(lengths)
+        if self.spent > MAX_ENTRIES:
+            raise _TooMany(f"more than {MAX_ENTRIES} containers, devices, NUMA nodes, memory blocks and CPUs")
 
 
 class PodResourcesClient:
@@ -69,16 +96,26 @@ class PodResourcesClient:
             raise self._failed(error.method, f"does not answer: {error}") from error
         method = LIST
         try:
-            self._pods = {
-                content: self._pods.get(content) or _pod(messages.PodResources.FromString(content))
-                for content in messages.ListedPods.FromString(listed).pod_resources
-            }
+            budget = _Budget()
+            self._pods = self._read_pods(messages.ListedPods.FromString(listed).pod_resources, budget)
             method = ALLOCATABLE
-            return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable))
+            return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable), budget)
         except DecodeError as error:
             raise self._failed(method, f"answers {method} with an invalid message") from error
-        except InvalidIDList as error:
+        except (InvalidIDList, _TooMany) as error:
             raise self._failed(method, f"gives an impossible answer: {error}") from error
+
+    def _read_pods(self, listed: Collection[bytes], budget: _Budget) -> "dict[bytes, _ListedPod]":
+        if len(listed) > MAX_PODS:
+            raise _TooMany(f"more than {MAX_PODS} pods")
+        pods = dict[bytes, _ListedPod]()
+        for content in listed:
+            if known := self._pods.get(content):
+                budget.spend(known.entries)
+                pods[content] = known
+            else:
+                pods[content] = _pod(messages.PodResources.FromString(content), budget)
+        return pods
 
     def _failed(self, method: str, what: str) -> PodResourcesUnavailable:
         self.errors[method] += 1
@@ -87,13 +124,23 @@ class PodResourcesClient:
 
 @dataclass(frozen=True)
 class _ListedPod:
-    """One pod's allocation, and the NUMA nodes of its devices by resource and id, None if the plugin names none."""
+    """One pod's allocation, and the NUMA nodes of its devices by resource and id, None if the plugin names none.
 
+    ``entries`` counts what the answer names for it.
+    """
+
+    entries: int
     allocation: PodAllocation
     devices: Mapping[tuple[str, str], tuple[int, ...] | None]
 
 
-def _pod(pod: messages.PodResources) -> _ListedPod:
+def _pod(pod: messages.PodResources, budget: _Budget) -> _ListedPod:
+    before = budget.spent
+    budget.spend(len(pod.containers))
+    for container in pod.containers:
+        budget.spend(len(container.cpu_ids))
+        _spend_on_memory(container.memory, budget)
+        _spend_on_devices(container.devices, budget)
     containers = tuple(
         ContainerAllocation(
             container.name,
@@ -104,10 +151,28 @@ def _pod(pod: messages.PodResources) -> _ListedPod:
         for container in pod.containers
     )
     numa_nodes = _numa_nodes_of_devices(device for container in pod.containers for device in container.devices)
-    return _ListedPod(PodAllocation(pod.namespace, pod.name, containers=containers), numa_nodes)
+    allocation = PodAllocation(pod.namespace, pod.name, containers=containers)
+    return _ListedPod(budget.spent - before, allocation, numa_nodes)
 
 
-def _joined(pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourcesResponse) -> PodResources:
+def _spend_on_memory(memory: Collection[messages.ContainerMemory], budget: _Budget) -> None:
+    budget.spend(len(memory))
+    for part in memory:
+        budget.spend(len(part.topology.nodes))
+
+
+def _spend_on_devices(devices: Collection[messages.ContainerDevices], budget: _Budget) -> None:
+    budget.spend(len(devices))
+    for entry in devices:
+        budget.spend(len(entry.device_ids), len(entry.topology.nodes))
+
+
+def _joined(
+    pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourcesResponse, budget: _Budget
+) -> PodResources:
+    budget.spend(len(allocatable.cpu_ids))
+    _spend_on_memory(allocatable.memory, budget)
+    _spend_on_devices(allocatable.devices, budget)
     in_use: dict[tuple[str, str], tuple[int, ...] | None] = {}
     for pod in pods:
         in_use |= pod.devices

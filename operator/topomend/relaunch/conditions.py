@@ -6,12 +6,16 @@ Owns types, statuses and transition times. Leaves reasons and messages to the ca
 from dataclasses import replace
 
 from topomend.model.condition import Condition
+from topomend.model.plain_text import plain
 from topomend.model.relaunch import Relaunch, Step
 
 SUCCEEDED = "Succeeded"
 NEVER = "NoNodeCanEverAdmit"
 
 _STATUS = {Step.LAUNCHED: "True", Step.CANCELLED: "False", Step.SUPERSEDED: "False"}
+
+MAX_MESSAGE = 4096
+"""Characters of a condition's message; the API server takes 32768."""
 
 Conditions = tuple[Condition, ...]
 
@@ -21,7 +25,7 @@ def at_step(record: Relaunch, step: Step, message: str, now: str) -> Conditions:
 
     ``Succeeded`` names the step. ``NoNodeCanEverAdmit``, where the record has it, turns False: it no longer applies.
     """
-    succeeded = Condition(SUCCEEDED, _STATUS.get(step, "Unknown"), step.value, message, now)
+    succeeded = Condition(SUCCEEDED, _STATUS.get(step, "Unknown"), step.value, plain(message, MAX_MESSAGE), now)
     retracted = [Condition(NEVER, "False", "NodeAdmits", "", now)] if record.condition(NEVER) else []
     return tuple(_with_transition_time(record, condition) for condition in (succeeded, *retracted))
 
@@ -31,7 +35,7 @@ def waiting(record: Relaunch, reason: str, message: str, now: str, *, never: boo
 
     ``reason`` is one CamelCase word. ``never`` is whether no node would admit the pod even when empty.
     """
-    reason_or_never = NEVER if never else reason
+    reason_or_never, message = NEVER if never else reason, plain(message, MAX_MESSAGE)
     no_node = (
         Condition(NEVER, "True", reason_or_never, message, now) if never else Condition(NEVER, "False", reason_or_never)
     )

@@ -19,6 +19,7 @@ from typing import Any
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
 from topomend.model.bounded_dict import BoundedDict
+from topomend.model.plain_text import plain
 from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.timestamp import micro_timestamp
 from topomend.runtime.token_bucket import TokenBucket
@@ -83,7 +84,7 @@ class EventRecorder:
 
         ``once``: unless the API server still has it from any operator.
         """
-        note = _cut(note)
+        note = _cut(plain(note, MAX_NOTE))
         key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
         if not self._may_post(key, regarding):
             return

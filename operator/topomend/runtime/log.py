@@ -5,8 +5,13 @@ import logging
 import sys
 from collections.abc import Iterable
 
+from topomend.model.plain_text import plain
+
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
+
+MAX_MESSAGE = 4096
+"""Characters of a line: what strangers write into a message is not to fill the log."""
 
 
 def log_to_stderr(level: str, log_format: str, foreign: Iterable[str] = ()) -> None:
@@ -24,7 +29,7 @@ def _message(record: logging.LogRecord) -> str:
     message = record.getMessage()
     if record.exc_info and record.exc_info[1]:
         message += f" ({type(record.exc_info[1]).__name__}: {record.exc_info[1]})"
-    return " ".join(message.split())
+    return plain(message, MAX_MESSAGE)
 
 
 class _OneLine(logging.Formatter):
