@@ -89,6 +89,12 @@ def test_devices_that_a_pod_as_a_whole_is_not_given_at_admission_refuse_nothing(
     assert faults(found, Random(0), samples=40) == []
 
 
+def test_the_search_ends_where_a_numa_node_has_less_memory_than_is_reserved_on_it() -> None:
+    """The kubelet then counts nearly 16Ei as allocatable there; what no quantity can be is not searched."""
+    found = {refused.pod.name: refused for refused in refused_pods(3028122055)}["p0"]
+    assert nearest_amounts(found.state, found.pod) == (NearestAmount("c1", "vendor.com/gpu", 2, 1),)
+
+
 def test_a_container_of_several_is_named() -> None:
     amounts = nearest_amounts(node_state(), pod("p", "cpu=1 memory=1Gi", "cpu=5 memory=1Gi"))
     assert amounts == (NearestAmount("c1", "cpu", 5, 4),)
