@@ -148,8 +148,9 @@ def test_a_refusal_that_replay_agrees_with_is_explained_at_once() -> None:
 
 def test_a_refusal_that_an_older_state_admits_waits_for_the_next_one_and_is_then_a_mismatch() -> None:
     snapshot = snapshot_of(node_state(name="a"))
-    assert explained(snapshot, 10.0) == plans.AwaitsPublication(13.0)
-    assert isinstance(explained(snapshot, 13.0), plans.ReplayMismatch)
+    until = 10.0 + plans.PUBLICATION_SECONDS
+    assert explained(snapshot, 10.0) == plans.AwaitsPublication(until)
+    assert isinstance(explained(snapshot, until), plans.ReplayMismatch)
     assert isinstance(explained(apply(snapshot, changes.Published(FRAGMENTED, "6")), 11.0), plans.Explained)
     newer = explained(apply(snapshot, changes.Published(state("a", 1), "6")), 11.0)
     assert newer == plans.Explained("a refused p (TopologyAffinityError) and would admit it now: its state has changed")
