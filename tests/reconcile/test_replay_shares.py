@@ -18,6 +18,7 @@ from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.replay_shares import within_shares
+from topomend.reconcile.reservation_turns import ReservationTurns
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
@@ -87,6 +88,16 @@ def test_waiting_pods_of_one_kind_are_asked_about_once(store: Store, monkeypatch
     waiting.requeue_affected()
     assert asked == ["p0", "p2"]
     assert sorted(requeued) == ["p0", "p1", "p2"]
+
+
+def test_no_numa_node_is_reserved_on_the_costly_node_and_trying_takes_its_share(store: Store) -> None:
+    store.snapshot = snapshot_of(costly_state(), pods=[WATCHED])
+    turns = ReservationTurns(None, store, lambda _: True, Clock())  # type: ignore[arg-type]  # no pod is listed
+    began = time.thread_time()
+    turns.refresh()
+    assert time.thread_time() - began < 4 * ADMISSION_SECONDS
+    assert turns.reservations() == ()
+    assert store.snapshot.set_aside["a"].active
 
 
 def test_a_refusal_by_the_costly_node_is_explained_as_far_as_it_is_known(store: Store) -> None:

@@ -28,7 +28,7 @@ class Turns(Parts):
     def __init__(self, cluster: Cluster, *in_the_way: dict[str, Any]) -> None:
         super().__init__(cluster, running(EMPTY_A, *(read_pod(content) for content in in_the_way)))
         self.ours = True
-        self.turns = ReservationTurns(cluster.client, lambda: self.store.snapshot, lambda _: self.ours, self.clock)
+        self.turns = ReservationTurns(cluster.client, self.store, lambda _: self.ours, self.clock)
         self.wide = self.waits(cluster, "wide", "2026-01-01T00:00:00Z")
 
     def waits(self, cluster: Cluster, name: str, created: str) -> WatchedPod:

@@ -71,7 +71,7 @@ class Reconciler:
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
-        self._turns = ReservationTurns(client, lambda: store.snapshot, self._is_gated_by_us)
+        self._turns = ReservationTurns(client, store, self._is_gated_by_us)
         self._gated_pods = GatedPods(
             parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
         )

@@ -19,6 +19,8 @@ from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.model.node_state import NodeState
 from topomend.reconcile.node_pods import UNENDED
+from topomend.reconcile.replay_shares import within_shares
+from topomend.reconcile.store import Store
 from topomend.replay.admission import release
 from topomend.runtime.backoff import Exponential
 from topomend.wire.cluster import read_owner
@@ -63,11 +65,11 @@ class ReservationTurns:
     def __init__(
         self,
         client: Client,
-        snapshot: Callable[[], Snapshot],
+        store: Store,
         is_gated_by_us: Callable[[WatchedPod], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._snapshot, self._is_gated_by_us, self._clock = client, snapshot, is_gated_by_us, clock
+        self._client, self._store, self._is_gated_by_us, self._clock = client, store, is_gated_by_us, clock
         self._turns: BoundedDict[str, _Turn] = BoundedDict(MAX_TURNS)
         self._lasting: BoundedDict[str, tuple[float, frozenset[str]]] = BoundedDict(MAX_NODES)
         self._lists = 0
@@ -87,16 +89,17 @@ class ReservationTurns:
 
         Raises APIError; nothing is reserved then.
         """
-        snapshot, now = self._snapshot(), self._clock()
+        now = self._clock()
         before, self._reservations = self._reservations, ()
         self._end_turns(now)
-        reserved = self._reserve(snapshot, now)
+        reserved = within_shares(self._store, lambda: self._reserve(self._store.snapshot, now))
         for reservation in reserved.reservations:
             self._begin_turn(reservation.pod.uid, now)
         for uid in reserved.tried:
             self._rest(uid, now + RETRY_SECONDS)
         self._reservations = reserved.reservations
         places = {(reservation.node, reservation.numa_nodes) for reservation in reserved.reservations}
+        snapshot = self._store.snapshot
         return any((old.node, old.numa_nodes) not in places and is_waiting(snapshot, old.pod) for old in before)
 
     def _reserve(self, snapshot: Snapshot, now: float) -> Reserved:
