@@ -899,6 +899,22 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "True",
         ),
     ],
+    "effort.py": [
+        (
+            "an admission within an explanation has a share of its own",
+            "working_on",
+            "if meter is None or meter.node:",
+            "if meter is None:",
+        ),
+        ("a pod of many containers has the share of one", "working_on", "max(1, containers)", "1"),
+        (
+            "what was asked of a node for the same pod costs it nothing",
+            "working_on",
+            "meter.spent[node] = meter.spent.get(node, 0.0) + meter.clock() - began",
+            "pass",
+        ),
+        ("no node overspends", "check", "meter.clock() > meter.deadline", "False"),
+    ],
     "identity_cache.py": [
         (
             "what was free on a node is kept longer than its state",
@@ -1274,9 +1290,9 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
     "topology/wide.py": [
         (
             "a wide machine prefers what one resource prefers",
-            "WideMerge.fittest_preferred",
-            "if all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)",
-            "if any(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)",
+            "WideMerge._is_preferred",
+            "return all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)",
+            "return any(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)",
         ),
         (
             "a wide machine forgets that memory in use is preferred",
@@ -1293,7 +1309,7 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "a wide machine forgets the intersections with memory in use",
             "WideMerge.fittest_intersection",
-            "named = {common & mask for common in intersections for mask in self._longest.masks} - {0}",
+            "named = set(_intersections(intersections, self._longest.masks)) - {0}",
             "named: set[int] = set()",
         ),
         (
@@ -1335,9 +1351,9 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "a wide machine lists the masks of the widest family alone",
-            "_written_out",
-            "if mask and family.holds(mask)]",
-            "if False]",
+            "_without",
+            "if narrower and family.holds(narrower):",
+            "if False:",
         ),
         (
             "the richest NUMA nodes tell how long a list is at least",
