@@ -5,7 +5,7 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.model.cluster import NodeSelectorTerm, Owner, Requirement, Taint, Toleration
-from topomend.wire.cluster import read_node, read_watched_pod
+from topomend.wire.cluster import MAX_AFFINITY_RULES, MAX_RULES, read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 
 NOTHING: Mapping[str, Any] = {}
@@ -131,3 +131,33 @@ def test_a_pod_is_unschedulable_once_the_scheduler_says_so_and_preempts_nothing(
 ) -> None:
     metadata = {"name": "p", "namespace": "ns", "uid": "1"}
     assert read_watched_pod(pod(metadata=metadata, status=status)).unschedulable is unschedulable
+
+
+HOSTS = [f"node-{index}" for index in range(MAX_AFFINITY_RULES)]
+
+
+def on_hosts(names: list[str]) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"key": f"k{index}", "operator": "Exists"} for index in range(MAX_RULES)]},
+        {"nodeSelector": {f"l{index}": "x" for index in range(MAX_RULES + 1)}},
+        {"schedulingGates": [{"name": f"g{index}"} for index in range(MAX_RULES + 1)]},
+        on_hosts(HOSTS),
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_a_pod_with_more_rules_than_are_kept_is_left_alone(spec: dict[str, Any]) -> None:
+    with pytest.raises(MalformedObject, match=r"spec\.\w+(\.\w+)?: more than \d+ values"):
+        read_watched_pod(pod(spec=spec))
+
+
+def test_a_pod_that_was_narrowed_to_every_node_of_a_large_cluster_is_read() -> None:
+    (term,) = read_watched_pod(pod(spec=on_hosts(HOSTS[:5_000]))).placement.terms or ()
+    assert len(term.expressions[0].values) == 5_000

@@ -16,7 +16,7 @@ from topomend.model.cluster import (
     Toleration,
     WatchedPod,
 )
-from topomend.wire.document import Document
+from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,
     CREATOR_ANNOTATION,
@@ -36,6 +36,12 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """Annotation of the mirror pod of a static pod (pkg/kubelet/types/pod_update.go)."""
 
 CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
+
+MAX_RULES, MAX_AFFINITY_RULES = 1_000, 20_000
+"""Values in a pod's node selector or tolerations, and in its node affinity: they are kept as long as the pod waits.
+
+The operator itself narrows a pod's affinity to thousands of nodes at times.
+"""
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -68,9 +74,10 @@ def read_node(content: Any) -> Node:
 
 
 def read_watched_pod(content: Any) -> WatchedPod:
-    """The WatchedPod of a Pod object. Raises MalformedObject."""
+    """The WatchedPod of a Pod object. Raises MalformedObject, also for one that has more rules than are kept."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
+    _check_rules(spec)
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
     return WatchedPod(
         namespace=metadata["namespace"].text(),
@@ -106,6 +113,23 @@ def read_watched_pod(content: Any) -> WatchedPod:
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
     )
+
+
+def _check_rules(spec: Document) -> None:
+    """Raise MalformedObject where a pod says more about its nodes than the operator keeps of any pod."""
+    for name in ("nodeSelector", "tolerations", "schedulingGates"):
+        _check_number(spec[name], MAX_RULES)
+    _check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_RULES)
+
+
+def _check_number(rules: Document, most: int) -> None:
+    values, waiting = 0, [rules.content]
+    while waiting:
+        part = waiting.pop()
+        waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        values += not isinstance(part, dict | list)
+        if values > most:
+            raise MalformedObject(f"{rules.path}: more than {most} values, so topomend leaves the pod alone")
 
 
 def read_placement(spec: Document) -> Placement:
