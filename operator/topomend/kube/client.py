@@ -31,8 +31,9 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 WATCH_SECONDS = 300
 """How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
 
-FIRST_PAGE, MAX_PAGE = 20, 500
-"""Objects on the first page of a list, and on any. Pages keep the API server from building one huge answer."""
+FIRST_PAGE, MAX_PAGE = 5, 500
+"""Objects on the first page of a list, of which nothing is known yet, and on any. Pages keep answers of the API server
+small, which has a minute for each."""
 
 PAGE_BYTES = 4 << 20
 """About how long a page is: each has as many objects as this takes by the size of those on the page before."""
