@@ -180,7 +180,7 @@ def test_a_pod_whose_record_name_is_taken_is_reported_and_relaunched_once_the_na
         "refusedBy": "ghost",
         "reason": "x",
         "attempt": 1,
-        "manifest": {},
+        "manifestHash": "0f" * 32,
     }
     taken = {"apiVersion": RELAUNCHES.api_version, "kind": "Relaunch", "metadata": {"name": name}, "spec": spec}
     other = fragmented.client.create(RELAUNCHES, taken, "default")

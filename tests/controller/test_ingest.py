@@ -16,14 +16,17 @@ from topomend.cache.snapshot import Publication
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent
 from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.relaunch import Relaunch
 from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.replay import scopes
+from topomend.wire.relaunch import record_name, relaunch_object
 
 POD = PodID("ns", "p", "1")
+RECORD = Relaunch("ns", record_name("p", "u"), "p", "u", "a", "TopologyAffinityError", "", 1)
 STATE = node_state()
 
 
@@ -225,3 +228,32 @@ def test_a_malformed_object_is_passed_over_and_one_that_cannot_be_read_at_all_to
         seen.take(WatchEvent("pods", content))
     seen.take(WatchEvent("nodetopologies", {"metadata": {"name": "a"}, "status": {"machine": 3}}))
     assert "malformed" in seen.store.snapshot.unreadable["a"]
+
+
+def test_what_is_kept_of_a_record_is_small() -> None:
+    seen = Seen()
+    verdicts = [{"node": f"node-{index}", "admitted": False, "explanation": "x" * 1000} for index in range(10)]
+    manifest = {"spec": {"containers": [{"env": [{"name": "a", "value": "x" * 10_000}]}]}}
+    status = {"step": "Committed", "verdicts": verdicts, "manifest": manifest}
+    seen.take(WatchEvent("relaunches", relaunch_object(RECORD) | {"status": status}))
+    assert len(repr(seen.store.snapshot.relaunches["ns", RECORD.name])) < 2000
+
+
+def test_a_record_ends_with_its_pod() -> None:
+    seen = Seen()
+    seen.take(changes.PodUpdated(refused_pod(), 10.0))
+    seen.take(changes.RelaunchUpdated(RECORD))
+    seen.requeued.clear()
+    seen.take(changes.PodRemoved("ns", "p", "another", 10.0))
+    assert seen.requeued == []
+    seen.take(changes.PodRemoved("ns", "p", RECORD.pod_uid, 10.0))
+    assert seen.requeued == [PodID("ns", "p", RECORD.pod_uid)]
+
+
+def test_a_node_that_goes_requeues_the_pods_that_it_refused() -> None:
+    seen = Seen()
+    seen.take(changes.PodUpdated(refused_pod(), 10.0))
+    seen.take(changes.PodUpdated(refused_pod("q", node="b"), 10.0))
+    seen.requeued.clear()
+    seen.take(changes.NodeRemoved("b"))
+    assert seen.requeued == [PodID("ns", "q", "q")]

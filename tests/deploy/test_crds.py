@@ -15,7 +15,7 @@ from topomend.model.condition import Condition
 from topomend.model.node_state import NodeState
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.wire.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
-from topomend.wire.relaunch import MAX_TEXT, relaunch_object, relaunch_status
+from topomend.wire.relaunch import MAX_TEXT, manifest_status, relaunch_object, relaunch_status
 
 NODE_TOPOLOGY = crd_schema("nodetopologies")
 BRAKE = crd_schema("brakes")
@@ -47,7 +47,6 @@ def relaunch(step: Step) -> dict[str, Any]:
         reason="TopologyAffinityError",
         message="é" * 2 * MAX_TEXT,
         attempt=1,
-        manifest={"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
         step=step,
         new_name="train-9",
         new_uid="5f5f9e6e-7d6c-4b39-8f4e-2f9a36a3b1a1",
@@ -60,8 +59,10 @@ def relaunch(step: Step) -> dict[str, Any]:
         launched_time=NOW,
         conditions=(Condition("Succeeded", "Unknown", "UnschedulablePods", "", NOW),),
         manifest_hash="0f" * 32,
+        own_name="train-9-r1",
     )
-    return relaunch_object(record) | {"status": relaunch_status(record)}
+    manifest = {"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return relaunch_object(record) | {"status": relaunch_status(record) | manifest_status(manifest)}
 
 
 def test_every_node_that_is_written_is_allowed_and_every_field_allowed_is_written_by_some_node() -> None:

@@ -16,7 +16,7 @@ from topomend.relaunch import manifest
 from topomend.replay import errors
 from topomend.wire import group
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import read_relaunch
+from topomend.wire.relaunch import manifest_status, read_relaunch
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 
@@ -309,7 +309,9 @@ def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) ->
     stripped = manifest.stripped(operator.get(path).content)
     name = path.rpartition("/")[2]
     assert operator.patch(path, manifest.claim(operator.get(path).content, "x")).allowed
-    assert operator.create(RELAUNCHES, record(name, name, stripped)).allowed
+    assert operator.create(RELAUNCHES, record(name, name)).allowed
+    committed = {"status": {"step": "Committed"} | manifest_status(stripped)}
+    assert operator.patch(f"{RELAUNCHES}/{name}/status", committed).allowed
     assert operator.delete(path).allowed
     assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
     assert operator.get(path).code == 404
@@ -454,7 +456,7 @@ def test_the_operator_binds_evicts_and_marks_no_pod_and_deletes_no_collection(po
 # Relaunch records
 
 
-def record(name: str, pod: str = "train-9", manifest: dict[str, Any] | None = None) -> dict[str, Any]:
+def record(name: str, pod: str = "train-9") -> dict[str, Any]:
     return {
         "apiVersion": group.API_VERSION,
         "kind": group.RELAUNCH,
@@ -464,7 +466,7 @@ def record(name: str, pod: str = "train-9", manifest: dict[str, Any] | None = No
             "refusedBy": "node-1",
             "reason": "TopologyAffinityError",
             "attempt": 1,
-            "manifest": manifest or {"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            "manifestHash": "0f" * 32,
         },
     }
 
@@ -520,7 +522,7 @@ def test_the_operators_own_namespaces_are_never_gated(policy: str) -> None:
 def test_a_record_never_changes_what_is_to_be_created(admin: API) -> None:
     assert admin.create(RELAUNCHES, record("fixed")).allowed
     path = f"{RELAUNCHES}/fixed"
-    for patch in ({"attempt": 2}, {"manifest": {"spec": {"hostNetwork": True}}}, {"pod": {"uid": "2"}}):
+    for patch in ({"attempt": 2}, {"manifestHash": "0e" * 32}, {"replacementName": "x"}, {"pod": {"uid": "2"}}):
         answer = admin.patch(path, {"spec": patch})
         assert (answer.code, "a relaunch record cannot change" in answer.message) == (422, True)
     assert admin.patch(path, {"metadata": {"labels": {"a": "b"}}}).allowed

@@ -28,7 +28,7 @@ from topomend.relaunch import manifest
 from topomend.sandbox.build import ensure_binary
 from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, RELAUNCH, RELAUNCH_FINALIZER
 from topomend.wire.leftovers import leftovers
-from topomend.wire.relaunch import record_name
+from topomend.wire.relaunch import manifest_status, record_name
 
 QUOTAS = Resource("v1", "resourcequotas")
 STEERED, DENIED = "steered", "denied"
@@ -324,11 +324,10 @@ class Installed:
                 "reason": "TopologyAffinityError",
                 "attempt": 1,
                 "manifestHash": manifest.digest(kept),
-                "manifest": kept,
             },
         }
         made = self.cluster.client.create(RELAUNCHES, record, DENIED)["metadata"]["name"]
-        status = {"status": {"step": "Committed"}}
+        status = {"status": {"step": "Committed"} | manifest_status(kept)}
         self.cluster.client.merge(RELAUNCHES, made, status, DENIED, subresource="status")
 
     def uninstall(self) -> None:

@@ -212,7 +212,7 @@ def test_a_replacement_that_is_denied_is_kept_and_created_once_it_is_allowed(
     refused = scene.refuse("train")
     eventually("the fault to begin", denied.is_set)
     record = eventually("the relaunch to be blocked", lambda: scene.record_at("train", "Blocked"))
-    assert record["spec"]["manifest"]["spec"]["containers"][0]["name"] == "main"
+    assert record["status"]["manifest"]["spec"]["containers"][0]["name"] == "main"
     assert not scene.exists("train")
     eventually("the event", lambda: scene.notes(record, "RelaunchDeferred"))
     scene.is_well()

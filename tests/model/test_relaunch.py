@@ -21,13 +21,9 @@ def test_an_ended_relaunch_is_open_until_its_finalizer_is_gone() -> None:
     assert replace(RECORD, step=Step.LAUNCHED, protected=True).is_open
 
 
-@pytest.mark.parametrize(
-    ("manifest", "name"), [({}, "p"), ({"metadata": {"name": "p"}}, "p"), ({"metadata": {"name": "p-r1"}}, "p-r1")]
-)
-def test_a_replacement_has_the_pods_name_unless_its_manifest_names_another(
-    manifest: dict[str, dict[str, str]], name: str
-) -> None:
-    record = replace(RECORD, manifest=manifest)
+@pytest.mark.parametrize(("own_name", "name"), [("", "p"), ("p-r1", "p-r1")])
+def test_a_replacement_has_the_pods_name_unless_its_record_names_another(own_name: str, name: str) -> None:
+    record = replace(RECORD, own_name=own_name)
     assert (record.replacement_name, record.keeps_name) == (name, name == "p")
 
 

@@ -47,7 +47,7 @@ class Relaunches(Parts):
         assert isinstance(plan, plans.RelaunchOn)
         assert self.assumed(self.pod.name) == (NODE_B,)
         pod = PodID(self.pod.namespace, self.pod.name, self.pod.uid)
-        return self.refused_pods.relaunch(pod, refusal, plan.diagnosis, limits, None)
+        return self.refused_pods.relaunch(pod, refusal, plan.diagnosis, limits)
 
     def is_untouched(self) -> bool:
         """Whether the refused pod is as the kubelet left it, and its node is free for others."""

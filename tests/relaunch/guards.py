@@ -69,9 +69,15 @@ GUARDS = [
     ),
     Guard(
         "the pod is deleted only once its record is committed",
-        "return _protect_first(record) or Mark(record, Step.COMMITTED)",
+        "return _protect_first(record) or Commit(pod, record)",
         "return Delete(pod)",
         ALONE,
+    ),
+    Guard(
+        "the record is a copy of the pod before the pod is deleted",
+        "return _protect_first(record) or Commit(pod, record)",
+        "return _protect_first(record) or Mark(record, Step.COMMITTED)",
+        DELETION,
     ),
     Guard(
         "a pod whose deletion came before the commit is not replaced",
@@ -131,16 +137,16 @@ GUARDS = [
     ),
     Guard(
         "a refused pod that is read from before ends no relaunch",
-        "        return Pause(END_OF_RECORD)\n    return _protect_first(record) or (",
+        "        return Pause(END_OF_RECORD)\n    if record.manifest_hash",
         "        return Pause(END_OF_RECORD)\n"
         "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
-        "    return _protect_first(record) or (",
+        "    if record.manifest_hash",
         Bounds(operators=1, faults=3),
     ),
     Guard(
         "a refused pod that is read from before does not set the record back",
-        "return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)",
-        "return Mark(record, Step.COMMITTED)",
+        "return Commit(pod, record) if progress.contradicted else Claim(pod)",
+        "return Commit(pod, record)",
         TWO,
     ),
     Guard(

@@ -57,6 +57,7 @@ class Entry:
     new_uid: str = ""
     digest: str = ""
     protected: bool = False
+    manifest: str = ""
 
     def relaunch(self) -> Relaunch:
         return Relaunch(
@@ -68,7 +69,8 @@ class Entry:
             reason="TopologyAffinityError",
             message="",
             attempt=1,
-            manifest={"metadata": {"name": "p-r1"}},
+            manifest={"metadata": {"name": self.manifest}} if self.manifest else {},
+            own_name="p-r1",
             step=self.step,
             new_uid=self.new_uid,
             version=str(self.version),
@@ -113,12 +115,16 @@ def serve(world: World, request: messages.Request, digest: str) -> tuple[World, 
             return replace(after, entry=entry), messages.RecordIs(entry.relaunch())
         case messages.Discard(record) if world.entry and str(world.entry.version) == record.version:
             return replace(after, entry=None), messages.RecordIs(None)
-        case messages.Mark(record) | messages.Protect(record) | messages.Unprotect(record) if (
-            world.entry and str(world.entry.version) == record.version
-        ):
-            patched = _patched(replace(world.entry, version=after.version), request)
+        case (
+            messages.Commit(record=record)
+            | messages.Mark(record)
+            | messages.Protect(record)
+            | messages.Unprotect(record)
+        ) if world.entry and str(world.entry.version) == record.version:
+            patched = _patched(replace(world.entry, version=after.version), request, digest)
             return replace(after, entry=patched), messages.RecordIs(patched.relaunch())
         case messages.Create(record) if world.new is None:
+            assert record.manifest, "I2: a replacement is created from a record with a manifest"
             made = Thing("p-r1", f"new{world.made}", after.version, ours=True, gated=True)
             created = replace(after, new=made, made=world.made + 1, created_as=record.manifest_hash)
             return created, messages.ReplacementIs(made.watched())
@@ -127,9 +133,13 @@ def serve(world: World, request: messages.Request, digest: str) -> tuple[World, 
     return world, messages.NotAsExpected()
 
 
-def _patched(entry: Entry, request: messages.Request) -> Entry:
+def _patched(entry: Entry, request: messages.Request, digest: str) -> Entry:
+    if isinstance(request, messages.Commit):
+        assert digest == request.record.manifest_hash, "only the pod that was recorded is written into its record"
+        return replace(entry, step=Step.COMMITTED, manifest=f"of {digest}")
     if isinstance(request, messages.Mark):
-        return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid)
+        kept = "" if request.step.ended else entry.manifest
+        return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid, manifest=kept)
     return replace(entry, protected=isinstance(request, messages.Protect))
 
 
@@ -317,7 +327,7 @@ def test_the_replacement_is_there_before_the_pod_goes_and_ungated_after() -> Non
     assert [request for request in sent if not request.startswith("Read")] == [
         "Claim",
         "Record",
-        "Mark Committed",
+        "Commit",
         "Create",
         "Mark Created",
         "Delete",

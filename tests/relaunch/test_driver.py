@@ -62,7 +62,6 @@ class Attempts:
             client or self.cluster.client,
             lambda _pod, _record: chosen,
             lambda: NOW,
-            lambda _: None,
             renames=renames,
             draining=draining,
         )
@@ -179,12 +178,16 @@ def test_a_manifest_that_was_not_recorded_by_us_creates_nothing(attempts: Attemp
             "reason": "TopologyAffinityError",
             "attempt": 1,
             "manifestHash": "0" * 64,
-            "manifest": {"metadata": {"name": "train"}, "spec": {"hostNetwork": True, "containers": []}},
         },
     }
+    evil = {"metadata": {"name": "train"}, "spec": {"hostNetwork": True, "containers": []}}
     attempts.cluster.client.create(RELAUNCHES, forged, "default")
     attempts.cluster.client.merge(
-        RELAUNCHES, attempts.record_name, {"status": {"step": "Committed"}}, "default", subresource="status"
+        RELAUNCHES,
+        attempts.record_name,
+        {"status": {"step": "Committed", "manifest": evil}},
+        "default",
+        subresource="status",
     )
     attempts.cluster.remove(attempts.cluster.get("train"))
     outcome = attempts.run()

@@ -1,9 +1,10 @@
+import json
 from typing import Any
 
 import pytest
 
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch.manifest import claim, digest, launch, renamed, replaced_names, replacement, stripped, unclaim
+from topomend.relaunch.manifest import claim, digest, launch, own_name, replaced_names, replacement, stripped, unclaim
 from topomend.wire.cluster import read_watched_pod
 
 TOKEN = {
@@ -115,12 +116,15 @@ def test_what_was_written_on_a_pod_after_its_creation_does_not_go_along() -> Non
     assert (made["labels"], made["annotations"]) == ({"app": "t"}, {"note": "kept"})
 
 
-def test_a_replacement_of_a_replacement_takes_the_affinity_that_was_first_asked_for() -> None:
-    first: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    narrowed = {**POD, "spec": {**POD["spec"], "affinity": {"nodeAffinity": {"narrowed": True}}}}
-    previous = record({"metadata": {}, "spec": {"affinity": first}})
-    assert stripped(narrowed, previous)["spec"]["affinity"] == first
-    assert "affinity" not in stripped(narrowed, record({"metadata": {}, "spec": {}}))["spec"]
+def test_a_manifest_holds_nothing_that_a_merge_patch_would_drop() -> None:
+    claim_template = {"metadata": {"creationTimestamp": None}, "spec": {"storageClassName": ""}}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim_template}}]
+    pod = {**POD, "spec": {**POD["spec"], "volumes": volumes, "hostname": None}}
+    assert "null" not in json.dumps(stripped(pod))
+    assert stripped(pod)["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"] == {
+        "metadata": {},
+        "spec": {"storageClassName": ""},
+    }
 
 
 def test_a_replacement_is_gated_and_says_whom_it_replaces() -> None:
@@ -229,18 +233,16 @@ def test_what_was_narrowed_when_a_pod_was_ungated_is_recorded_as_it_was_asked_fo
 
 def test_a_digest_depends_on_all_of_a_manifest_but_its_name() -> None:
     manifest = stripped(POD)
-    assert digest(manifest) == digest(renamed(manifest, "train", 0))
+    assert digest(manifest) == digest({**manifest, "metadata": {**manifest["metadata"], "name": "train-r1"}})
     evil = {**manifest, "spec": {**manifest["spec"], "containers": [{"name": "main", "image": "evil"}]}}
     labelled = {**manifest, "metadata": {**manifest["metadata"], "labels": {"app": "u"}}}
     assert len({digest(content) for content in (manifest, evil, labelled)}) == 3
 
 
 def test_a_suffix_counts_the_attempts_and_fits_the_longest_name() -> None:
-    manifest = stripped(POD)
-    assert renamed(manifest, "train", 0)["metadata"]["name"] == "train-r1"
-    assert renamed(manifest, "train-r1", 1)["metadata"]["name"] == "train-r2"
-    longest = renamed(manifest, "a" * 250 + ".bc", 0)["metadata"]["name"]
-    assert longest == "a" * 250 + "-r1"
+    assert own_name("train", 0) == "train-r1"
+    assert own_name("train-r1", 1) == "train-r2"
+    assert own_name("a" * 250 + ".bc", 0) == "a" * 250 + "-r1"
 
 
 def test_whom_a_replacement_stands_in_for_follows_from_its_name() -> None:

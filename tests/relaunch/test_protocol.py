@@ -35,7 +35,13 @@ NEW = Thing("new0", NOW, ours=True, gated=True)
 
 def entry(step: Step, new_uid: str = "") -> Entry:
     """The record as the main line leaves it: our finalizer is on it while it may be the only copy."""
-    return Entry(NOW, step, new_uid, protected=step in (Step.RECORDED, Step.COMMITTED, Step.BLOCKED))
+    return Entry(
+        NOW,
+        step,
+        new_uid,
+        protected=step in (Step.RECORDED, Step.COMMITTED, Step.BLOCKED),
+        manifest=step in (Step.COMMITTED, Step.BLOCKED, Step.CREATED),
+    )
 
 
 def run(world: World) -> tuple[World, list[str]]:
@@ -56,7 +62,7 @@ def test_the_main_line_takes_ten_writes_in_their_order() -> None:
         "ReadPod",
         "Claim",
         "Record",
-        "Mark Committed",
+        "Commit",
         "Delete",
         "Unclaim",
         "Create",
@@ -221,14 +227,14 @@ def test_a_deleted_record_that_is_the_only_copy_of_a_pod_is_kept_until_the_pod_r
 
 
 def test_an_unprotected_record_of_an_earlier_version_is_protected_before_the_pod_goes() -> None:
-    world, sent = run(World(CLAIMED, Entry(NOW, Step.COMMITTED)))
+    world, sent = run(World(CLAIMED, Entry(NOW, Step.COMMITTED, manifest=True)))
     assert sent[2:4] == ["Protect", "Delete"]
     assert world.ungate == {"new0"}
 
 
 def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_again() -> None:
     world, sent = run(World(CLAIMED, replace(entry(Step.RECORDED), deleting=True)))
-    assert sent[2:5] == ["Unprotect", "Record", "Mark Committed"]
+    assert sent[2:5] == ["Unprotect", "Record", "Commit"]
     assert world.ungate == {"new0"}
 
 
@@ -317,6 +323,11 @@ def test_no_interleaving_of_faults_and_strangers_loses_or_doubles_the_pod() -> N
 def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, bounds: Bounds) -> None:
     with pytest.raises(Broken):
         Walk(rules, Machine()).walk(bounds)
+
+
+def test_a_record_that_lost_its_manifest_gets_it_again_before_the_pod_goes() -> None:
+    _, sent = run(World(CLAIMED, replace(entry(Step.COMMITTED), manifest=False)))
+    assert sent[2:4] == ["Commit", "Delete"]
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=[guard.what for guard in GUARDS])

@@ -66,7 +66,7 @@ def reason(record: Relaunch) -> tuple[str, str, str]:
 
 def test_a_record_is_begun_with_the_reason_why_its_pod_waits(records: Records) -> None:
     record = records.begin()
-    assert (record.step, record.manifest, record.protected) == (Step.RECORDED, MANIFEST, False)
+    assert (record.step, record.manifest, record.protected) == (Step.RECORDED, {}, False)
     assert reason(record) == ("Unknown", NOTE.reason, NOTE.message)
     assert (record.verdicts, record.start_time) == (NOTE.verdicts, NOW)
 

@@ -81,13 +81,14 @@ class Thing:
 
 @dataclass(frozen=True)
 class Entry:
-    """The record. ``protected``: it has our finalizer."""
+    """The record. ``protected``: it has our finalizer. ``manifest``: it is a copy of the refused pod."""
 
     version: int = NEXT
     step: Step = Step.RECORDED
     new_uid: str = ""
     protected: bool = False
     deleting: bool = False
+    manifest: bool = False
 
     @cache  # noqa: B019  there are few
     def relaunch(self) -> Relaunch:
@@ -100,7 +101,7 @@ class Entry:
             reason="TopologyAffinityError",
             message="",
             attempt=1,
-            manifest={},
+            manifest={"metadata": {}} if self.manifest else {},
             step=self.step,
             new_uid=self.new_uid,
             version=str(self.version),
@@ -124,7 +125,9 @@ def thing_of(pod: WatchedPod) -> Thing:
 
 def entry_of(record: Relaunch) -> Entry:
     """The record that was read."""
-    return Entry(int(record.version), record.step, record.new_uid, record.protected, record.deleting)
+    return Entry(
+        int(record.version), record.step, record.new_uid, record.protected, record.deleting, bool(record.manifest)
+    )
 
 
 @dataclass(frozen=True)
@@ -171,12 +174,12 @@ def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World,
             return world, messages.NodesAre(("n",))
         case messages.Record() | messages.Restore():
             return _record(world, request, rules)
-        case messages.Mark() | messages.Protect() | messages.Unprotect():
+        case messages.Commit() | messages.Mark() | messages.Protect() | messages.Unprotect():
             return _on_record(world, request, rules)
         case messages.Create() if world.ends:
             return world, messages.NamespaceEnds()
-        case messages.Create() if world.pod is None:
-            return _create(world, rules)
+        case messages.Create(record) if world.pod is None:
+            return _create(world, entry_of(record), rules)
         case messages.Claim(pod) | messages.Unclaim(pod) | messages.Delete(pod) | messages.Launch(pod):
             return _on_pod(world, request, thing_of(pod), rules)
     return world, messages.NotAsExpected()
@@ -192,15 +195,19 @@ def _record(world: World, request: messages.Record | messages.Restore, rules: Ru
 
 
 def _on_record(
-    world: World, request: messages.Mark | messages.Protect | messages.Unprotect, rules: Rules
+    world: World, request: messages.Commit | messages.Mark | messages.Protect | messages.Unprotect, rules: Rules
 ) -> tuple[World, messages.Answer]:
     expected, current = entry_of(request.record), world.entry
-    is_checked = rules.mark_precondition if isinstance(request, messages.Mark) else rules.protect_precondition
+    is_mark = isinstance(request, messages.Commit | messages.Mark)
+    is_checked = rules.mark_precondition if is_mark else rules.protect_precondition
     if current is None or (is_checked and expected.version != current.version):
         return world, messages.NotAsExpected()
     match request:
+        case messages.Commit():
+            after = replace(current, version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=True)
         case messages.Mark(step=step, new_uid=new_uid, why=why):
-            after = replace(current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid)
+            kept = current.manifest and not step.ended
+            after = replace(current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid, manifest=kept)
             world = replace(world, given_back=world.given_back or why == protocol.DRAINED)
         case messages.Protect() if current.deleting:
             return world, messages.NotAsExpected()
@@ -213,7 +220,9 @@ def _on_record(
     return replace(world, entry=after), messages.RecordIs(after.relaunch())
 
 
-def _create(world: World, rules: Rules) -> tuple[World, messages.Answer]:
+def _create(world: World, read: Entry, rules: Rules) -> tuple[World, messages.Answer]:
+    if not read.manifest:
+        raise Broken("I2: a replacement was to be created from a record without a manifest")
     if world.step in UNCOMMITTED and not world.forgotten:
         raise Broken(f"I2: a replacement was created while its record was {world.step}")
     made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
@@ -331,9 +340,13 @@ def check(world: World) -> None:
     old_is_there = pod is not None and pod.uid == OLD
     new_is_there = pod is not None and entry is not None and pod.uid == entry.new_uid
     is_orphan = pod is not None and entry is None and pod.ours and pod.gated
-    is_kept = old_is_there or new_is_there or is_orphan or (entry is not None and not ended)
+    is_copy = entry is not None and not ended and entry.manifest
+    waits = pod is not None and pod.ours and pod.gated and not ended and _stands(pod, entry)
+    is_kept = old_is_there or new_is_there or waits or is_copy
     if not (is_kept or world.ungate or world.excused):
-        raise Broken("I2: neither the pod, nor an open record, nor a replacement is left, and nobody else is to blame")
+        raise Broken("I2: neither the pod, nor a copy in an open record, nor a replacement is left, by nobody's fault")
+    if entry and entry.manifest and (ended or entry.step is Step.RECORDED):
+        raise Broken(f"I8: a record that is {entry.step.value} holds a manifest")
     if entry and entry.step is Step.LAUNCHED and entry.new_uid not in world.ungate:
         raise Broken(f"I2: the record says that {entry.new_uid} was launched, and it was {sorted(world.ungate)}")
     is_told = entry is not None or is_orphan or world.ungate or world.ends or world.record_deleted

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from topomend.model.condition import Condition
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.wire.document import MalformedObject
-from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
+from topomend.wire.relaunch import manifest_status, read_relaunch, record_name, relaunch_object, relaunch_status
 
 RELAUNCH = Relaunch(
     namespace="train",
@@ -14,7 +16,6 @@ RELAUNCH = Relaunch(
     reason="TopologyAffinityError",
     message="Pod was rejected: Resources cannot be allocated with Topology locality",
     attempt=1,
-    manifest={"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "main"}]}},
     step=Step.LAUNCHED,
     new_name="train-9",
     new_uid="77b1",
@@ -28,11 +29,21 @@ RELAUNCH = Relaunch(
     launched_time="2026-01-02T03:04:06Z",
     conditions=(Condition("Succeeded", "True", "Launched", "on gpu-03", "2026-01-02T03:04:06Z"),),
     manifest_hash="0f" * 32,
+    own_name="train-9-r1",
 )
+MANIFEST = {"metadata": {"name": "train-9"}, "spec": {"containers": [{"name": "main"}]}}
 
 
 def test_a_record_reads_back_as_it_was_written() -> None:
     assert read_relaunch(relaunch_object(RELAUNCH) | {"status": relaunch_status(RELAUNCH)}) == RELAUNCH
+
+
+def test_a_record_holds_a_manifest_from_when_it_is_written_until_it_is_dropped() -> None:
+    content = relaunch_object(replace(RELAUNCH, manifest=MANIFEST))
+    assert read_relaunch(content).manifest == {}
+    assert "manifest" not in relaunch_status(replace(RELAUNCH, manifest=MANIFEST))
+    assert read_relaunch(content | {"status": manifest_status(MANIFEST)}).manifest == MANIFEST
+    assert read_relaunch(content | {"status": manifest_status(None)}).manifest == {}
 
 
 def test_a_record_without_status_is_at_its_first_step() -> None:
@@ -49,6 +60,6 @@ def test_a_malformed_record_names_the_field() -> None:
     content = relaunch_object(RELAUNCH) | {"status": {"step": "Sleeping"}}
     with pytest.raises(MalformedObject, match=r"status\.step: 'Sleeping' where one of Recorded"):
         read_relaunch(content)
-    del content["spec"]["manifest"]
-    with pytest.raises(MalformedObject, match=r"spec\.manifest: missing"):
+    content["status"] = {"manifest": "a text"}
+    with pytest.raises(MalformedObject, match=r"status\.manifest: 'a text' where the manifest of a pod belongs"):
         read_relaunch(content)

@@ -9,8 +9,8 @@ node. Owns reading and the choice of pods to enqueue. Leaves the effect of a cha
 import logging
 import queue
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ from topomend.runtime.newest_by_key import NewestByKey
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
-from topomend.wire.relaunch import read_relaunch
+from topomend.wire.relaunch import read_relaunch, record_name
 
 PUBLICATION_SECONDS = 0.2
 """The least time between two publications of one node that are taken in; an agent polls its kubelet every 0.5 s."""
@@ -166,7 +166,7 @@ class Ingest:
                 return published(content, datetime.now(UTC), self._clock(), self._store.snapshot.publications.get(name))
             case "relaunches", True:
                 return changes.RelaunchRemoved(metadata["namespace"], name)
-        return changes.RelaunchUpdated(read_relaunch(content))
+        return changes.RelaunchUpdated(_kept(read_relaunch(content)))
 
     def _malformed_event(self, event: WatchEvent, problem: str) -> changes.Change | None:
         metadata = event.content["metadata"]
@@ -181,16 +181,33 @@ class Ingest:
         )
 
     def _enqueue_affected(self, event: changes.Change) -> None:
-        if isinstance(event, changes.PodUpdated):
-            self._enqueue_pod(event.pod)
-        elif isinstance(event, changes.RelaunchUpdated):
-            self._enqueue_record(event.relaunch)
-        elif isinstance(event, changes.PodsListed):
-            for pod in sorted(event.pods, key=_age):
-                self._enqueue_pod(pod)
-        elif isinstance(event, changes.RelaunchesListed):
-            for relaunch in sorted(event.relaunches, key=_age):
-                self._enqueue_record(relaunch)
+        for pod in self._pods_of(event):
+            self._enqueue_pod(pod)
+        for record in self._records_of(event):
+            self._enqueue_record(record)
+
+    def _pods_of(self, event: changes.Change) -> Iterable[WatchedPod]:
+        """The pods that a change is about, and those whose node is gone: they would be deleted within a minute."""
+        match event:
+            case changes.PodUpdated(pod):
+                return [pod]
+            case changes.PodsListed(pods):
+                return sorted(pods, key=_age)
+            case changes.NodeRemoved(name):
+                return [refusal.pod for refusal in self._store.snapshot.refused.values() if refusal.pod.node == name]
+        return []
+
+    def _records_of(self, event: changes.Change) -> Iterable[Relaunch]:
+        """The records that a change is about; a record ends with its pod."""
+        match event:
+            case changes.RelaunchUpdated(record):
+                return [record]
+            case changes.RelaunchesListed(records):
+                return sorted(records, key=_age)
+            case changes.PodRemoved(namespace, name, uid):
+                record_of_pod = self._store.snapshot.relaunches.get((namespace, record_name(name, uid)))
+                return [record_of_pod] if record_of_pod else []
+        return []
 
     def enqueue_all(self) -> None:
         """Enqueue every pod and record of the snapshot that needs work."""
@@ -216,6 +233,11 @@ class Ingest:
     def _enqueue_record(self, relaunch: Relaunch) -> None:
         if relaunch.is_open:
             self._enqueue(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
+
+
+def _kept(record: Relaunch) -> Relaunch:
+    """The record without what is large in it: whoever relaunches the pod reads the record again."""
+    return replace(record, manifest={}, verdicts=(), counts={})
 
 
 def _age(listed: WatchedPod | Relaunch) -> str:

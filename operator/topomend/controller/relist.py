@@ -1,10 +1,13 @@
 """Lists all objects again, so that an event that never came costs a delay and never a pod.
 
-Owns the lists and the removal of old records. Leaves their meaning to ``ingest``.
+Owns the lists and the removal of old records. Leaves their meaning to ``ingest``. Each object is reduced to what is
+kept of it before the next one is read, and an ended record to what its removal needs.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,14 +15,35 @@ from topomend.cache import changes
 from topomend.controller.ingest import Ingest, WatchEvent
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Reading, Resource
 from topomend.kube.errors import Conflict, NotFound
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch import Relaunch, Step
 
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"
 """Pods that wait and pods that failed: all that decisions are about, and few beside those that run."""
 
+EMPTY_SECONDS = 300.0
+"""How long a record is kept whose relaunch ended in nothing, such as that of a pod that its user deleted."""
+
+MAX_ENDED = 500
+"""Records of ended relaunches that are kept in one namespace: the newest."""
+
+MAX_REMOVED = 2000
+"""Records that one relist removes: the others wait for the next one, for the health check waits for this one."""
+
 _log = logging.getLogger(__name__)
 
 _Event = TypeVar("_Event")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A record of an ended relaunch. ``since`` is the time of its end as RFC 3339, empty where nothing says."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    since: str
+    launched: bool
 
 
 class Relister:
@@ -34,15 +58,15 @@ class Relister:
         states: Reading[changes.Published | changes.Unreadable] = self._client.read(
             NODE_TOPOLOGIES, self._reader(NODE_TOPOLOGIES, (changes.Published, changes.Unreadable))
         )
-        records = self._client.read(RELAUNCHES, self._reader(RELAUNCHES, changes.RelaunchUpdated))
+        records = self._client.read(RELAUNCHES, self._read_record)
         pods = self._client.read(PODS, self._reader(PODS, changes.PodUpdated), fields=UNFINISHED)
-        relaunches = tuple(record.relaunch for record in records.items)
+        relaunches = tuple(record for record in records.items if isinstance(record, Relaunch))
         self._ingest.put(changes.NodesListed(tuple(change.node for change in nodes.items), nodes.version))
         self._ingest.put(changes.PublicationsListed(states.items, states.version))
         self._ingest.put(changes.RelaunchesListed(relaunches, records.version))
         self._ingest.put(changes.PodsListed(tuple(change.pod for change in pods.items), pods.version, now))
         if tidy:
-            self._remove_old(relaunches)
+            self._remove_old(record for record in records.items if isinstance(record, _Ended))
 
     def _reader(
         self, resource: Resource, kinds: type[_Event] | tuple[type[_Event], ...]
@@ -55,17 +79,33 @@ class Relister:
 
         return read
 
-    def _remove_old(self, relaunches: Iterable[Relaunch]) -> None:
-        now = datetime.now(UTC)
-        for record in relaunches:
-            since = record.conditions[0].last_transition_time if record.conditions else ""
-            if record.is_open or not since:
-                continue
-            if (now - datetime.fromisoformat(since)).total_seconds() > self._record_seconds:
-                self._remove(record)
+    def _read_record(self, content: dict[str, Any]) -> Iterable[Relaunch | _Ended]:
+        for change in self._reader(RELAUNCHES, changes.RelaunchUpdated)(content):
+            yield change.relaunch if change.relaunch.is_open else _ended(change.relaunch)
 
-    def _remove(self, record: Relaunch) -> None:
+    def _remove_old(self, records: Iterable[_Ended]) -> None:
+        """Remove records whose time is over, and the oldest of a namespace that has more than MAX_ENDED."""
+        now, newer = datetime.now(UTC), Counter[str]()
+        old = []
+        for record in sorted(records, key=lambda record: record.since, reverse=True):
+            newer[record.namespace] += 1
+            if newer[record.namespace] > MAX_ENDED or self._is_over(record, now):
+                old.append(record)
+        for record in old[-MAX_REMOVED:]:
+            self._remove(record)
+
+    def _is_over(self, record: _Ended, now: datetime) -> bool:
+        kept = self._record_seconds if record.launched else EMPTY_SECONDS
+        return bool(record.since) and (now - datetime.fromisoformat(record.since)).total_seconds() > kept
+
+    def _remove(self, record: _Ended) -> None:
         try:
             self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
         except (NotFound, Conflict):
             _log.debug("record %s/%s has changed and stays", record.namespace, record.name)
+
+
+def _ended(record: Relaunch) -> _Ended:
+    since = record.conditions[0].last_transition_time if record.conditions else ""
+    launched = record.step is Step.LAUNCHED
+    return _Ended(record.namespace, record.name, record.uid, record.version, since, launched)

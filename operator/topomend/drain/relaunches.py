@@ -5,7 +5,6 @@ Owns which relaunches are ended, and their lines in the journal.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from topomend.drain.journal import Journal
@@ -13,7 +12,7 @@ from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
-from topomend.relaunch import messages, records
+from topomend.relaunch import messages
 from topomend.relaunch.driver import Chosen, Driver, NoProgress, Outcome
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.document import MalformedObject
@@ -77,9 +76,7 @@ class Relaunches:
         return [(_Begun(record.namespace, record.pod_name, record.pod_uid, record.name), record.step)]
 
     def _end(self, begun: _Begun) -> bool:
-        driver = Driver(
-            self._client, _never_choose, timestamp, partial(records.record_that_made, self._client), draining=True
-        )
+        driver = Driver(self._client, _never_choose, timestamp, draining=True)
         try:
             outcome = driver.run(begun.namespace, begun.pod, begun.uid, begun.record, may_start=False)
         except (APIError, NoProgress, MalformedObject) as error:
@@ -107,7 +104,7 @@ class Relaunches:
         self.unended.add(begun.uid)
         self._journal.report_remaining(
             str(begun),
-            f"{why}; if its pod no longer exists, its manifest is in the record: "
+            f"{why}; if its pod no longer exists, its manifest is in the record's status: "
             f"kubectl -n {begun.namespace} get relaunch {begun.record} -o yaml",
         )
         return False

@@ -39,8 +39,10 @@ class NodeVerdict:
 class Relaunch:
     """The write-ahead record of one refused pod.
 
-    ``pod_uid`` is the refused pod's. ``manifest`` is the pod to create, without the fields that the API server and the
-    kubelet added, and ``manifest_hash`` is its digest. ``new_uid`` is the uid of the only pod that may be ungated.
+    ``pod_uid`` is the refused pod's. ``own_name`` is the replacement's name, where it is not the refused pod's.
+    ``manifest_hash`` is the digest of the pod to create, without the fields that the API server and the kubelet added.
+    ``manifest`` is that pod as long as the record may be its only copy, and empty before and after.
+    ``new_uid`` is the uid of the only pod that may be ungated.
     ``version`` is the record's resourceVersion, empty if it was not read from the API. Times are in RFC 3339, empty
     until they are reached. ``protected`` is whether topomend's finalizer keeps the record, ``deleting`` whether it is
     being deleted.
@@ -54,7 +56,7 @@ class Relaunch:
     reason: str
     message: str
     attempt: int
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
     step: Step = Step.RECORDED
     new_name: str = ""
     new_uid: str = ""
@@ -68,6 +70,7 @@ class Relaunch:
     version: str = ""
     creation_time: str = ""
     manifest_hash: str = ""
+    own_name: str = ""
     protected: bool = False
     deleting: bool = False
 
@@ -79,7 +82,7 @@ class Relaunch:
     @property
     def replacement_name(self) -> str:
         """The name that the new pod has or will have."""
-        return str(self.manifest.get("metadata", {}).get("name") or self.pod_name)
+        return self.own_name or self.pod_name
 
     @property
     def keeps_name(self) -> bool:

@@ -12,9 +12,9 @@ from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, eligibility
-from topomend.kube.client import Client
+from topomend.kube.client import NODES, Client
+from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.assumed_expiry import AssumedExpiry
 from topomend.reconcile.brake import Brake
@@ -34,11 +34,9 @@ from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.store import Store
 from topomend.reconcile.unbound_pods import UnboundPods
-from topomend.relaunch import narrowing, pod_requests, records
+from topomend.relaunch import narrowing, pod_requests
 from topomend.runtime.backoff import Backoff
 from topomend.runtime.token_bucket import FairTokenBucket
-from topomend.wire.cluster import read_placement
-from topomend.wire.document import Document
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER
 
 DELETIONS_PER_SECOND, DELETION_BURST = 10.0, 50
@@ -126,8 +124,7 @@ class Reconciler:
 
     def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
         """Plan what to do about a refused pod, and do it."""
-        previous = records.record_that_made(self._client, refusal.pod)
-        refusal = replace(refusal, pod=_as_requested(refusal.pod, previous))
+        refusal = replace(refusal, pod=_as_requested(refusal.pod))
         limits = self._namespace_limits.limits(pod.namespace)
         plan = self._reservations.plan(refusal, limits)
         self.brake(refusal.pod)
@@ -136,10 +133,25 @@ class Reconciler:
                 return self._leave(pod, refusal, plan)
             case plans.DeleteFailedPod():
                 return self._clear(refusal, plan)
-            case plans.Wait() if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
+            case plans.Wait() if not self._must_not_wait(refusal.pod):
                 result = self._explainer.explain(pod, refusal, plan.diagnosis, None)
-                return earliest(self._refused_pods.wait(refusal, plan, limits, previous), result)
-        return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits, previous)
+                return earliest(self._refused_pods.wait(refusal, plan, limits), result)
+        return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits)
+
+    def _must_not_wait(self, pod: WatchedPod) -> bool:
+        """Whether to relaunch the pod although no node admits it now: it was claimed, or its node is gone.
+
+        A pod without a node is deleted within a minute (pkg/controller/podgc:gcOrphaned). Its replacement waits gated.
+        """
+        if RELAUNCH_FINALIZER in pod.finalizers:
+            return True
+        if pod.node in self._store.snapshot.nodes:
+            return False
+        try:
+            self._client.get(NODES, pod.node)
+        except NotFound:
+            return True
+        return False
 
     def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone) -> Result:
         if RELAUNCH_FINALIZER in refusal.pod.finalizers:
@@ -185,10 +197,8 @@ def _default_limits(settings: Settings) -> Limits:
     return Limits(opted_out, settings.max_attempts)
 
 
-def _as_requested(pod: WatchedPod, previous: Relaunch | None) -> WatchedPod:
+def _as_requested(pod: WatchedPod) -> WatchedPod:
     """``pod`` with the placement that its user requested, before the operator narrowed it."""
-    if previous:
-        return replace(pod, placement=read_placement(Document(previous.manifest)["spec"]))
     if not pod.narrowed:
         return pod
     return replace(pod, placement=narrowing.as_asked(pod.placement, pod.node_affinity))

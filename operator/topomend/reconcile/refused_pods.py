@@ -7,7 +7,6 @@ nodes to ``decide``, and each request and what its answer means to ``relaunch``.
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
@@ -17,6 +16,7 @@ from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch, Step
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.record_limits import RecordLimits
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
 from topomend.relaunch import messages, protocol, records
 from topomend.relaunch.driver import Chosen, Driver, Outcome
@@ -42,24 +42,23 @@ class RefusedPods:
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics = parts.announcer, parts.metrics
         self._relaunches = relaunches
+        self._record_limits = RecordLimits(parts.clock)
         self._preflight = Preflight(parts.client)
         self._waiting_status = WaitingStatus(parts.client, parts.clock, timestamp)
 
-    def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, previous: Relaunch | None) -> Result:
+    def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits) -> Result:
         """Report the reason why the pod waits, also in its record. Raises APIError."""
         note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason)
         note = replace(
             note, verdicts=plan.diagnosis.verdicts(MAX_VERDICTS), counts=tuple(plan.diagnosis.counts().items())
         )
-        self._write_note(refusal.pod, note, lambda: self._draft(refusal.pod, limits, previous))
+        self._write_note(refusal.pod, note, lambda: self._draft(refusal.pod, limits))
         return earliest(result, self._reservations.backing_off(refusal.pod))
 
-    def relaunch(
-        self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis, limits: Limits, previous: Relaunch | None
-    ) -> Result:
+    def relaunch(self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis, limits: Limits) -> Result:
         """Relaunch a pod whose replacement is assumed on its nodes. Raises APIError."""
         if RELAUNCH_FINALIZER not in refusal.pod.finalizers:
-            postponed = self._postponed(refusal, limits, previous)
+            postponed = self._postponed(refusal, limits)
             if postponed:
                 self._reservations.forget(pod)
                 return postponed
@@ -81,7 +80,7 @@ class RefusedPods:
         record = (pod.namespace, self._record_of(pod))
         return record in self._store.snapshot.relaunches or self._gated_replacement(pod) is not None
 
-    def _postponed(self, refusal: Refusal, limits: Limits, previous: Relaunch | None) -> Result | None:
+    def _postponed(self, refusal: Refusal, limits: Limits) -> Result | None:
         """When to try again, where the relaunch may not start now although a node admits the pod."""
         pod = refusal.pod
         # A replacement that is refused was ungated by mistake: each further one waits twice as long.
@@ -89,7 +88,7 @@ class RefusedPods:
         wait = backoff if backoff > 0 else self._relaunches.take(pod.namespace)
         if wait:
             return Result(wait)
-        draft = self._draft(pod, limits, previous)
+        draft = self._draft(pod, limits)
         if draft is None:
             return DONE
         if not records.fits_an_object(draft):
@@ -97,7 +96,8 @@ class RefusedPods:
                 pod, f"{pod.name} is not relaunched: its manifest is too large for a Relaunch object"
             )
             return DONE
-        note = self._preflight_problem(draft)
+        blocked = self._record_limits.why_not_start(self._store.snapshot, pod.namespace)
+        note = Note("NotCreatable", blocked) if blocked else self._preflight_problem(draft)
         if note is None:
             return None
         self._announcer.relaunch_deferred(pod, note.message)
@@ -111,15 +111,18 @@ class RefusedPods:
         denied = self._preflight.denied(record)
         return Note("NotCreatable", denied) if denied else None
 
-    def _draft(self, pod: WatchedPod, limits: Limits, previous: Relaunch | None) -> Relaunch | None:
-        return records.draft(self._client, pod, previous, renames=renames(pod, limits))
+    def _draft(self, pod: WatchedPod, limits: Limits) -> Relaunch | None:
+        return records.draft(self._client, pod, renames=renames(pod, limits))
 
     def _write_note(self, pod: WatchedPod, note: Note, draft: Callable[[], Relaunch | None]) -> None:
-        """Write into the pod's record what it waits for; where it has none, create the record from ``draft``."""
+        """Write into the pod's record what it waits for; where it has none, create the record from ``draft``.
+
+        Where the namespace has too many records, or too many new ones, nothing is written: events say the same.
+        """
         record = self._store.snapshot.relaunches.get((pod.namespace, record_name(pod.name, pod.uid)))
         if record and record.pod_uid == pod.uid:
             self._waiting_status.add(record, note)
-        elif new_record := draft():
+        elif self._record_limits.may_wait_with_record(self._store.snapshot, pod.namespace) and (new_record := draft()):
             self._waiting_status.begin(new_record, note)
 
     def _record_of(self, pod: PodID) -> str:
@@ -145,8 +148,7 @@ class RefusedPods:
                 )
             )
 
-        previous = partial(records.record_that_made, self._client)
-        driver = Driver(self._client, choose, timestamp, previous, renames=renamed)
+        driver = Driver(self._client, choose, timestamp, renames=renamed)
         launched = None
         try:
             outcome = driver.run(pod.namespace, pod.name, pod.uid, self._record_of(pod), may_start=may_start)

@@ -26,7 +26,7 @@ from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.records import recorded
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import RELAUNCH
-from topomend.wire.relaunch import read_relaunch, record_name, relaunch_object, relaunch_status
+from topomend.wire.relaunch import manifest_status, read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
 """Far more than any path of the protocol takes. An attempt that reaches it starts again later."""
@@ -70,25 +70,23 @@ class Driver:
     """One attempt at relaunching one pod.
 
     ``choose`` returns the nodes for a replacement and assumes the pod on them. ``now`` returns the time as RFC 3339.
-    ``previous`` returns the record that created a pod, None where the pod is no replacement. ``renames`` is whether a
-    new record gives the replacement a name of its own. ``draining`` is whether topomend is leaving the cluster.
+    ``renames`` is whether a new record gives the replacement a name of its own. ``draining`` is whether topomend is
+    leaving the cluster.
     """
 
-    def __init__(  # noqa: PLR0913  attempts differ in each of these
+    def __init__(
         self,
         client: Client,
         choose: Callable[[WatchedPod, Relaunch], Chosen],
         now: Callable[[], str],
-        previous: Callable[[WatchedPod], Relaunch | None],
         *,
         renames: bool = False,
         draining: bool = False,
     ) -> None:
-        self._client, self._choose, self._now, self._previous = client, choose, now, previous
+        self._client, self._choose, self._now = client, choose, now
         self._preflight, self._renames, self._draining = Preflight(client), renames, draining
         self._pod: dict[str, Any] = {}
         self._manifest: dict[str, Any] = {}
-        self._previous_records: dict[str, Relaunch | None] = {}
         self._replacement: dict[str, Any] = {}
         self._record: Relaunch | None = None
         self._record_object: dict[str, Any] = {}
@@ -163,8 +161,12 @@ class Driver:
             case messages.Unprotect(record):
                 patched = self._patch_record(manifest.unprotect(self._record_object))
                 return self._record_is(None if record.deleting else patched)
+            case messages.Commit(record=record):
+                has_its_manifest = manifest.digest(self._manifest) == record.manifest_hash
+                written = manifest_status(self._manifest) if has_its_manifest else {}
+                return self._mark(messages.Mark(record, Step.COMMITTED), written)
             case messages.Mark():
-                return self._mark(request)
+                return self._mark(request, manifest_status(None) if request.step.ended else {})
         return self._answer_about_pod(request)
 
     def _answer_about_pod(self, request: messages.Request) -> messages.Answer:
@@ -189,9 +191,7 @@ class Driver:
         pod = read_watched_pod(content)
         if pod.uid != self._uid:
             return messages.PodIs(pod)
-        if pod.uid not in self._previous_records:
-            self._previous_records[pod.uid] = self._previous(pod)
-        self._manifest = manifest.stripped(content, self._previous_records[pod.uid])
+        self._manifest = manifest.stripped(content)
         return messages.PodIs(pod, manifest.digest(self._manifest))
 
     def _replacement_is(self, content: dict[str, Any]) -> messages.ReplacementIs:
@@ -230,17 +230,18 @@ class Driver:
         The node and the reason of the refusal are lost.
         """
         names = manifest.replaced_names(pod.name, pod.attempt)
+        pod_name = next((name for name in names if record_name(name, self._uid) == self._record_name), pod.name)
         return Relaunch(
             namespace=pod.namespace,
             name=self._record_name,
-            pod_name=next((name for name in names if record_name(name, self._uid) == self._record_name), pod.name),
+            pod_name=pod_name,
             pod_uid=self._uid,
             refused_by="unknown",
             reason="RecordDeleted",
             message="somebody deleted the record; it was written again from the gated replacement",
             attempt=max(1, pod.attempt),
-            manifest=(restored := manifest.stripped(self._pod)),
-            manifest_hash=manifest.digest(restored),
+            manifest_hash=manifest.digest(manifest.stripped(self._pod)),
+            own_name=pod.name if pod.name != pod_name else "",
         )
 
     def _create(self, record: Relaunch) -> messages.Answer:
@@ -259,9 +260,10 @@ class Driver:
     def _keeps_name(self) -> bool:
         return self._record is None or self._record.keeps_name
 
-    def _mark(self, mark: messages.Mark) -> messages.RecordIs:
+    def _mark(self, mark: messages.Mark, manifest_patch: dict[str, Any]) -> messages.RecordIs:
         marked = self._record_at_step(mark)
-        patch = {"metadata": {"resourceVersion": mark.record.version}, "status": relaunch_status(marked)}
+        status = relaunch_status(marked) | manifest_patch
+        patch = {"metadata": {"resourceVersion": mark.record.version}, "status": status}
         return self._record_is(
             self._client.merge(RELAUNCHES, mark.record.name, patch, mark.record.namespace, subresource="status")
         )

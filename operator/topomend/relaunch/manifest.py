@@ -76,14 +76,14 @@ MAX_PREFERRED = 3
 """How many nodes a pod prefers that is narrowed to more than these; of so few it prefers the best one."""
 
 
-def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[str, Any]:
+def stripped(pod: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest to record of a refused Pod object: its user's metadata and spec, nothing that the API server added.
 
-    An ungated pod was narrowed to nodes that were right at that time. ``previous`` is the record that created the pod,
-    where it is a replacement: the affinity comes from there, otherwise the narrowing is undone (``widened``).
-    Finalizers are dropped: only ours can be on the pod, for pods with others are not relaunched. Annotations and labels
-    are dropped that tell of the pod's life on its node, or that were written after its creation: who may change a pod
-    may not always create one.
+    An ungated pod was narrowed to nodes that were right at that time, which is undone (``widened``). Finalizers are
+    dropped: only ours can be on the pod, for pods with others are not relaunched. Annotations and labels are dropped
+    that tell of the pod's life on its node, or that were written after its creation: who may change a pod may not
+    always create one. So are fields that are null: they mean the same, and a merge patch, which writes the manifest,
+    drops them.
     """
     metadata = {key: pod["metadata"][key] for key in _USER_METADATA if key in pod["metadata"]}
     annotations = metadata.pop("annotations", {})
@@ -94,19 +94,26 @@ def stripped(pod: Mapping[str, Any], previous: Relaunch | None = None) -> dict[s
     spec = {key: value for key, value in pod["spec"].items() if key not in _REMOVED_SPEC}
     token_volumes = {item["name"] for item in spec.get("volumes", ()) if _is_added_volume(item, spec)}
     narrowed = pod["metadata"].get("annotations", {}).get(RELEASED_ANNOTATION) == NARROWED
-    spec["affinity"] = (
-        previous.manifest["spec"].get("affinity", {})
-        if previous
-        else _affinity(spec.get("affinity", {}), narrowed=narrowed)
-    )
+    spec["affinity"] = _affinity(spec.get("affinity", {}), narrowed=narrowed)
     spec["topologySpreadConstraints"] = [_without_merged(item) for item in spec.get("topologySpreadConstraints", ())]
     spec["volumes"] = [item for item in spec.get("volumes", ()) if item["name"] not in token_volumes]
     for kind in ("initContainers", "containers"):
         spec[kind] = [_without_mounts(container, token_volumes) for container in spec.get(kind, ())]
-    return {
-        "metadata": without_empty(metadata | {"labels": labels, "annotations": annotations}),
-        "spec": {key: value for key, value in spec.items() if value not in ([], {})},
-    }
+    manifest: dict[str, Any] = _without_null(
+        {
+            "metadata": without_empty(metadata | {"labels": labels, "annotations": annotations}),
+            "spec": {key: value for key, value in spec.items() if value not in ([], {})},
+        }
+    )
+    return manifest
+
+
+def _without_null(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_null(value) for key, value in content.items() if value is not None}
+    if isinstance(content, list):
+        return [_without_null(value) for value in content if value is not None]
+    return content
 
 
 def _is_added_volume(volume: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
@@ -201,21 +208,20 @@ def digest(manifest: Mapping[str, Any]) -> str:
     return sha256(json.dumps({**manifest, **nameless}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def renamed(manifest: Mapping[str, Any], refused_name: str, attempts_before: int) -> dict[str, Any]:
-    """The manifest under the name ``<name>-r<attempt>``, where ``<name>`` is the name of the first refused pod.
+def own_name(refused_name: str, attempts_before: int) -> str:
+    """The replacement's name ``<name>-r<attempt>``, where ``<name>`` is the name of the first refused pod.
 
     ``refused_name`` is the name of the pod refused now, and ``attempts_before`` its attempt, 0 for a first refusal.
     """
     first_name = refused_name.removesuffix(f"-r{attempts_before}") if attempts_before else refused_name
     suffix = f"-r{attempts_before + 1}"
-    name = first_name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
-    return {**manifest, "metadata": {**manifest["metadata"], "name": name}}
+    return first_name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
 
 
 def replaced_names(name: str, attempt: int) -> Iterator[str]:
     """The names that the refused pod of a replacement may have had: the replacement's, or the one before its suffix.
 
-    ``attempt`` is the replacement's, counted from 1; see ``renamed``.
+    ``attempt`` is the replacement's, counted from 1; see ``own_name``.
     """
     yield name
     stem = name.removesuffix(f"-r{attempt}")
@@ -234,7 +240,12 @@ def replacement(relaunch: Relaunch) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**metadata, "namespace": relaunch.namespace, "annotations": annotations},
+        "metadata": {
+            **metadata,
+            "namespace": relaunch.namespace,
+            "name": relaunch.replacement_name,
+            "annotations": annotations,
+        },
         "spec": {**spec, "schedulingGates": [{"name": RELAUNCH_GATE}]},
     }
 

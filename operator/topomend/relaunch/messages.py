@@ -39,7 +39,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Record:
-    """CREATE W with P's stripped manifest and our finalizer."""
+    """CREATE W with the digest of P's stripped manifest, and our finalizer."""
 
     pod: WatchedPod
 
@@ -73,8 +73,19 @@ class Unprotect:
 
 
 @dataclass(frozen=True)
+class Commit:
+    """PATCH W's status to Committed, and P's manifest into it, by W's resourceVersion."""
+
+    pod: WatchedPod
+    record: Relaunch
+
+
+@dataclass(frozen=True)
 class Mark:
-    """PATCH W's status to ``step``, by W's resourceVersion. ``why`` becomes the message of its condition."""
+    """PATCH W's status to ``step``, by W's resourceVersion. ``why`` becomes the message of its condition.
+
+    A step that ends the relaunch drops W's manifest.
+    """
 
     record: Relaunch
     step: Step
@@ -144,6 +155,7 @@ Request = (
     | Discard
     | Protect
     | Unprotect
+    | Commit
     | Mark
     | Delete
     | Unclaim

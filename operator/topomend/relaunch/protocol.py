@@ -4,14 +4,14 @@ P is the refused pod, N its replacement of the same name, W the Relaunch record.
 
     read W, read P                                                     in this order: see below
     1. claim P: our finalizer and W's name, by P's resourceVersion     nobody can delete P unnoticed
-    2. create W with the stripped manifest and our finalizer           from here on the manifest cannot be lost
-    3. mark W Committed                                                from here on we count P's deletion as ours
+    2. create W with the digest of P's manifest and our finalizer      from here on the record cannot be lost
+    3. commit: mark W Committed, and write P's manifest into it        from here on we count P's deletion as ours
     4. delete P, by uid and resourceVersion
     5. remove our finalizer from P                                     P is gone
     6. create N behind our scheduling gate                             the gate is the fence: N cannot run yet
     7. mark W Created with N's uid                                     only this pod may lose the gate
     8. choose nodes; narrow N to them and ungate it, one PATCH
-    9. mark W Launched
+    9. mark W Launched, and drop its manifest
     10. remove our finalizer from W                                    W stays as a tombstone
 
 With the name policy Suffix, N has a name of its own. Steps 6 and 7 then come before 4 and 5, so that one of the two
@@ -27,9 +27,11 @@ resourceVersion. If the API server still answers a read from an older state, W m
 as soon as N is read. Where P exists although W says Created, W returns to Committed, but only once a write has
 confirmed P: the read of P may be stale.
 
-W alone has no effect. It may be written long before P is claimed, to say what the pod waits for. Its manifest counts as
-long as it equals P's. If it differs (P was changed since, or somebody else wrote W), N is never created from it while P
-exists and can be recorded again. If W vanishes while N waits behind its gate, W is restored from N.
+W alone has no effect. It may be written long before P is claimed, to say what the pod waits for. It has no manifest
+then: P is there, and a manifest has megabytes. The write that commits P to deletion writes the manifest too, so W is a
+copy of P before P may go; the write that ends the relaunch drops it. W's digest counts as long as it is that of P's
+manifest. If it differs (P was changed since, or somebody else wrote W), N is never created while P exists and can be
+recorded again. If W vanishes while N waits behind its gate, W is restored from N.
 
 W's finalizer protects the only copy of a pod from the deletion of W, its kind, or its namespace. It is on W whenever P
 may be gone and N may not exist yet. It is off while N waits for a node, so that it blocks no deletion in a cluster
@@ -55,6 +57,7 @@ from topomend.relaunch.messages import (
     Answer,
     Choose,
     Claim,
+    Commit,
     Create,
     Delete,
     Denied,
@@ -228,12 +231,12 @@ def _with_refused_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> 
     if record.step is Step.RECORDED:
         return _recorded(progress, pod, record)
     if record.step is Step.CREATED:  # N has P's name, so somebody else marked W, or the read of P is stale
-        return Mark(record, Step.COMMITTED) if progress.contradicted else Claim(pod)
+        return Commit(pod, record) if progress.contradicted else Claim(pod)
     if record.deleting and not record.protected:
         return Pause(END_OF_RECORD)
-    return _protect_first(record) or (
-        Delete(pod) if record.manifest_hash == progress.digest else Pause(NOT_ITS_MANIFEST)
-    )
+    if record.manifest_hash != progress.digest:
+        return _protect_first(record) or Pause(NOT_ITS_MANIFEST)
+    return _protect_first(record) or (Delete(pod) if record.manifest else Commit(pod, record))
 
 
 def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
@@ -246,7 +249,7 @@ def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
         return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
     if record.manifest_hash != progress.digest:
         return Discard(record)
-    return _protect_first(record) or Mark(record, Step.COMMITTED)
+    return _protect_first(record) or Commit(pod, record)
 
 
 def _give_back(pod: WatchedPod, record: Relaunch) -> Request:

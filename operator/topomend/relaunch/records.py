@@ -1,4 +1,4 @@
-"""Build the record of a refused pod, and look up the record that created a replacement.
+"""Build the record of a refused pod.
 
 Leaves the record's layout to ``wire.relaunch``, its manifest to ``manifest`` and writing it to ``driver``.
 """
@@ -6,20 +6,20 @@ Leaves the record's layout to ``wire.relaunch``, its manifest to ``manifest`` an
 import json
 from typing import Any
 
-from topomend.kube.client import PODS, RELAUNCHES, Client
+from topomend.kube.client import PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import manifest
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import read_relaunch, record_name
+from topomend.wire.relaunch import record_name
 
 MAX_MANIFEST_BYTES = 1_000_000
 """A pod with a larger manifest is not relaunched: etcd takes 1.5 MiB an object, and a record holds more than this."""
 
 
 def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:
-    """The record of a refused pod as it is first written.
+    """The record of a refused pod as it is first written, and the manifest, which is written later.
 
     ``stripped`` is the pod's manifest (``manifest.stripped``). ``renames`` is whether the replacement gets a name of
     its own.
@@ -33,15 +33,16 @@ def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: b
         reason=pod.reason,
         message=pod.message,
         attempt=pod.attempt + 1,
-        manifest=manifest.renamed(stripped, pod.name, pod.attempt) if renames else stripped,
+        manifest=stripped,
         manifest_hash=manifest.digest(stripped),
+        own_name=manifest.own_name(pod.name, pod.attempt) if renames else "",
     )
 
 
-def draft(client: Client, pod: WatchedPod, previous: Relaunch | None, *, renames: bool) -> Relaunch | None:
+def draft(client: Client, pod: WatchedPod, *, renames: bool) -> Relaunch | None:
     """The record of a refused pod, from the pod as the API server has it; None where it is gone or being deleted.
 
-    ``previous`` is the record that created the pod, where it is a replacement. Raises APIError, MalformedObject.
+    Raises APIError, MalformedObject.
     """
     try:
         content = client.get(PODS, pod.name, pod.namespace)
@@ -50,22 +51,13 @@ def draft(client: Client, pod: WatchedPod, previous: Relaunch | None, *, renames
     current = read_watched_pod(content)
     if current.uid != pod.uid or current.deleting:
         return None
-    return recorded(current, record_name(pod.name, pod.uid), manifest.stripped(content, previous), renames=renames)
+    return recorded(current, record_name(pod.name, pod.uid), manifest.stripped(content), renames=renames)
 
 
 def fits_an_object(record: Relaunch) -> bool:
-    """Whether the record's manifest has at most MAX_MANIFEST_BYTES as JSON, so that one object can hold it."""
-    return len(json.dumps(record.manifest)) <= MAX_MANIFEST_BYTES
+    """Whether the record's manifest has at most MAX_MANIFEST_BYTES as JSON, so that one object can hold it.
 
-
-def record_that_made(client: Client, pod: WatchedPod) -> Relaunch | None:
-    """The record that created ``pod``; None where the pod is no replacement, or its record is gone.
-
-    Raises APIError, MalformedObject.
+    The API server writes each of ``<>&`` as six letters.
     """
-    for name in manifest.replaced_names(pod.name, pod.attempt) if pod.replaces else ():
-        try:
-            return read_relaunch(client.get(RELAUNCHES, record_name(name, pod.replaces), pod.namespace))
-        except NotFound:
-            continue
-    return None
+    text = json.dumps(record.manifest)
+    return len(text) + 5 * sum(text.count(letter) for letter in "<>&") <= MAX_MANIFEST_BYTES

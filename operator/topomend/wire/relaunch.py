@@ -14,10 +14,12 @@ creation, and never changes. ``status`` is a subresource, so a new record has no
       reason: string               # required: the kubelet's status.reason, such as TopologyAffinityError
       message: string              # the kubelet's status.message, at most 1024 characters
       attempt: integer             # required, 1 to 1000
-      manifestHash: string         # hex SHA-256 of the manifest as it was recorded: relaunch/manifest.py:digest
-      manifest: {...}              # required, x-kubernetes-preserve-unknown-fields: metadata and spec of the new pod
+      replacementName: string      # the new pod's name, where it is not the refused pod's
+      manifestHash: string         # hex SHA-256 of the new pod's manifest: relaunch/manifest.py:digest
     status:
       step: string                 # Recorded Committed Blocked Created Launched Cancelled Superseded
+      manifest: {...}              # from Committed to the end, x-kubernetes-preserve-unknown-fields: metadata and spec
+                                   # of the new pod
       newPod: {name, uid}          # strings: the one pod that may lose our scheduling gate
       candidates: [string]         # node names the new pod was narrowed to, best first; at most 16
       verdicts:                    # at most 10, list-map keyed by node
@@ -38,9 +40,11 @@ SUCCEEDED .status.conditions[?(@.type=="Succeeded")].status, AGE; wide: STEP .st
 STATUS .status.conditions[?(@.type=="Succeeded")].message.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from topomend.model.plain_text import plain
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.wire.condition import condition_fields, read_condition
 from topomend.wire.document import Document, without_empty
@@ -72,16 +76,19 @@ def relaunch_object(relaunch: Relaunch) -> dict[str, Any]:
             "pod": {"name": relaunch.pod_name, "uid": relaunch.pod_uid},
             "refusedBy": relaunch.refused_by,
             "reason": relaunch.reason,
-            "message": relaunch.message[:MAX_TEXT],
+            "message": plain(relaunch.message, MAX_TEXT),
             "attempt": relaunch.attempt,
             "manifestHash": relaunch.manifest_hash,
-            "manifest": dict(relaunch.manifest),
-        },
+        }
+        | ({"replacementName": relaunch.own_name} if relaunch.own_name else {}),
     }
 
 
 def relaunch_status(relaunch: Relaunch) -> dict[str, Any]:
-    """The ``status`` of a record, with texts and lists cut to what the schema allows."""
+    """The ``status`` of a record, with texts and lists cut to what the schema allows, and without the manifest.
+
+    The manifest is written once and dropped once, and not repeated with everything else (``manifest_status``).
+    """
     return without_empty(
         {
             "step": relaunch.step.value,
@@ -98,14 +105,19 @@ def relaunch_status(relaunch: Relaunch) -> dict[str, Any]:
     )
 
 
+def manifest_status(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The part of ``status`` that writes a manifest, as a merge patch; with None the part that drops it."""
+    return {"manifest": None if manifest is None else dict(manifest)}
+
+
 def read_relaunch(content: Any) -> Relaunch:
     """The Relaunch of a Relaunch object. Raises MalformedObject, which names the wrong field."""
     document = Document(content)
     if document["kind"].text(default=RELAUNCH) != RELAUNCH:
         raise document["kind"].wrong(RELAUNCH)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
-    manifest = spec["manifest"]
-    if not isinstance(manifest.content, dict):
+    manifest = status["manifest"]
+    if not isinstance(manifest.content, dict | None):
         raise manifest.wrong("the manifest of a pod")
     return Relaunch(
         namespace=metadata["namespace"].text(),
@@ -116,7 +128,7 @@ def read_relaunch(content: Any) -> Relaunch:
         reason=spec["reason"].text(),
         message=spec["message"].text(""),
         attempt=spec["attempt"].integer(least=1),
-        manifest=manifest.content,
+        manifest=manifest.content or {},
         step=_read_step(status["step"]),
         new_name=status["newPod"]["name"].text(""),
         new_uid=status["newPod"]["uid"].text(""),
@@ -138,6 +150,7 @@ def read_relaunch(content: Any) -> Relaunch:
         version=metadata["resourceVersion"].text(""),
         creation_time=metadata["creationTimestamp"].text(""),
         manifest_hash=spec["manifestHash"].text(""),
+        own_name=spec["replacementName"].text(""),
         protected=RELAUNCH_FINALIZER in (finalizer.text() for finalizer in metadata["finalizers"]),
         deleting=not metadata["deletionTimestamp"].absent,
     )
@@ -156,6 +169,6 @@ def _verdict_fields(verdict: NodeVerdict) -> dict[str, Any]:
             "node": verdict.node,
             "admitted": verdict.admitted,
             "reason": verdict.reason,
-            "explanation": verdict.explanation[:MAX_TEXT],
+            "explanation": plain(verdict.explanation, MAX_TEXT),
         }
     )

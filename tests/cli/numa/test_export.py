@@ -65,17 +65,19 @@ def test_of_a_refused_pod_nothing_is_told_but_what_admission_reads() -> None:
 
 
 def test_of_a_records_manifest_as_little_is_told() -> None:
-    spec = {"pod": {"name": "train", "uid": "1"}, "manifest": {"metadata": POD["metadata"], "spec": POD["spec"]}}
+    spec = {"pod": {"name": "train", "uid": "1"}}
     content = {
         "apiVersion": "topomend.io/v1alpha1",
         "kind": "Relaunch",
         "metadata": {"name": "train-1", "annotations": {"a": SECRET}, "managedFields": [{"manager": SECRET}]},
         "spec": spec,
-        "status": {"step": "Created"},
+        "status": {"step": "Created", "manifest": {"metadata": POD["metadata"], "spec": POD["spec"]}},
     }
     found = record(content)
     assert SECRET not in yaml.safe_dump(found)
-    assert found["status"] == {"step": "Created"}
+    assert found["status"]["step"] == "Created"
+    assert found["status"]["manifest"]["spec"]["containers"]
+    assert "status" not in record({key: content[key] for key in content.keys() - {"status"}})["status"]
     assert found["spec"]["pod"] == spec["pod"]
 
 

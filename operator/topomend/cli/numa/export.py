@@ -110,9 +110,10 @@ def topology(content: Mapping[str, Any]) -> dict[str, Any]:
 def record(content: Mapping[str, Any]) -> dict[str, Any]:
     """A Relaunch; the manifest in it is reduced as a pod is."""
     head = _head(content["apiVersion"], content["kind"], content, _METADATA)
-    spec = dict(content.get("spec", {}))
-    spec["manifest"] = _of_pod(spec.get("manifest", {}))
-    return head | {"spec": spec, "status": content.get("status", {})}
+    status = dict(content.get("status", {}))
+    if "manifest" in status:
+        status["manifest"] = _of_pod(status["manifest"])
+    return head | {"spec": content.get("spec", {}), "status": status}
 
 
 def refused(pods: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -1,0 +1,91 @@
+"""Which records a relist removes, from a list that the test makes up; the cluster's lists are in test_recovery."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from topomend.controller import relist
+from topomend.controller.ingest import Ingest
+from topomend.controller.relist import EMPTY_SECONDS, MAX_ENDED, Relister
+from topomend.kube.client import RELAUNCHES, Reading, Resource
+from topomend.kube.errors import Conflict
+from topomend.model.condition import Condition
+from topomend.model.relaunch import Relaunch, Step
+from topomend.reconcile.store import Store
+from topomend.reconcile.unschedulable_pods import UnschedulablePods
+from topomend.wire.relaunch import relaunch_object, relaunch_status
+
+DAY = 86_400.0
+RECORD = Relaunch("ns", "p-1", "p", "1", "a", "TopologyAffinityError", "", 1, uid="u", version="7")
+
+
+class Records:
+    """A cluster that has nothing but these records."""
+
+    def __init__(self, records: Iterable[Relaunch]) -> None:
+        self._records = list(records)
+        self.removed: list[tuple[str, str]] = []
+        self.changed: set[str] = set()
+
+    def read(self, resource: Resource, reader: Callable[[dict[str, Any]], Iterable[Any]], **_: object) -> Reading[Any]:
+        records = self._records if resource is RELAUNCHES else []
+        return Reading(tuple(value for record in records for value in reader(content_of(record))), "9")
+
+    def delete(self, _: Resource, name: str, namespace: str, *, uid: str, version: str) -> None:
+        assert (uid, version) == ("u", "7")
+        if name in self.changed:
+            raise Conflict(409, "Conflict", "it has changed")
+        self.removed.append((namespace, name))
+
+
+def content_of(record: Relaunch) -> dict[str, Any]:
+    content = relaunch_object(record) | {"status": relaunch_status(record)}
+    content["metadata"] |= {"uid": record.uid, "resourceVersion": record.version}
+    return content
+
+
+def ended(name: str, step: Step, seconds_ago: float, namespace: str = "ns") -> Relaunch:
+    since = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = Condition("Succeeded", "True" if step is Step.LAUNCHED else "False", step.value, "", since)
+    return replace(RECORD, name=name, namespace=namespace, step=step, conditions=(condition,))
+
+
+def removed(*records: Relaunch, changed: str = "", tidy: bool = True) -> list[str]:
+    cluster, store = Records(records), Store()
+    cluster.changed.add(changed)
+    waiting = UnschedulablePods(store, lambda _: None)
+    ingest = Ingest(store, waiting, lambda _pod, _after: None, lambda _: None, dropped=lambda: None, clock=lambda: 0.0)
+    Relister(cluster, ingest, DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
+    return [name for _, name in cluster.removed]
+
+
+def test_a_record_of_a_launch_is_kept_for_a_day_and_one_of_nothing_for_minutes() -> None:
+    nothing = [
+        ended("cancelled", Step.CANCELLED, EMPTY_SECONDS + 5),
+        ended("superseded", Step.SUPERSEDED, EMPTY_SECONDS + 5),
+    ]
+    kept = [
+        ended("just-cancelled", Step.CANCELLED, EMPTY_SECONDS - 5),
+        ended("launched", Step.LAUNCHED, DAY - 5),
+        replace(ended("open", Step.CREATED, 2 * DAY)),
+        replace(ended("held", Step.CANCELLED, 2 * DAY), protected=True),
+    ]
+    old = ended("old", Step.LAUNCHED, DAY + 5)
+    assert sorted(removed(*nothing, *kept, old)) == ["cancelled", "old", "superseded"]
+    assert removed(*nothing, old, tidy=False) == []
+
+
+def test_a_record_that_has_changed_stays_and_the_others_go() -> None:
+    records = [ended(f"p-{index}", Step.LAUNCHED, DAY + 5) for index in range(3)]
+    assert sorted(removed(*records, changed="p-1")) == ["p-0", "p-2"]
+
+
+def test_of_one_namespace_the_newest_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [ended(f"p-{age}", Step.LAUNCHED, 60.0 * age) for age in range(MAX_ENDED + 3)]
+    other = ended("other", Step.LAUNCHED, DAY - 5, namespace="other")
+    assert sorted(removed(*many, other)) == [f"p-{MAX_ENDED + age}" for age in range(3)]
+    monkeypatch.setattr(relist, "MAX_REMOVED", 2)
+    assert removed(*many, other) == [f"p-{MAX_ENDED + 1}", f"p-{MAX_ENDED + 2}"]
