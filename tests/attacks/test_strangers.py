@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.manifests import objects
+from deploy.manifests import ROOT, objects
 from tests.attacks.conftest import PLAIN
 from tests.deploy.api import API, Answer
 from tests.waiting import eventually
 
+from topomend.relaunch import manifest
 from topomend.wire import group
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
@@ -263,3 +264,11 @@ def test_no_policy_asks_the_authorizer_about_writes_that_are_not_about_topomend(
     """The API server evaluates every condition of every policy for each write, whatever the others say."""
     for condition in item["spec"].get("matchConditions", ()):
         assert "authorizer" not in condition["expression"]
+
+
+def test_the_threat_model_names_every_annotation_that_never_goes_along() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    for key in manifest.OF_ITS_LIFE:
+        prefix, _, name = key.partition("/")
+        assert f"`{prefix}/" in text
+        assert f"{name}`" in text

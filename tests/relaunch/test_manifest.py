@@ -4,7 +4,17 @@ from typing import Any
 import pytest
 
 from topomend.model.relaunch import Relaunch
-from topomend.relaunch.manifest import claim, digest, launch, own_name, replaced_names, replacement, stripped, unclaim
+from topomend.relaunch.manifest import (
+    added,
+    claim,
+    digest,
+    launch,
+    own_name,
+    replaced_names,
+    replacement,
+    stripped,
+    unclaim,
+)
 from topomend.wire.cluster import read_watched_pod
 
 TOKEN = {
@@ -125,6 +135,18 @@ def test_a_manifest_holds_nothing_that_a_merge_patch_would_drop() -> None:
         "metadata": {},
         "spec": {"storageClassName": ""},
     }
+
+
+def test_what_admission_adds_to_a_pod_that_was_through_it_is_named() -> None:
+    asked = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}}
+    sidecars = {
+        "containers": [*asked["spec"]["containers"], {"name": "proxy-2"}],
+        "initContainers": [{"name": "first"}],
+    }
+    raised = {"containers": [{"name": "main", "resources": {"limits": {"cpu": "4"}}}]}
+    assert added(asked, asked) == ""
+    assert added(asked, {"spec": sidecars}) == "init container first, container proxy-2"
+    assert added(asked, {"spec": raised}) == "other resources of container main"
 
 
 def test_a_replacement_is_gated_and_says_whom_it_replaces() -> None:

@@ -42,7 +42,7 @@ _OWN_ANNOTATIONS = (
 )
 _LONGEST_NAME = 253
 
-_OF_ITS_LIFE = frozenset(
+OF_ITS_LIFE = frozenset(
     (
         "cni.projectcalico.org/containerID",
         "cni.projectcalico.org/podIP",
@@ -88,7 +88,7 @@ def stripped(pod: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: pod["metadata"][key] for key in _USER_METADATA if key in pod["metadata"]}
     annotations = metadata.pop("annotations", {})
     changed = frozenset(annotations.get(CHANGED_ANNOTATION, "").split())
-    dropped = {*_OWN_ANNOTATIONS, *_OF_ITS_LIFE, *changed}
+    dropped = {*_OWN_ANNOTATIONS, *OF_ITS_LIFE, *changed}
     annotations = {key: value for key, value in annotations.items() if key not in dropped}
     labels = {key: value for key, value in metadata.pop("labels", {}).items() if LABEL_PREFIX + key not in changed}
     spec = {key: value for key, value in pod["spec"].items() if key not in _REMOVED_SPEC}
