@@ -1,0 +1,143 @@
+"""Tenants beside each other: what one of them creates does not hold up another."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.clusters import NODE_A, NODE_B, Cluster, pod, shown
+from tests.operator_process import Operator
+from tests.waiting import eventually, stretched
+
+from topomend.decide.queue_order import PATIENCE_SECONDS
+from topomend.kube.client import NAMESPACES, PODS
+from topomend.kube.errors import AlreadyExists
+from topomend.wire.group import FIT_GATE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents")]
+
+FLOOD, QUIET = "flood", "quiet"
+GATED = int(os.environ.get("TOPOMEND_GATED_PODS", "2000"))
+"""Gated pods of one tenant. The operator is made for 20,000."""
+
+SMALL = 8
+"""Pods of one CPU. The small NUMA nodes have room for six of them."""
+
+REFUSED = 20
+TOO_MANY = 5
+"""CPUs that no NUMA node of the two nodes has; each has four."""
+
+
+@pytest.fixture
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    """Two tenants with a namespace each; neither is steered."""
+    for name in (FLOOD, QUIET):
+        with suppress(AlreadyExists):
+            two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield two_nodes
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(two_nodes.remove, _pods(two_nodes, FLOOD) + _pods(two_nodes, QUIET)))
+    two_nodes.clear()
+
+
+@pytest.fixture
+def operator(start_operator: Callable[..., Operator]) -> Operator:
+    """An operator that has seen the cluster."""
+    started = start_operator()
+    started.wait_until_it_watches()
+    return started
+
+
+def _pods(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    return list(cluster.client.list(PODS, namespace=namespace, cached=True).items)
+
+
+def gated(name: str, cpus: int) -> dict[str, Any]:
+    content = pod(name, cpus)
+    content["spec"]["schedulingGates"] = [{"name": FIT_GATE}]
+    return content
+
+
+def create_all(cluster: Cluster, namespace: str, pods: list[dict[str, Any]]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda content: cluster.create(content, namespace), pods))
+
+
+def seconds_to_ungate(cluster: Cluster, name: str) -> float:
+    """How long a pod of the quiet tenant stays gated."""
+    cluster.create(gated(name, 1), QUIET)
+    created = time.monotonic()
+    eventually(f"{name} to be ungated", lambda: not cluster.get(name, QUIET)["spec"].get("schedulingGates"), poll=0.01)
+    return time.monotonic() - created
+
+
+def test_thousands_of_gated_pods_of_one_tenant_delay_another_by_less_than_a_second(
+    cluster: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """The operator has just listed them all, and decides about one after the other."""
+    eventually("both nodes to be published", lambda: shown(cluster, NODE_A) == shown(cluster, NODE_B) == set())
+    create_all(cluster, FLOOD, [gated(f"flood-{number}", TOO_MANY) for number in range(GATED)])
+    operator = start_operator()
+    eventually("the operator to begin with the flood", lambda: "flood-" in operator.text())
+    operator.wait_until_it_watches()
+    beside = [seconds_to_ungate(cluster, f"beside-{number}") for number in range(3)]
+    print(f"beside {GATED} gated pods {', '.join(f'{took:.2f}' for took in beside)} s")
+    assert max(beside) < stretched(1), operator.text()[-2000:]
+
+
+@pytest.mark.usefixtures("operator")
+def test_wide_pods_that_never_fit_and_whose_gate_their_user_wrote_close_no_node_to_others(cluster: Cluster) -> None:
+    """They would need the four CPUs of a NUMA node on each of which a small pod runs for ever."""
+    for node in (NODE_A, NODE_B):
+        _occupy_large_numa_node(cluster, node)
+    for number in range(2):
+        cluster.create(gated(f"wide-{number}", 4), FLOOD)
+    time.sleep(2 * PATIENCE_SECONDS)
+    for number in range(SMALL):
+        cluster.create(gated(f"small-{number}", 1), QUIET)
+    eventually("every small pod to run", lambda: _running(cluster, QUIET) == SMALL)
+    assert all(content["spec"].get("schedulingGates") for content in _pods(cluster, FLOOD))
+
+
+def _occupy_large_numa_node(cluster: Cluster, node: str) -> None:
+    """Have a pod of one CPU run there: it comes where a pod of three has left no room on the small NUMA node."""
+    cluster.create(pod(f"fills-{node}", 3, node=node))
+    eventually("the small NUMA node to be full", lambda: len(shown(cluster, node)) == 1)
+    cluster.create(pod(f"runs-{node}", 1, node=node))
+    eventually("the large one to be in use", lambda: len(shown(cluster, node)) == 2)
+    cluster.remove(cluster.get(f"fills-{node}"))
+    eventually("the small NUMA node to be empty", lambda: len(shown(cluster, node)) == 1)
+
+
+def _running(cluster: Cluster, namespace: str) -> int:
+    return sum(content["status"].get("phase") == "Running" for content in _pods(cluster, namespace))
+
+
+def test_a_flood_of_refused_pods_does_not_use_up_the_relaunches_of_another_tenant(
+    cluster: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """numa-a has one CPU free on each NUMA node, and numa-b is empty: only the rate keeps a refused pod waiting."""
+    for number in range(2):
+        cluster.create(pod(f"fills-{number}", 2 + number, node=NODE_A))
+    eventually("numa-a to be published", lambda: len(shown(cluster, NODE_A)) == 2)
+    create_all(cluster, FLOOD, [_refused(f"flood-{number}") for number in range(REFUSED)])
+    operator = start_operator("--relaunch-rate=0.01", "--relaunch-burst=2")
+    operator.wait_until_it_watches()
+    eventually("the flood to use up its relaunches", lambda: _relaunched(cluster, FLOOD) == 1)
+    cluster.create(_refused("victim"), QUIET)
+    eventually("the other tenant's pod to be relaunched", lambda: _relaunched(cluster, QUIET) == 1)
+    assert _relaunched(cluster, FLOOD) == 1, operator.text()
+
+
+def _refused(name: str) -> dict[str, Any]:
+    """Bound to numa-a, where no NUMA node has so many CPUs free."""
+    return pod(name, 2, node=NODE_A)
+
+
+def _relaunched(cluster: Cluster, namespace: str) -> int:
+    return sum(
+        "topomend.io/replaces" in content["metadata"].get("annotations", {}) for content in _pods(cluster, namespace)
+    )
