@@ -17,11 +17,11 @@ from topomend.replay.effort import ADMISSION_SECONDS, SURVEY_SECONDS, Overspent,
 COSTLY = pod("p", "cpu=2 memory=2Gi")
 
 
-SLACK = 0.3
+SLACK = 0.5
 """What the longest pass over a table may take beyond the share, on a busy machine."""
 
 
-@pytest.mark.parametrize("numa_nodes", [17, 34])
+@pytest.mark.parametrize("numa_nodes", [30, 34])
 @pytest.mark.parametrize("ask", [admit, is_admitted])
 def test_a_costly_node_takes_its_share_and_hardly_more(numa_nodes: int, ask: Callable[..., object]) -> None:
     state = costly_state(numa_nodes=numa_nodes)
