@@ -9,9 +9,10 @@ PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
 PROCESSES ?= 2
+HUGE ?= 200
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live soak vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live attacks soak vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -73,6 +74,9 @@ vm-test: .venv/ready ## Run the image on a NUMA machine emulated by QEMU: compar
 e2e: .venv/ready ## Build the image, install it from deploy/ and use it on real kubelets with containerd and runc (as root)
 	@$(BIN)/python -m verify.e2e
 	@$(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' verify/e2e
+
+attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge pods (as root)
+	@HUGE=$(HUGE) $(BIN)/pytest -s --timeout 3600 tests/attacks/test_memory.py
 
 soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no pod may be lost or doubled
 	@$(BIN)/python -m verify.soak --kills $(KILLS)

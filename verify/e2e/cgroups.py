@@ -122,6 +122,29 @@ class GroupTree:
         lines = (_group_of(hierarchy.place / self.name, container_id) / "cgroup.procs").read_text().split()
         return [int(line) for line in lines]
 
+    def limit_memory(self, most: int) -> None:
+        """Let all processes in it take ``most`` bytes together; the kernel kills one of them where they need more."""
+        hierarchy = self._hierarchy_of("memory")
+        file = "memory.max" if hierarchy.unified else "memory.limit_in_bytes"
+        (hierarchy.place / self.name / file).write_text(str(most))
+
+    def add_to_memory(self, process: int) -> None:
+        """Count the memory that this process takes from now on against the limit."""
+        (self._hierarchy_of("memory").place / self.name / "cgroup.procs").write_text(str(process))
+
+    def killed_for_memory(self) -> int:
+        """How many processes the kernel has killed in it for lack of memory."""
+        hierarchy = self._hierarchy_of("memory")
+        file = "memory.events" if hierarchy.unified else "memory.oom_control"
+        lines = (hierarchy.place / self.name / file).read_text().splitlines()
+        return int(dict(line.split() for line in lines)["oom_kill"])
+
+    def resident(self) -> int:
+        """The bytes that its processes hold, without pages of files."""
+        hierarchy = self._hierarchy_of("memory")
+        lines = (hierarchy.place / self.name / "memory.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["anon" if hierarchy.unified else "total_rss"])
+
     def _hierarchy_of(self, controller: str) -> Hierarchy:
         return next(hierarchy for hierarchy in self._hierarchies if controller in hierarchy.controllers)
 
