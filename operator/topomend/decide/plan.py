@@ -31,7 +31,7 @@ Reserved = Callable[[], Mapping[str, NUMAMask]]
 
 PUBLICATION_SECONDS = 4.0
 """How long it may take until a state that explains a refusal is known: an agent takes 2 s at worst to publish it, and
-one publication of a node is taken in per second."""
+few publications of a node are taken in per second."""
 
 _ALIGNMENT_REASONS = tuple(reason for reason in REASONS if reason != "UnexpectedAdmissionError")
 
