@@ -31,7 +31,7 @@ from topomend.relaunch.driver import NoProgress
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page
 from topomend.runtime.event_recorder import EventRecorder
 from topomend.runtime.fair_queue import FairQueue
-from topomend.runtime.leader_election import LeaderElection
+from topomend.runtime.leader_election import RETRY_SECONDS, LeaderElection
 from topomend.runtime.process_metrics import metrics_page
 from topomend.runtime.work_queue import WorkQueue
 from topomend.wire.document import MalformedObject
@@ -206,7 +206,7 @@ class Operator:
         try:
             result = within_shares(self._store, lambda: self._reconciler.reconcile(pod))
         except NotPermitted:
-            return None  # the operator that leads now enqueues everything
+            return RETRY_SECONDS  # an operator that was paused leads again, often before it knows that it did not
         except (APIError, NoProgress) as error:
             _log.warning("%s/%s: %s; retried", pod.namespace, pod.name, error)
             return _retry_after(error)
