@@ -1,14 +1,14 @@
 """No user gets a pod through the operator that the user may not create, with the installed account and policies."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from deploy.manifests import objects
-from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
+from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, pod
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
@@ -21,14 +21,18 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 
 
 @pytest.fixture
-def admin(two_nodes: Cluster) -> API:
-    """The administrator of a cluster with our accounts, roles and policies."""
+def admin(two_nodes: Cluster) -> Iterator[API]:
+    """The administrator of a cluster with our accounts, roles and policies. The policies are removed afterwards."""
     api = administrator(two_nodes.sandbox.kubeconfig)
-    for item in objects():
-        if item["kind"] not in ("DaemonSet", "Deployment"):
-            answer = api.apply(path_of(item), item)
-            assert answer.allowed, answer.message
-    return api
+    applied = [item for item in objects() if item["kind"] not in ("DaemonSet", "Deployment")]
+    for item in applied:
+        answer = api.apply(path_of(item), item)
+        assert answer.allowed, answer.message
+    yield api
+    for item in applied:
+        if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
+            assert api.delete(path_of(item)).allowed
+    time.sleep(POLICY_SECONDS)
 
 
 @pytest.fixture
