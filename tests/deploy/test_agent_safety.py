@@ -69,7 +69,8 @@ def test_the_agent_is_root_without_roots_powers(variant: str, tmp_path: Path) ->
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert not {"ports", "envFrom", "lifecycle", "volumeDevices"} & container.keys()
+    assert container["ports"] == [{"name": "health", "containerPort": 8081}]
+    assert not {"envFrom", "lifecycle", "volumeDevices"} & container.keys()
     assert all(
         "valueFrom" not in variable or set(variable["valueFrom"]) == {"fieldRef"} for variable in container["env"]
     )
@@ -135,8 +136,9 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
         "--node-name=$(NODE_NAME)",
         "--kubelet-address=$(NODE_IP)",
         f"--pod-resources={node.pod_resources}",
+        "--health-address=$(POD_IP):8081",
     ]
-    meant = {"$(NODE_NAME)": "split", "$(NODE_IP)": "127.0.0.1"}
+    meant = {"$(NODE_NAME)": "split", "$(NODE_IP)": "127.0.0.1", "$(POD_IP)": "127.0.0.1"}
     arguments = [
         functools.reduce(lambda text, name: text.replace(name, meant[name]), meant, argument) for argument in arguments
     ]
