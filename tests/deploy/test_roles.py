@@ -69,6 +69,8 @@ OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "nodes": "get list watch",
     "namespaces": "get list watch",
+    "daemonsets.apps": "get",
+    "jobs.batch": "get",
     "replicasets.apps": "get",
     "statefulsets.apps": "get",
     "replicationcontrollers": "get",
