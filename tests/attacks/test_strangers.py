@@ -266,6 +266,12 @@ def test_no_policy_asks_the_authorizer_about_writes_that_are_not_about_topomend(
         assert "authorizer" not in condition["expression"]
 
 
+@pytest.mark.parametrize("item", [item for item in objects() if "paramKind" in item.get("spec", {})], ids=_name_of)
+def test_a_policy_with_a_parameter_fails_open(item: dict[str, Any]) -> None:
+    """While the kind of its parameter is not served, one that fails closed denies every write that it could match."""
+    assert item["spec"]["failurePolicy"] == "Ignore"
+
+
 def test_the_threat_model_names_every_annotation_that_never_goes_along() -> None:
     text = (ROOT / "docs" / "security.md").read_text()
     for key in manifest.OF_ITS_LIFE:
