@@ -152,9 +152,9 @@ def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
     fragmented.occupy(NODE_B, "filler-2", 2)
     fragmented.occupy(NODE_B, "filler-3", 2)
     name = f"edited-{edit['step'].lower()}"
-    made = _refused(fragmented, pod(name, 3))
+    made = fragmented.create(pod(name, 3, node=NODE_A))  # a node that exists: the pod may wait there
     record = eventually("its record", fragmented.records)[0]
-    fragmented.client.merge(RELAUNCHES, record["metadata"]["name"], {"status": edit}, "default", subresource="status")
+    _edit(fragmented, record, edit)
     time.sleep(2)  # the operator sees it, and no node admits the pod yet
     fragmented.vacate(NODE_B, "filler-2")
     if is_relaunched:
@@ -163,10 +163,47 @@ def test_a_record_that_somebody_edits_loses_no_pod_and_doubles_none(
     else:
         eventually("the operator to have looked", lambda: events_of(fragmented, record, "TopologyRefusalExplained"))
         assert fragmented.get(name)["metadata"]["uid"] == made["metadata"]["uid"]
-    assert fragmented.sandbox.audit_log
-    history = histories(fragmented.sandbox.audit_log)["default", name]
-    assert (len(history.created), len(history.bound)) == (1 + is_relaunched, int(is_relaunched))
+    _check_history(fragmented, name, is_relaunched=is_relaunched)
     _is_well(operator)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"step": "Launched"},
+        {"step": "Committed", "manifest": {"spec": {"hostNetwork": True}}},
+        {"conditions": [], "step": "Cancelled"},
+    ],
+    ids=["Launched", "Committed", "Cancelled"],
+)
+def test_a_record_that_somebody_edits_while_its_replacement_waits_loses_no_pod_and_doubles_none(
+    edit: dict[str, Any], fragmented: Cluster, operator: Operator
+) -> None:
+    fragmented.occupy(NODE_B, "filler-2", 2)
+    fragmented.occupy(NODE_B, "filler-3", 2)
+    name = f"gated-{edit['step'].lower()}"
+    _refused(fragmented, pod(name, 3))
+    record = eventually("its replacement", lambda: _record_at(fragmented, "Created"))
+    _edit(fragmented, record, edit)
+    time.sleep(2)
+    fragmented.vacate(NODE_B, "filler-2")
+    assert eventually("it to run", lambda: fragmented.running(name))["spec"]["nodeName"] == NODE_B
+    _check_history(fragmented, name, is_relaunched=True)
+    _is_well(operator)
+
+
+def _edit(cluster: Cluster, record: dict[str, Any], status: dict[str, Any]) -> None:
+    cluster.client.merge(RELAUNCHES, record["metadata"]["name"], {"status": status}, "default", subresource="status")
+
+
+def _record_at(cluster: Cluster, step: str) -> dict[str, Any] | None:
+    return next((record for record in cluster.records() if record.get("status", {}).get("step") == step), None)
+
+
+def _check_history(cluster: Cluster, name: str, *, is_relaunched: bool) -> None:
+    assert cluster.sandbox.audit_log
+    history = histories(cluster.sandbox.audit_log)["default", name]
+    assert (len(history.created), len(history.bound)) == (1 + is_relaunched, int(is_relaunched))
 
 
 def test_a_pod_whose_record_name_is_taken_is_reported_and_relaunched_once_the_name_is_free(

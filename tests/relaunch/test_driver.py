@@ -67,10 +67,10 @@ class Attempts:
         )
         return driver.run(self.pod.namespace, self.pod.name, self.pod.uid, self.record_name, may_start=may_start)
 
-    def run_until_write(self, number: int) -> None:
+    def run_until_write(self, number: int, *, renames: bool = False) -> None:
         """An attempt of an operator that dies before this write, counted from 1."""
         with pytest.raises(NotPermitted):
-            self.run(client=self.cluster.client.writing_while(allowing(number - 1)))
+            self.run(client=self.cluster.client.writing_while(allowing(number - 1)), renames=renames)
 
     def record(self) -> Relaunch:
         return read_relaunch(self.cluster.client.get(RELAUNCHES, self.record_name, self.pod.namespace))
@@ -194,6 +194,38 @@ def test_a_manifest_that_was_not_recorded_by_us_creates_nothing(attempts: Attemp
     assert isinstance(outcome.last, messages.Pause)
     assert outcome.last.waiting_for == "the record's manifest is not the one that was recorded"
     assert attempts.cluster.pods() == ()
+
+
+@pytest.mark.parametrize("renames", [False, True], ids=["the same name", "a name of its own"])
+@pytest.mark.parametrize("manifest", [None, {}, {"metadata": {"labels": {"a": "b"}}, "spec": {"hostNetwork": True}}])
+def test_a_record_that_somebody_commits_gets_the_pods_own_manifest_before_the_pod_goes(
+    manifest: dict[str, Any] | None, renames: bool, attempts: Attempts
+) -> None:
+    attempts.run_until_write(3, renames=renames)
+    edit = {"status": {"step": "Committed", "manifest": manifest}}
+    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    attempts.run()
+    check_launched(attempts, "train-r1" if renames else "train")
+    running = attempts.cluster.get("train-r1" if renames else "train")
+    assert "hostNetwork" not in running["spec"]
+    assert "a" not in running["metadata"].get("labels", {})
+
+
+def test_a_record_without_a_manifest_whose_pod_is_gone_creates_nothing_and_stays(attempts: Attempts) -> None:
+    attempts.run_until_write(6)
+    edit = {"status": {"manifest": None}}
+    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    outcome = attempts.run()
+    assert isinstance(outcome.last, messages.Pause)
+    assert attempts.record().step is Step.BLOCKED
+
+
+def test_a_replacement_that_waits_is_launched_although_somebody_marked_its_record_so(attempts: Attempts) -> None:
+    attempts.run(NOWHERE)
+    edit = {"status": {"step": "Launched"}}
+    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    attempts.run(may_start=False)
+    check_launched(attempts)
 
 
 def test_a_drain_gives_a_recorded_pod_back_as_it_was(attempts: Attempts) -> None:

@@ -162,9 +162,7 @@ class Driver:
                 patched = self._patch_record(manifest.unprotect(self._record_object))
                 return self._record_is(None if record.deleting else patched)
             case messages.Commit(record=record):
-                has_its_manifest = manifest.digest(self._manifest) == record.manifest_hash
-                written = manifest_status(self._manifest) if has_its_manifest else {}
-                return self._mark(messages.Mark(record, Step.COMMITTED), written)
+                return self._commit(record)
             case messages.Mark():
                 return self._mark(request, manifest_status(None) if request.step.ended else {})
         return self._answer_about_pod(request)
@@ -200,7 +198,7 @@ class Driver:
 
     def _record_is(self, content: dict[str, Any] | None) -> messages.RecordIs:
         self._record_object = content or {}
-        self._record = None if content is None else read_relaunch(content)
+        self._record = None if content is None else _credible(read_relaunch(content))
         if self._record and self._record.pod_uid == self._uid:
             self._name = self._record.pod_name
         return messages.RecordIs(self._record)
@@ -246,7 +244,7 @@ class Driver:
 
     def _create(self, record: Relaunch) -> messages.Answer:
         """Create the replacement, unless the recorded manifest was edited or the pod's creator has lost the right."""
-        if manifest.digest(record.manifest) != record.manifest_hash:
+        if not record.manifest:
             return messages.Denied("the record's manifest is not the one that was recorded")
         problem = self._preflight.creator_problem(record)
         if problem:
@@ -260,12 +258,21 @@ class Driver:
     def _keeps_name(self) -> bool:
         return self._record is None or self._record.keeps_name
 
+    def _commit(self, record: Relaunch) -> messages.RecordIs:
+        """Commit the record, or first drop a manifest of another's making: a patch would merge the two."""
+        if not record.manifest and "manifest" in self._record_object.get("status", {}):
+            return self._patch_status(record, manifest_status(None))
+        has_its_manifest = manifest.digest(self._manifest) == record.manifest_hash
+        written = manifest_status(self._manifest) if has_its_manifest else {}
+        return self._mark(messages.Mark(record, Step.COMMITTED), written)
+
     def _mark(self, mark: messages.Mark, manifest_patch: dict[str, Any]) -> messages.RecordIs:
-        marked = self._record_at_step(mark)
-        status = relaunch_status(marked) | manifest_patch
-        patch = {"metadata": {"resourceVersion": mark.record.version}, "status": status}
+        return self._patch_status(mark.record, relaunch_status(self._record_at_step(mark)) | manifest_patch)
+
+    def _patch_status(self, record: Relaunch, status: dict[str, Any]) -> messages.RecordIs:
+        patch = {"metadata": {"resourceVersion": record.version}, "status": status}
         return self._record_is(
-            self._client.merge(RELAUNCHES, mark.record.name, patch, mark.record.namespace, subresource="status")
+            self._client.merge(RELAUNCHES, record.name, patch, record.namespace, subresource="status")
         )
 
     def _record_at_step(self, mark: messages.Mark) -> Relaunch:
@@ -300,3 +307,8 @@ class Driver:
         answer = self._new_pod_is(self._patch(gated.name, patch))
         self._launched = answer.pod
         return answer
+
+
+def _credible(record: Relaunch) -> Relaunch:
+    """The record without a manifest that is not the recorded one: whoever may write a status may write any."""
+    return record if manifest.digest(record.manifest) == record.manifest_hash else replace(record, manifest={})

@@ -203,9 +203,14 @@ def _without_merged(term: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
-    """The hex SHA-256 of a manifest without its name: a replacement may have another name than the refused pod."""
-    nameless = {"metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}
-    return sha256(json.dumps({**manifest, **nameless}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """The hex SHA-256 of a manifest without its name: a replacement may have another name than the refused pod.
+
+    ``manifest`` may be anybody's: what has no metadata has a digest too.
+    """
+    metadata = manifest.get("metadata")
+    nameless = {key: value for key, value in metadata.items() if key != "name"} if isinstance(metadata, dict) else None
+    content = {**manifest, "metadata": nameless}
+    return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def own_name(refused_name: str, attempts_before: int) -> str:

@@ -343,7 +343,7 @@ def _with_own_name_uncreated(
     if refused and record.manifest_hash != progress.digest:
         return Pause(NOT_ITS_MANIFEST)
     if replacement is None:
-        return _create(progress, record)
+        return Commit(refused, record) if refused and not record.manifest else _create(progress, record)
     if not _made_from(replacement, record):
         return _create(replace(progress, denied=f"another pod has the name {replacement.name}"), record)
     if replacement.deleting:
@@ -372,8 +372,8 @@ def _protect_first(record: Relaunch) -> Request | None:
 
 
 def _reopen(pod: WatchedPod | None, record: Relaunch) -> Request | None:
-    """Reopen W where N still waits behind our gate: the operator that ended W had read a stale state."""
-    waits = record.step is not Step.LAUNCHED and pod and pod.uid == record.new_uid and _waits_gated(pod, record)
+    """Reopen W where N still waits behind our gate: an operator read a stale state, or somebody else ended W."""
+    waits = pod and pod.uid == record.new_uid and _waits_gated(pod, record)
     return Mark(record, Step.CREATED) if waits else None
 
 
