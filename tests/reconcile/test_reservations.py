@@ -1,5 +1,8 @@
 """A pod is assumed on the nodes that are chosen for it, and on none whose totals other pods have used up."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, pod_manifest, refused_pod, snapshot_of
 from tests.clock import Clock
@@ -9,7 +12,8 @@ from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import ExcludedNodes
-from topomend.kube.client import Listing, Resource
+from topomend.kube.client import Reading, Resource
+from topomend.model.pod import Pod
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
@@ -28,13 +32,15 @@ class RunningPods:
     def __init__(self) -> None:
         self.cpus: dict[str, int] = {}
 
-    def list(self, _: Resource, *, fields: str, cached: bool) -> Listing:
+    def read(
+        self, _: Resource, reader: Callable[[dict[str, Any]], tuple[Pod]], *, fields: str, cached: bool
+    ) -> Reading[Pod]:
         assert cached
         name = fields.removeprefix("spec.nodeName=").partition(",")[0]
         if name not in self.cpus:
-            return Listing((), "1")
+            return Reading((), "1")
         burstable = pod_manifest("burstable", f"request:cpu={self.cpus[name]}", namespace="ns", uid="x")
-        return Listing((burstable,), "1")
+        return Reading(reader(burstable), "1")
 
 
 @pytest.fixture

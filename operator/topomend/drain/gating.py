@@ -6,7 +6,7 @@ Leaves the policies themselves to the removal of the manifests: without a bindin
 from topomend.drain.journal import Journal
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICY_BINDINGS, STEERINGS, Client, Resource
 from topomend.kube.errors import Conflict, NotFound
-from topomend.wire.group import BRAKE_NAME, CREATOR_NAME, STEERING_NAME
+from topomend.wire.group import BRAKE_NAME, CHANGES_NAME, CREATOR_NAME, STEERING_NAME
 
 _PARAMETERS = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
 
@@ -22,7 +22,7 @@ class Gating:
 
         An API server takes up to a second to notice.
         """
-        for name in (STEERING_NAME, BRAKE_NAME, CREATOR_NAME):
+        for name in (STEERING_NAME, BRAKE_NAME, CREATOR_NAME, CHANGES_NAME):
             self._delete(MUTATING_ADMISSION_POLICY_BINDINGS, name, "")
 
     def forget(self) -> None:

@@ -14,7 +14,8 @@ STEERING_NAME = "topomend-steer"
 """The names of the two policies that gate pods, of their bindings, and of the parameter object of each."""
 
 CREATOR_NAME = "topomend-creator"
-"""The name of the policy that stamps new pods with their creator, and of its binding."""
+CHANGES_NAME = "topomend-changes"
+"""The names of the policies that stamp new pods with their creator and note later changes, and of their bindings."""
 
 UNGATED_NAMESPACES = ("kube-system", "topomend-agent", "topomend-system")
 """Namespaces in which no policy of ours gates pods: those of topomend and of what it needs to ungate pods."""
