@@ -24,7 +24,7 @@ from topomend.decide.amount_range import NotLinear, Range, TrackedAmount
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
-from topomend.model.quantity import MAX_INT64, InvalidQuantity, MilliQuantity, as_int64, is_whole, parse_quantity, value
+from topomend.model.quantity import InvalidQuantity, MilliQuantity, as_int64, is_whole, parse_quantity, value
 from topomend.replay import qos
 from topomend.replay.admission import allocation_of, is_admitted, providers_of
 from topomend.replay.container_manager import ContainerManager, start
@@ -173,8 +173,9 @@ class _Refused:
             if self.kubelet.memory is None or size is None:
                 return None
             provider, asked, step = memory_static.PROVIDER, size, _memory_step(resource)
-            # More than the API server lets a quantity be is allocatable where more is reserved than there is.
-            most = min(MAX_INT64, sum(sizes.get(resource, 0) for sizes in self.kubelet.memory.allocatable.values()))
+            # By the kubelet's unsigned sum nearly 16Ei are allocatable where more is set aside than there is.
+            allocatable = sum(sizes.get(resource, 0) for sizes in self.kubelet.memory.allocatable.values())
+            most = min(allocatable, sum(node.memory for node in self.node.machine.numa_nodes))
         else:
             most = sum(device.resource == resource for device in self.node.devices)
             provider, asked, step = device_manager.PROVIDER, value(quantity), 1
