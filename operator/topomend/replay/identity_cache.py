@@ -34,8 +34,9 @@ class IdentityCache(Generic[_Subject, _Value]):
         """The value of this ``subject`` object. An equal object has a value of its own."""
         reference = self._references.get(id(subject))
         if reference is None:
-            reference = self._references[id(subject)] = _Reference(subject, self._forget)
+            reference = _Reference(subject, self._forget)
             reference.key, reference.value = id(subject), self._make()
+            self._references[id(subject)] = reference  # complete: other threads read it at once
         return reference.value
 
     def __len__(self) -> int:
