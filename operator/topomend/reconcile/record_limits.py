@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 
 from topomend.cache.snapshot import Snapshot
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.relaunch import Step
-from topomend.runtime.token_bucket import TokenBucket
+from topomend.runtime.token_bucket import TokenBuckets
 
 MAX_OPEN = 500
 """Open records in one namespace. A pod beyond them waits without one; its events say why."""
@@ -32,14 +31,16 @@ class RecordLimits:
     """The limits of every namespace. May be used by several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._buckets: BoundedDict[str, TokenBucket] = BoundedDict(_REMEMBERED)
+        self._buckets = TokenBuckets(RATE, BURST, _REMEMBERED, clock)
         self._lock = threading.Lock()
 
     def may_wait_with_record(self, snapshot: Snapshot, namespace: str) -> bool:
         """Whether another pod that waits may have a record now. Counts it as written."""
         is_full = sum(space == namespace for space, _ in snapshot.relaunches) >= MAX_OPEN
-        return not is_full and not self._bucket(namespace).take()
+        if is_full:
+            return False
+        with self._lock:
+            return not self._buckets.of(namespace).take()
 
     def why_not_start(self, snapshot: Snapshot, namespace: str) -> str:
         """Why no further relaunch may start in the namespace now; empty where one may."""
@@ -47,10 +48,3 @@ class RecordLimits:
             record.step is Step.BLOCKED for (space, _), record in snapshot.relaunches.items() if space == namespace
         )
         return BLOCKED if blocked >= MAX_BLOCKED else ""
-
-    def _bucket(self, namespace: str) -> TokenBucket:
-        with self._lock:
-            bucket = self._buckets.get(namespace)
-            if bucket is None:
-                bucket = self._buckets[namespace] = TokenBucket(RATE, BURST, self._clock)
-            return bucket

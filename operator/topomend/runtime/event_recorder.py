@@ -22,7 +22,7 @@ from topomend.model.bounded_dict import BoundedDict
 from topomend.model.plain_text import plain
 from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.timestamp import micro_timestamp
-from topomend.runtime.token_bucket import TokenBucket
+from topomend.runtime.token_bucket import TokenBuckets
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -70,8 +70,8 @@ class EventRecorder:
         self._client, self._clock = client, clock
         self._waiting: FairQueue[dict[str, Any]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
         self._last: BoundedDict[str, float] = BoundedDict(MAX_EVENTS)
-        self._objects: BoundedDict[str, TokenBucket] = BoundedDict(MAX_OBJECTS)
-        self._namespaces: BoundedDict[str, TokenBucket] = BoundedDict(MAX_NAMESPACES)
+        self._objects = TokenBuckets(OBJECT_RATE, OBJECT_BURST, MAX_OBJECTS, clock)
+        self._namespaces = TokenBuckets(NAMESPACE_RATE, NAMESPACE_BURST, MAX_NAMESPACES, clock)
         self._lock = threading.Lock()
         self._instance = f"topomend-operator-{socket.gethostname()}-{os.getpid()}"[:128]
         self._thread = threading.Thread(target=self._post_all, name="events", daemon=True)
@@ -106,20 +106,15 @@ class EventRecorder:
         with self._lock:
             if now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS:
                 return False
-            budgets = [self._bucket(self._objects, regarding.uid, OBJECT_RATE, OBJECT_BURST)]
+            budgets = [self._objects.of(regarding.uid)]
             if regarding.namespace:  # objects of the whole cluster are no tenant's
-                budgets.append(self._bucket(self._namespaces, regarding.namespace, NAMESPACE_RATE, NAMESPACE_BURST))
+                budgets.append(self._namespaces.of(regarding.namespace))
             if any(budget.seconds_until(1) for budget in budgets):
                 return False
             for budget in budgets:
                 budget.take()
             self._last[key] = now
         return True
-
-    def _bucket(self, buckets: BoundedDict[str, TokenBucket], key: str, rate: float, burst: int) -> TokenBucket:
-        bucket = buckets.pop(key, None) or TokenBucket(rate, burst, self._clock)
-        buckets[key] = bucket  # the one used least recently is the first to be forgotten
-        return bucket
 
     def _event(self, regarding: Regarding, suffix: str, now: datetime) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from topomend.model.bounded_dict import BoundedDict
 
 MAX_GROUPS = 1_000
-"""For how many groups a bucket is kept. The one that was used least recently is forgotten first: it is fullest."""
+"""For how many groups a bucket is kept."""
 
 PATIENCE_SECONDS = 2.0
 """How long after its time a group that had to wait keeps its turn."""
@@ -43,6 +43,26 @@ class TokenBucket:
         return max(0.0, (tokens - self._tokens) / self._rate)
 
 
+class TokenBuckets:
+    """A bucket of the same rate and burst for each key. Not for use by several threads without a lock.
+
+    At most ``most`` are kept: the one that was used least recently is forgotten first, for it is fullest.
+    """
+
+    def __init__(self, rate: float, burst: int, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._buckets: BoundedDict[str, TokenBucket] = BoundedDict(most)
+
+    def of(self, key: str) -> TokenBucket:
+        """The bucket of this key."""
+        bucket = self._buckets.pop(key, None) or TokenBucket(self._rate, self._burst, self._clock)
+        self._buckets[key] = bucket
+        return bucket
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
 class FairTokenBucket:
     """A bucket that groups share, such as namespaces: no group uses up what is for the others.
 
@@ -51,16 +71,16 @@ class FairTokenBucket:
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+        self._clock = clock
         self._all = TokenBucket(rate, burst, clock)
-        self._buckets: BoundedDict[str, TokenBucket] = BoundedDict(MAX_GROUPS)
+        self._buckets = TokenBuckets(rate, math.ceil(burst / 2), MAX_GROUPS, clock)
         self._turns: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, group: str) -> float:
         """Take a token for ``group`` and return 0, or return the seconds after which to ask again."""
         with self._lock:
-            bucket = self._bucket(group)
+            bucket = self._buckets.of(group)
             wait = bucket.seconds_until(1)
             if wait:
                 return wait
@@ -73,11 +93,6 @@ class FairTokenBucket:
             if group in self._turns or len(self._turns) < MAX_GROUPS:
                 self._turns[group] = self._clock() + wait + PATIENCE_SECONDS
             return wait
-
-    def _bucket(self, group: str) -> TokenBucket:
-        bucket = self._buckets.pop(group, None) or TokenBucket(self._rate, math.ceil(self._burst / 2), self._clock)
-        self._buckets[group] = bucket
-        return bucket
 
     def _groups_ahead_of(self, group: str) -> int:
         """The number of groups whose turn is before that of ``group``; those that no longer ask have none."""
