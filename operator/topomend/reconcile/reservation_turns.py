@@ -149,10 +149,16 @@ class ReservationTurns:
         if self._lists == MAX_LISTS:
             return None
         self._lists += 1
-        listed = self._client.list(PODS, fields=f"spec.nodeName={node},{UNENDED}", cached=True).items
-        lasting = frozenset(_name(content) for content in listed if _lasts(content))
+        fields = f"spec.nodeName={node},{UNENDED}"
+        lasting = frozenset(self._client.read(PODS, _lasting_name, fields=fields, cached=True).items)
         self._lasting[node] = (now, lasting)
         return lasting
+
+
+def _lasting_name(content: dict[str, Any]) -> Iterator[str]:
+    """The pod's namespace/name, if it is not expected to end."""
+    if _lasts(content):
+        yield f"{content['metadata']['namespace']}/{content['metadata']['name']}"
 
 
 def _lasts(content: dict[str, Any]) -> bool:
@@ -161,7 +167,3 @@ def _lasts(content: dict[str, Any]) -> bool:
         return metadata["deletionTimestamp"].absent and not is_expected_to_end(read_owner(metadata))
     except MalformedObject:
         return True
-
-
-def _name(content: dict[str, Any]) -> str:
-    return f"{content['metadata']['namespace']}/{content['metadata']['name']}"
