@@ -7,7 +7,7 @@ Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). L
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from topomend.cache.snapshot import Publication, Snapshot, topology_changed
@@ -80,17 +80,18 @@ class UnschedulablePods:
         difference.prepare()
         if not waiting or not difference.is_relevant:
             return
-        since = difference.after.gated_since
         affected = [pod for pod, (result, kind) in waiting if difference.affects(pod, result, kind)]
-        for pod in sorted(affected, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
-            self._enqueue(pod)
+        self._enqueue_oldest_first(affected, difference.after)
 
     def requeue_blocked(self) -> None:
         """Enqueue the pods that a node admits and that waited for others, oldest first: NUMA nodes are free again."""
         with self._lock:
             blocked = [pod for pod, (result, _) in self._waiting.items() if result.on_any_change]
-        since = self._store.snapshot.gated_since
-        for pod in sorted(blocked, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
+        self._enqueue_oldest_first(blocked, self._store.snapshot)
+
+    def _enqueue_oldest_first(self, pods: Iterable[PodID], snapshot: Snapshot) -> None:
+        since = snapshot.gated_since
+        for pod in sorted(pods, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
             self._enqueue(pod)
 
 
