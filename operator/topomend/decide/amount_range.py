@@ -128,7 +128,7 @@ class TrackedAmount(int):
 
     __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __divmod__ = __pow__ = _refuse
     __lshift__ = __rshift__ = __rlshift__ = __rrshift__ = __or__ = __ror__ = __xor__ = __rand__ = _refuse
-    __invert__ = __index__ = __int__ = __float__ = bit_count = bit_length = _refuse
+    __invert__ = __int__ = __float__ = bit_count = bit_length = _refuse
 
 
 def _parts(number: int) -> tuple[int, int]:

@@ -72,6 +72,11 @@ class NodeStatus:
         return self.reason == ADMITS
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether its kubelet refuses the pod: the kubelet's reasons all end in ``Error``."""
+        return self.reason.endswith("Error")
+
+    @property
     def place(self) -> str:
         """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
         return f"{self.node} {numa_text(self.numa_nodes)}" if self.numa_nodes else self.node
@@ -110,7 +115,7 @@ class Diagnosis:
         Then nothing speaks for one node or against another that the scheduler does not know itself.
         """
         return not any(status.numa_nodes for status in self.candidates) and not any(
-            status.reason.endswith("Error") or status.reason in _DISTRUSTED for status in self.rejected
+            status.is_refusal or status.reason in _DISTRUSTED for status in self.rejected
         )
 
     def verdicts(self, explained: int) -> tuple[NodeVerdict, ...]:
@@ -334,4 +339,4 @@ def _published_since(publication: Publication | None, rejected_by: RejectedBy) -
 
 def _refusals_first(status: NodeStatus) -> tuple[bool, str]:
     """Kubelets' refusals before rejections by the scheduler's filters."""
-    return not status.reason.endswith("Error"), status.node
+    return not status.is_refusal, status.node

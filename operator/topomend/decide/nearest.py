@@ -207,14 +207,7 @@ class _Refused:
 
     def with_amount(self, amount: _Amount, quantity: MilliQuantity) -> Pod:
         """The pod with another amount, as request and as limit."""
-        container = self.pod.containers[amount.position]
-        resources = container.resources
-        changed = Resources(
-            _changed(resources.requests, amount.resource, quantity),
-            _changed(resources.limits, amount.resource, quantity),
-        )
-        before, after = self.pod.containers[: amount.position], self.pod.containers[amount.position + 1 :]
-        return replace(self.pod, containers=(*before, replace(container, resources=changed), *after))
+        return with_quantity(self.pod, amount.position, amount.resource, quantity)
 
     @cached_property
     def memory_is_sure(self) -> bool:
@@ -236,6 +229,17 @@ class _Refused:
             )
             for page in grouped
         )
+
+
+def with_quantity(pod: Pod, position: int, resource: str, quantity: MilliQuantity) -> Pod:
+    """The pod with another amount of ``resource`` in the container at ``position``, wherever that names it."""
+    container = pod.containers[position]
+    changed = Resources(
+        _changed(container.resources.requests, resource, quantity),
+        _changed(container.resources.limits, resource, quantity),
+    )
+    before, after = pod.containers[:position], pod.containers[position + 1 :]
+    return replace(pod, containers=(*before, replace(container, resources=changed), *after))
 
 
 def _changed(amounts: Mapping[str, MilliQuantity], resource: str, quantity: MilliQuantity) -> dict[str, MilliQuantity]:

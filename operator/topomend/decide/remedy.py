@@ -7,7 +7,7 @@ Every remedy is verified by replay. Owns which remedies are tried, and their wor
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from topomend.decide.nearest import NearestAmount, nearest_amounts
+from topomend.decide.nearest import NearestAmount, nearest_amounts, with_quantity
 from topomend.model.node_state import NodeState, PodAllocation, emptied
 from topomend.model.pod import Pod
 from topomend.model.quantity import exact_bytes
@@ -55,27 +55,8 @@ def amount_words(amount: NearestAmount) -> str:
 
 def changed_pod(pod: Pod, amount: NearestAmount) -> Pod:
     """The pod with that amount, as request and as limit, and all else as it was."""
-    quantity = amount.admitted * 1000
-    return replace(
-        pod,
-        containers=tuple(
-            replace(
-                container,
-                resources=replace(
-                    container.resources,
-                    requests={**container.resources.requests, amount.resource: quantity}
-                    if amount.resource in container.resources.requests
-                    else container.resources.requests,
-                    limits={**container.resources.limits, amount.resource: quantity}
-                    if amount.resource in container.resources.limits
-                    else container.resources.limits,
-                ),
-            )
-            if container.name == amount.container
-            else container
-            for container in pod.containers
-        ),
-    )
+    position = [container.name for container in pod.containers].index(amount.container)
+    return with_quantity(pod, position, amount.resource, amount.admitted * 1000)
 
 
 def _with_amount(node: NodeState, pod: Pod, amount: NearestAmount) -> str:
