@@ -249,7 +249,7 @@ def settled(client: Client, node: Node) -> dict[str, Any]:
 
 Held = dict[str, tuple[str, dict[str, int], int]]
 """What containers hold, by name: CPUs, devices by resource, bytes of memory. An init container gives its memory back
-as soon as another one starts, so its memory is not looked at."""
+as soon as another container starts (memorymanager/memory_manager.go:AddContainer), so in the end it holds none."""
 
 
 def held_by_prediction(record: dict[str, Any]) -> Held:
@@ -272,7 +272,7 @@ def held_as_published(pod: dict[str, Any]) -> Held:
             container["name"],
             container.get("cpus", ""),
             {device["resource"]: len(device["ids"]) for device in container.get("devices", [])},
-            0 if container.get("init") else sum(block["bytes"] for block in container.get("memory", [])),
+            sum(block["bytes"] for block in container.get("memory", [])),
         )
         for container in pod.get("containers", [])
     )

@@ -151,14 +151,14 @@ GUARDS = [
     ),
     Guard(
         "a pod of our making that no record stands for is removed",
-        "        return Delete(pod)\n    return None\n",
-        "        return None\n    return None\n",
+        "return Delete(pod) if pod and _waits_gated(pod, record) else None",
+        "return None",
         TWO,
     ),
     Guard(
         "the pod that the record stands for is not removed",
-        "        and pod.uid != record.new_uid\n        and RELAUNCH_GATE in pod.gates\n",
-        "        and RELAUNCH_GATE in pod.gates\n",
+        "return _reopen(pod, record) or _delete_duplicate(pod, record)",
+        "return _delete_duplicate(pod, record)",
         FAULTS,
     ),
     Guard(

@@ -43,8 +43,8 @@ def posted(cluster: Cluster, prefix: str) -> int:
 def test_an_object_has_a_burst_of_events_and_then_waits(two_nodes: Cluster, recorder: EventRecorder) -> None:
     for number in range(2 * OBJECT_BURST):
         recorder.emit(regarding("chatty"), "Normal", "Tried", "Try", f"note {number}")
-    recorder.emit(regarding("other"), "Normal", "Tried", "Try", "note")
-    eventually("the other object's event", lambda: posted(two_nodes, "other"))
+    recorder.emit(regarding("not-chatty"), "Normal", "Tried", "Try", "note")
+    eventually("the last event", lambda: posted(two_nodes, "not-chatty"))
     assert posted(two_nodes, "chatty") == OBJECT_BURST
 
 

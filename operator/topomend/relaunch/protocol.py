@@ -378,16 +378,8 @@ def _reopen(pod: WatchedPod | None, record: Relaunch) -> Request | None:
 
 
 def _delete_duplicate(pod: WatchedPod | None, record: Relaunch) -> Request | None:
-    """Delete a duplicate of N, whose uid W does not name: it never lost its gate, and never will."""
-    if (
-        pod
-        and _made_from(pod, record)
-        and pod.uid != record.new_uid
-        and RELAUNCH_GATE in pod.gates
-        and not pod.deleting
-    ):
-        return Delete(pod)
-    return None
+    """Delete a duplicate of N: ``pod``, which is not N itself, waits behind our gate, and will never lose it."""
+    return Delete(pod) if pod and _waits_gated(pod, record) else None
 
 
 def _cancel(record: Relaunch) -> Request:
