@@ -37,16 +37,18 @@ def replica(two_nodes: Cluster) -> Iterator[WatchedPod]:
     content = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": "unbound"},
+        "metadata": {"generateName": "unbound-"},
         "spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template},
     }
-    uid = two_nodes.client.create(REPLICA_SETS, content, "default")["metadata"]["uid"]
-    gated = eventually("its pod", lambda: _pods(two_nodes))[0]
-    name = gated["metadata"]["name"]
-    two_nodes.client.merge(PODS, name, manifest.launch(read_watched_pod(gated), ["nowhere"]), "default")
-    yield eventually("the scheduler to find no node", lambda: _unschedulable(two_nodes, name))
-    two_nodes.client.delete(REPLICA_SETS, "unbound", "default", uid=uid)
-    two_nodes.clear()
+    made = two_nodes.client.create(REPLICA_SETS, content, "default")["metadata"]
+    try:
+        gated = eventually("its pod", lambda: _pods(two_nodes))[0]
+        name = gated["metadata"]["name"]
+        two_nodes.client.merge(PODS, name, manifest.launch(read_watched_pod(gated), ["nowhere"]), "default")
+        yield eventually("the scheduler to find no node", lambda: _unschedulable(two_nodes, name))
+    finally:
+        two_nodes.client.delete(REPLICA_SETS, made["name"], "default", uid=made["uid"])
+        two_nodes.clear()
 
 
 def _pods(cluster: Cluster) -> list[dict[str, Any]]:
