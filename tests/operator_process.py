@@ -81,7 +81,7 @@ class Operator:
         return self.log.read_text()
 
     def wait_until_it_watches(self) -> None:
-        """From then on what happens is seen as it happens, not by the next sweep."""
+        """From then on what happens is seen as it happens, not by the next relist."""
         eventually("the operator to list", lambda: "the cluster is listed" in self.text())
         eventually("the operator to watch", lambda: "every kind is watched" in self.text())
 

@@ -47,7 +47,7 @@ class Limited:
         operator = Operator(
             self.cluster.sandbox.kubeconfig,
             self._folder / "operator.log",
-            "--sweep-seconds=5",
+            "--relist-seconds=5",
             module="topomend.cli",
         )
         assert hasattr(operator.process, "pid")
@@ -148,5 +148,5 @@ def test_huge_pods_neither_kill_the_operator_at_its_start_nor_as_they_come(limit
     limited.is_well()
     limited.create([huge(f"later-{index}", **nowhere) for index in range(HUGE // 4)])
     limited.is_well()
-    time.sleep(10)  # a sweep
+    time.sleep(10)  # a relist
     limited.is_well()

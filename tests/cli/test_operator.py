@@ -17,7 +17,7 @@ FLAGS = {
     "--max-attempts": "7",
     "--relaunch-rate": "1.5",
     "--relaunch-burst": "9",
-    "--sweep-seconds": "42",
+    "--relist-seconds": "42",
     "--record-hours": "48",
     "--health-address": "127.0.0.1:1",
     "--metrics-address": "127.0.0.1:2",

@@ -156,7 +156,7 @@ def test_a_replacement_that_is_being_deleted_is_waited_for(scene_of: Callable[[s
         raise HangUp("the answer is lost")
 
     at(scene, CREATE, BETWEEN, hold_and_delete)
-    scene.start("--sweep-seconds=2")
+    scene.start("--relist-seconds=2")
     refused = scene.refuse("train")
 
     def is_ending() -> bool:
@@ -164,7 +164,7 @@ def test_a_replacement_that_is_being_deleted_is_waited_for(scene_of: Callable[[s
         return metadata["uid"] != uid_of(refused) and "deletionTimestamp" in metadata
 
     eventually("the replacement to end", is_ending)
-    time.sleep(2.5)  # a sweep, and more than one look at the record
+    time.sleep(2.5)  # a relist, and more than one look at the record
     assert scene.step("train") == "Committed"
     scene.cluster.client.merge(PODS, "train", {"metadata": {"finalizers": None}}, scene.namespace)
     scene.runs_anew(refused, 60)
@@ -258,10 +258,10 @@ def test_a_pod_whose_record_is_denied_is_left_as_it_was(scene_of: Callable[[str]
         return failure(403, "Forbidden") if is_create else None
 
     scene.proxy.rules.append(refuse)
-    scene.start("--sweep-seconds=2")
+    scene.start("--relist-seconds=2")
     refused = scene.refuse("train")
     eventually("the event", lambda: scene.notes(refused, "RelaunchDeferred"))
-    time.sleep(5)  # two sweeps
+    time.sleep(5)  # two relists
     assert scene.uid("train") == uid_of(refused)
     assert "finalizers" not in scene.get("train")["metadata"]
     assert not scene.proxy.written
@@ -336,7 +336,7 @@ def test_a_pod_that_an_operator_creates_long_after_it_was_overtaken_never_runs(
         scene.cluster.sandbox.kubeconfig, tmp_path, ("events", "brakes", "steerings"), namespace=scene.namespace
     )
     try:
-        second = scene.start("--sweep-seconds=2", kubeconfig=other.kubeconfig)
+        second = scene.start("--relist-seconds=2", kubeconfig=other.kubeconfig)
         eventually("the second to have relaunched it", lambda: scene.step("train") == "Launched")
         launched = eventually("it to run", lambda: scene.phase("train") == "Running" and scene.uid("train"))
         scene.remove("train")

@@ -118,15 +118,15 @@ def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothin
     scene.is_well()
 
 
-@pytest.mark.parametrize("page", ["of kopf's", "of the sweep's"])
+@pytest.mark.parametrize("page", ["of kopf's", "of the relist's"])
 def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of: Callable[[str], Scene]) -> None:
     """K3: to kopf it is an error that it does not expect."""
-    scene = scene_of("k3" if "kopf" in page else "k3-sweep")
-    scene.start("--sweep-seconds=2")
+    scene = scene_of("k3" if "kopf" in page else "k3-relist")
+    scene.start("--relist-seconds=2")
     refusals: list[Request] = []
 
     def expire(request: Request) -> Answer | None:
-        if request.lists("pods") and ("limit" in request.query) == ("sweep" in page) and len(refusals) < 2:
+        if request.lists("pods") and ("limit" in request.query) == ("relist" in page) and len(refusals) < 2:
             refusals.append(request)
             return failure(410, "Expired")
         return None
@@ -179,7 +179,7 @@ def test_an_event_that_cannot_be_handled_hides_no_other_and_is_made_up_for(scene
         return event | {"object": content | {"spec": "nonsense", "status": 7}}
 
     scene.proxy.rewrite = garble
-    scene.start("--sweep-seconds=8")
+    scene.start("--relist-seconds=8")
     hidden = scene.refuse("garbled")
     seen = scene.refuse("train")
     assert scene.runs_anew(seen, 15) < stretched(SOON)
@@ -229,7 +229,7 @@ def test_requests_that_fail_for_a_while_are_made_again(status: int, scene_of: Ca
 
 def test_answers_that_are_cut_short_are_no_answers(scene_of: Callable[[str], Scene]) -> None:
     scene = scene_of("short")
-    scene.start("--sweep-seconds=2")
+    scene.start("--relist-seconds=2")
     spoilt: list[str] = []
 
     def spoil(request: Request) -> Answer | None:
@@ -250,7 +250,7 @@ def test_answers_that_are_cut_short_are_no_answers(scene_of: Callable[[str], Sce
 def test_stale_answers_lead_to_nothing_wrong(scene_of: Callable[[str], Scene]) -> None:
     """Whatever was answered once is answered again for seconds, as by an API server that lags behind."""
     scene = scene_of("stale")
-    scene.start("--sweep-seconds=1")
+    scene.start("--relist-seconds=1")
     served: list[str] = []
     until = [float("inf")]
 
@@ -278,7 +278,7 @@ def test_a_clock_that_jumps_changes_nothing(
     monkeypatch.setenv("CLOCK_OFFSET_FILE", str(offset))
     scene = scene_of("clock")
     elects = ("--leader-elect", f"--namespace={scene.namespace}")
-    scene.start("--sweep-seconds=1", *elects, module="tests.faults.jumping_clock")
+    scene.start("--relist-seconds=1", *elects, module="tests.faults.jumping_clock")
     for number, seconds in enumerate((-40 * 86400, 23 * 3600, -3600, 0)):
         offset.write_text(str(seconds))
         refused = scene.refuse(f"train-{number}")
@@ -295,7 +295,7 @@ def test_a_clock_that_jumps_changes_nothing(
 
 def _stall(scene: Scene) -> None:
     scene.start()
-    time.sleep(3)  # the sweep that follows the streams' first lists is over
+    time.sleep(3)  # the relist that follows the streams' first lists is over
     assert scene.proxy.stall() >= 4
     stalled = time.monotonic()
     refused = scene.refuse("train")
@@ -308,7 +308,7 @@ def _stall(scene: Scene) -> None:
 
 def _lists_fail(scene: Scene) -> None:
     """K5: kopf gives up after 54 s of failures."""
-    scene.start("--sweep-seconds=5")
+    scene.start("--relist-seconds=5")
     begun = time.monotonic()
     refusals: list[int] = []
 
@@ -333,13 +333,13 @@ def _lists_fail(scene: Scene) -> None:
 
 def _unwatched(scene: Scene) -> None:
     """Lists are answered and watches are not: the streams do not work, and the endpoint says so."""
-    scene.start("--sweep-seconds=5")
+    scene.start("--relist-seconds=5")
     failing = [True]
     scene.proxy.rules.append(lambda request: failure(503, "Fault") if request.watches and failing[0] else None)
     scene.proxy.cut()
     cut = time.monotonic()
     refused = scene.refuse("train")
-    scene.runs_anew(refused, 30)  # by the sweep
+    scene.runs_anew(refused, 30)  # by the relist
     time.sleep(max(0.0, cut + 100 - time.monotonic()))
     assert scene.healthz()[0] == 200
     problem = eventually("the endpoint to say so", lambda: _problem(scene), 60)
@@ -356,7 +356,7 @@ def _problem(scene: Scene) -> str:
 
 def _away(scene: Scene) -> None:
     """The API server is away: no fault of this process, and a restart would not help."""
-    scene.start("--sweep-seconds=1")
+    scene.start("--relist-seconds=1")
     away = [True]
 
     def hang_up(_: Request) -> Answer | None:

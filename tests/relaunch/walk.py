@@ -189,7 +189,7 @@ class Walk:
             request = self._request(operator)
             others = (*now.operators[:number], *now.operators[number + 1 :])
             if _rests(request):
-                yield "a sweep", _next(now, now.world, (*others, _anew(operator)))
+                yield "a relist", _next(now, now.world, (*others, _anew(operator)))
                 continue
             world, acted = self._act(now.world, operator)
             yield _name(request), _next(now, world, (*others, acted))

@@ -228,7 +228,7 @@ def main() -> int:
         _fill(etcd, crowd)
         _wait_until_cached(sandbox)
         log = options.log or folder / "operator.log"
-        operator = start_operator(sandbox.kubeconfig, log, f"--sweep-seconds={options.sweep_seconds}")
+        operator = start_operator(sandbox.kubeconfig, log, f"--relist-seconds={options.relist_seconds}")
         stack.callback(end, operator)
         meter = stack.enter_context(Meter(psutil.Process(operator.pid)))
         return _measure(sandbox, client, etcd=etcd, crowd=crowd, meter=meter, log=log, seconds=options.seconds)
@@ -242,7 +242,7 @@ def _options() -> argparse.Namespace:
         "--seconds", type=float, default=120.0, help="how long the CPU is measured (default: %(default)s)"
     )
     parser.add_argument(
-        "--sweep-seconds", type=float, default=60.0, help="the operator's flag (default here: %(default)s)"
+        "--relist-seconds", type=float, default=60.0, help="the operator's flag (default here: %(default)s)"
     )
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     return parser.parse_args()

@@ -20,7 +20,7 @@ def setting_flags(command: _Command) -> _Command:
 
 def _option(setting: Field[Any]) -> Callable[[_Command], _Command]:
     flag: Flag = setting.metadata[FLAG]
-    name = flag.name or setting.name.replace("_", "-")
+    name = setting.name.replace("_", "-")
     is_switch = isinstance(setting.default, bool)
     return click.option(
         f"--{name}/--no-{name}" if is_switch else f"--{name}",

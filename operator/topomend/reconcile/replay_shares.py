@@ -31,12 +31,12 @@ def within_shares(store: Store, work: Callable[[], _Result]) -> _Result:
         except Overspent as overspent:
             if overspent.node in nodes:
                 raise
-            if is_set_aside(store, overspent):
+            if record_overspent(store, overspent):
                 nodes.add(overspent.node)
 
 
-def is_set_aside(store: Store, overspent: Overspent) -> bool:
-    """Report that a node has overspent. Returns whether its state counts as unknown now, and not as asked again."""
+def record_overspent(store: Store, overspent: Overspent) -> bool:
+    """Record that a node has overspent. Returns whether it is set aside, so that its state counts as unknown."""
     node = overspent.node
     before, after = store.apply(ReplayOverspent(node, time.monotonic()))
     aside = after.set_aside[node]

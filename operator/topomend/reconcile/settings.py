@@ -1,7 +1,4 @@
-"""The operator's settings: each declared once, with its default, bounds and help, from which ``cli`` makes a flag.
-
-The flag of ``relist_seconds`` is ``--sweep-seconds``, that of any other field its name.
-"""
+"""The operator's settings: each declared once, with its default, bounds and help, from which ``cli`` makes a flag."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +18,6 @@ class Flag:
     maximum: float | None = None
     min_open: bool = False
     metavar: str | None = None
-    name: str = ""
     environment: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
@@ -71,7 +67,6 @@ class Settings:
         default=300.0,
         minimum=1,
         maximum=86_400,
-        name="sweep-seconds",
     )
     record_hours: float = _setting(
         "Hours for which the record of an ended relaunch is kept.", default=24.0, minimum=24, maximum=10_000

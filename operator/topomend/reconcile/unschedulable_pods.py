@@ -14,7 +14,7 @@ from topomend.cache.snapshot import Publication, Snapshot, topology_changed
 from topomend.decide.feasibility import any_node_admits, kind_of
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.replay_shares import is_set_aside
+from topomend.reconcile.replay_shares import record_overspent
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.replay.effort import Overspent, metered
@@ -164,7 +164,7 @@ class _Difference:
                 with metered(time.thread_time):
                     return any_node_admits(self.after, names, pod.pod, pod.placement)
             except Overspent as overspent:
-                if is_set_aside(self._store, overspent):
+                if record_overspent(self._store, overspent):
                     names.discard(overspent.node)
 
 
