@@ -1,7 +1,7 @@
 """The operator under the account that the manifests install, beside real agents: nothing is published by the test."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import objects
-from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, shown
+from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, pod, shown
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
@@ -21,7 +21,7 @@ WORKLOADS = ("DaemonSet", "Deployment")
 
 
 @pytest.fixture
-def account(two_nodes: Cluster, tmp_path: Path) -> Path:
+def account(two_nodes: Cluster, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of the operator's own account, with the roles and policies that the manifests give it."""
     admin = administrator(two_nodes.sandbox.kubeconfig)
     for item in objects():
@@ -33,7 +33,11 @@ def account(two_nodes: Cluster, tmp_path: Path) -> Path:
     path = tmp_path / "operator.kubeconfig"
     path.write_text(yaml.safe_dump(configuration))
     path.chmod(0o600)
-    return path
+    yield path
+    for item in objects():
+        if "AdmissionPolicy" in item["kind"]:
+            admin.delete(path_of(item))
+    time.sleep(POLICY_SECONDS)
 
 
 @pytest.mark.usefixtures("agents")
