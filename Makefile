@@ -10,9 +10,10 @@ KILLS ?= 200
 MINUTES ?= 10
 PROCESSES ?= 2
 HUGE ?= 200
+RELEASES ?= v1.30.14 v1.31.12 v1.32.6 v1.33.5 v1.34.4 v1.35.5 v1.36.5 v1.37.2
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live attacks soak vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live attacks soak versions vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -67,6 +68,9 @@ contended: .venv/ready ## Compare waiting times under the plain scheduler, under
 
 live: .venv/ready ## Run PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
+
+versions: .venv/ready ## Try the promises on clusters of each of RELEASES, which are built first: 5 minutes each
+	@$(BIN)/python -m verify.versions $(RELEASES)
 
 vm-test: .venv/ready ## Run the image on a NUMA machine emulated by QEMU: compare containers with their NodeTopology, change devices
 	@$(BIN)/pytest -s --timeout 3600 verify/vm/containers_on_qemu.py verify/vm/on_qemu.py

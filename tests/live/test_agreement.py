@@ -8,7 +8,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from topomend.cli.main import main
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.model.bitmask import format_id_list, parse_id_list
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.pod import requests_of
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.cluster import read_node
@@ -114,13 +115,18 @@ OTHERS = (
 )
 """More combinations of policy, scope and options, tried by ``make live``."""
 
-SPECS = (*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN
+RELEASE = os.environ.get("TOPOMEND_KUBERNETES", DEFAULT_VERSION)
+
+SPECS = tuple(
+    replace(spec, kubelet=replace(spec.kubelet, version=RELEASE))
+    for spec in ((*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN)
+)
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     """The kubelets of SPECS."""
-    with Sandbox.up(SPECS, on_progress=print) as up:
+    with Sandbox.up(SPECS, version=RELEASE, on_progress=print) as up:
         yield up
 
 

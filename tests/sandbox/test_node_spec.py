@@ -5,6 +5,7 @@ import pytest
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import MemoryReservation
 from topomend.model.machine import Machine, NUMANode
+from topomend.sandbox.cluster import check_nodes
 from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec, fingerprint
 
 SHAPE = "sockets:1 numa:2 cores:2 memory:4Gi"
@@ -60,3 +61,14 @@ def test_the_fingerprint_tells_apart_what_differs_and_nothing_else() -> None:
         NodeSpec.of_shape("a", SHAPE + " device:a.com/b@0=1"),
     ]
     assert len({fingerprint(spec) for spec in (first, *others)}) == 5
+
+
+@pytest.mark.parametrize(("kubelet", "api_server"), [("v1.36.3", "v1.36.3"), ("v1.33.5", "v1.36.3")])
+def test_a_kubelet_may_be_three_minor_versions_older_than_its_api_server(kubelet: str, api_server: str) -> None:
+    check_nodes([NodeSpec.of_shape("n", "numa:2 cores:2", version=kubelet)], api_server)
+
+
+@pytest.mark.parametrize(("kubelet", "api_server"), [("v1.32.5", "v1.36.3"), ("v1.37.1", "v1.36.3")])
+def test_a_kubelet_of_any_other_version_is_refused(kubelet: str, api_server: str) -> None:
+    with pytest.raises(InvalidNodeSpec, match=f"node n: a kubelet {kubelet} does not work with an API server"):
+        check_nodes([NodeSpec.of_shape("n", "numa:2 cores:2", version=kubelet)], api_server)

@@ -4,23 +4,23 @@ Go is looked up, or downloaded, as for the sandbox's binary; the two programs sh
 pins the default version; for another version the requirements come from that version's own go.mod.
 """
 
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox.build import cache_key, locked
+from topomend.sandbox.go_modules import ENVIRONMENT, NotARelease, minor_of, write_go_mod
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.toolchain import find_go
 
 SOURCES = Path(__file__).parent / "kubelet"
 MINIMUM_GO = "1.26"
 
-OLDEST_MINOR = 30
 CHANGES = (35, 36, 37)
 """Minor versions at which the oracle's code changes: files with the build tag ``since135`` and so on."""
 
@@ -35,9 +35,10 @@ def oracle_binary(version: str = DEFAULT_VERSION) -> Path:
     A build takes minutes with a cold Go cache, seconds with a warm one. Raises OracleNotBuilt, and SandboxUnavailable
     if Go is missing and cannot be downloaded.
     """
-    matched = re.fullmatch(r"v1\.([0-9]{2})\.[0-9]{1,2}", version)
-    if not matched or int(matched[1]) < OLDEST_MINOR:
-        raise OracleNotBuilt(f"{version!r} is not a release: give one from v1.{OLDEST_MINOR}.0 on")
+    try:
+        minor = minor_of(version)
+    except NotARelease as error:
+        raise OracleNotBuilt(str(error)) from error
     sources = {
         path.name: path.read_bytes() for path in SOURCES.iterdir() if path.suffix in {".go", ".s", ".mod", ".sum"}
     }
@@ -47,7 +48,7 @@ def oracle_binary(version: str = DEFAULT_VERSION) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock", lambda: _print("waiting for another build of the oracle")):
             if not binary.exists():
-                _build(binary, version, int(matched[1]))
+                _build(binary, version, minor)
     return binary
 
 
@@ -55,15 +56,13 @@ def _build(binary: Path, version: str, minor: int) -> None:
     go = find_go(MINIMUM_GO, _print)
     _print(f"building the oracle from the packages of kubelet {version}, once: 4 minutes, or 20 s with a warm Go cache")
     sources = SOURCES if version == DEFAULT_VERSION else _sources_for(go, version, binary.parent / "sources")
-    mode = (
-        "readonly" if sources == SOURCES else "mod"
-    )  # no sums are pinned for another version: Go's checksum database has them
+    environment = {"GOFLAGS": "-mod=readonly"} if sources == SOURCES else ENVIRONMENT
     tags = ",".join(f"since1{change}" for change in CHANGES if minor >= change)
     partial = binary.with_suffix(".partial")
     _run(
         go,
         sources,
-        mode,
+        environment,
         "build",
         f"-tags={tags}",
         "-trimpath",
@@ -76,30 +75,18 @@ def _build(binary: Path, version: str, minor: int) -> None:
 
 
 def _sources_for(go: Path, version: str, folder: Path) -> Path:
-    """The sources with a go.mod for another version.
-
-    k8s.io/kubernetes replaces its staging modules by local paths; outside its own tree each needs its release.
-    """
+    """The sources with a go.mod for another version."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("go.*"))
-    (folder / "go.mod").write_text(f"module topomend.io/oracle\n\ngo {MINIMUM_GO}.0\n")
-    own = Path(json.loads(_run(go, folder, "mod", "mod", "download", "-json", f"k8s.io/kubernetes@{version}"))["GoMod"])
-    named = json.loads(_run(go, folder, "mod", "mod", "edit", "-json", str(own)))
-    staging = {replaced["Old"]["Path"] for replaced in named["Replace"]}
-    release = f"v0.{version.removeprefix('v1.')}"
-    required = [(module["Path"], module["Version"]) for module in named["Require"] if module["Path"] not in staging]
-    required += [("k8s.io/kubernetes", version), *((path, release) for path in sorted(staging))]
-    changes = [f"-require={path}@{wanted}" for path, wanted in required]
-    changes += [f"-replace={path}={path}@{release}" for path in sorted(staging)]
-    _run(go, folder, "mod", "mod", "edit", *changes)
+    write_go_mod(folder, "topomend.io/oracle", f"{MINIMUM_GO}.0", version, partial(_run, go, folder, ENVIRONMENT))
     return folder
 
 
-def _run(go: Path, folder: Path, mode: str, *arguments: str) -> str:
+def _run(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
     done = subprocess.run(
         [str(go), *arguments],
         cwd=folder,
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": f"-mod={mode}", "GOWORK": "off"},
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

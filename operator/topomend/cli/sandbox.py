@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +21,15 @@ from topomend.cli.output import DOCUMENTS, NAME, WIDE, echo_document, object_nam
 from topomend.cli.table import echo_table
 from topomend.discover import read_host
 from topomend.model.bitmask import parse_id_list
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.machine import Machine
 from topomend.model.node_state import Device
 from topomend.model.quantity import format_bytes
 from topomend.model.shape import InvalidShape, Shape, parse_shape
 from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.cluster import check_nodes
+from topomend.sandbox.go_modules import NotARelease, minor_of
 from topomend.sandbox.plan import cluster_fingerprint
 
 DEFAULT_SHAPE = "sockets:1 numa:2 cores:4 memory:8Gi"
@@ -45,6 +48,11 @@ def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
+def _release(text: str) -> str:
+    minor_of(text)
+    return text
+
+
 _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "policy": ("topology_manager_policy", _one_of(POLICIES)),
     "scope": ("topology_manager_scope", _one_of(["container", "pod"])),
@@ -54,6 +62,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "memory_manager_policy": ("memory_manager_policy", _one_of(["None", "Static"])),
     "reserved_cpus": ("reserved_cpus", parse_id_list),
     "reserved_memory": ("reserved_memory", read_reservations),
+    "kubelet_version": ("version", _release),
 }
 """Each kubelet flag: the field of KubeletSettings that it sets, and its parser."""
 
@@ -61,6 +70,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], Any]]] = {
 _UP_EXAMPLES = """\b
 Examples:
   topomend sandbox up --nodes 3 --topomend
+  topomend sandbox up --kubernetes v1.32.5 --nodes 2
   topomend sandbox up --policy restricted \\
       --machine "sockets:2 numa:2 cores:8 threads:2 memory:64Gi device:vendor.com/gpu@0=2,1=2"
 """
@@ -128,13 +138,28 @@ def sandbox() -> None:
     metavar="RESERVATIONS",
     help="Memory reserved for the system. Default: 100Mi on the first NUMA node.",
 )
+@click.option(
+    "--kubernetes",
+    "version",
+    default=DEFAULT_VERSION,
+    show_default=True,
+    metavar="VERSION",
+    help="The release of the control plane and of the kubelets. A further release is built once, in about 5 minutes.",
+)
+@click.option(
+    "--kubelet-version",
+    multiple=True,
+    metavar="VERSION",
+    help="The release of the kubelet, up to three minor versions older. Default: that of --kubernetes.",
+)
 @click.option("--audit", is_flag=True, help="Write an audit log of the API server.")
 @click.option("--topomend", is_flag=True, help="Also install topomend: run the operator and an agent for each node.")
-def up(
+def up(  # noqa: PLR0913  a flag each
     *,
     name: str,
     nodes: int | None,
     machines: tuple[str, ...],
+    version: str,
     audit: bool,
     topomend: bool,
     **settings: tuple[str, ...],
@@ -144,16 +169,22 @@ def up(
     Give each kubelet flag once for all nodes, or as often as --machine and in the same order.
     """
     try:
+        minor_of(version)
+    except NotARelease as error:
+        raise BadInput(f"--kubernetes: {error}") from error
+    settings["kubelet_version"] = settings["kubelet_version"] or (version,)
+    try:
         specs = _specs(nodes, machines or (DEFAULT_SHAPE,), settings)
+        check_nodes(specs, version)
         registry.check_name(name)
     except (InvalidNodeSpec, InvalidShape, SandboxError) as error:
         raise BadInput(str(error)) from error
     if registry.is_up(name):
-        _already_up(name, specs, audit=audit, topomend=topomend)
+        _already_up(name, cluster_fingerprint(specs, version=version, audit=audit, topomend=topomend))
         return
     try:
         with _progress() as report:
-            sandbox = Sandbox.up(specs, name=name, audit=audit, topomend=topomend, on_progress=report)
+            sandbox = Sandbox.up(specs, name=name, version=version, audit=audit, topomend=topomend, on_progress=report)
         sandbox.detach()
     except SandboxError as error:
         raise CannotAsk(str(error)) from error
@@ -223,9 +254,9 @@ def execute(*, name: str, node: str, command: tuple[str, ...]) -> None:
 def kubectl(*, name: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl as the sandbox's administrator."""
     with _failures():
-        registry.status(name)
+        version = registry.status(name).version
         with _progress() as report:
-            prefix = registry.kubectl_prefix(name, ensure_binary(report))
+            prefix = registry.kubectl_prefix(name, ensure_binary(report, version))
     os.execv(prefix[0], [*prefix, *arguments])  # noqa: S606 - the user's own arguments, as a list
 
 
@@ -237,8 +268,7 @@ def _failures() -> Iterator[None]:
         raise CannotAsk(str(error)) from error
 
 
-def _already_up(name: str, specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> None:
-    fingerprint = cluster_fingerprint(specs, audit=audit, topomend=topomend)
+def _already_up(name: str, fingerprint: Mapping[str, Any]) -> None:
     with _failures():
         same = registry.description(name)["fingerprint"] == fingerprint
     if not same:
@@ -316,11 +346,14 @@ def _replace_line(words: str) -> None:
 
 def _print_status(status: registry.Status, *, wide: bool) -> None:
     pids = {program.name: program.pid for program in status.programs}
-    rows: list[tuple[str, ...]] = [("NODE", "READY", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")]
+    rows: list[tuple[str, ...]] = [
+        ("NODE", "READY", "VERSION", "NUMA", "CPUS", "MEMORY", "POLICY", "SCOPE", "KUBELET-PID")
+    ]
     rows += [
         (
             node.name,
             str(node.ready),
+            node.version,
             str(node.numa_nodes),
             str(node.cpus),
             format_bytes(node.memory),

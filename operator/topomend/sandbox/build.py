@@ -1,7 +1,8 @@
-"""The one binary of a sandbox: built once from Go modules, cached under the hash of its sources.
+"""The binaries of a sandbox: each built once from Go modules, cached under the hash of its sources.
 
-A second build at the same time waits for the first and uses its result. The choice of the Go toolchain is left to
-``toolchain``.
+The binary of the default release has every program of a sandbox; that of another release has the programs of Kubernetes
+alone. A second build at the same time waits for the first and uses its result. The choice of the Go toolchain is left
+to ``toolchain``, the requirements of another release to ``go_modules``.
 """
 
 import fcntl
@@ -11,14 +12,16 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
 import psutil
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.quantity import format_bytes
+from topomend.sandbox import go_modules
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.sandbox.layout import cache_folder
 from topomend.sandbox.toolchain import find_go
@@ -37,13 +40,22 @@ LEAST_DISK, COLD_DISK = 512 << 20, 4 << 30
 Progress = Callable[[str], None]
 
 
-def ensure_binary(on_progress: Progress) -> Path:
-    """The path of the binary. Builds it first if this user has none from these sources.
+KUBERNETES_SOURCES = frozenset({"main.go", "kubelet.go", "kubelet_before134.go"})
+"""The files of the binary of another release: it has no go.mod of ours, and no program beside those of Kubernetes."""
 
-    Raises SandboxUnavailable if the build fails, with the compiler's last line.
+
+def ensure_binary(on_progress: Progress, version: str = DEFAULT_VERSION) -> Path:
+    """The path of the binary of the release ``version``. Builds it first if this user has none from these sources.
+
+    Raises NotARelease, and SandboxUnavailable if the build fails, with the last line of its output.
     """
+    minor = go_modules.minor_of(version)
     sources = read_sources()
-    folder = cache_folder() / "binaries" / cache_key(sources)
+    if version == DEFAULT_VERSION:
+        folder = cache_folder() / "binaries" / cache_key(sources)
+    else:
+        sources = {name: content for name, content in sources.items() if name in KUBERNETES_SOURCES}
+        folder = cache_folder() / "binaries" / cache_key({**sources, "version": version.encode()})
     binary = folder / BINARY
     if binary.exists():
         return binary
@@ -52,7 +64,7 @@ def ensure_binary(on_progress: Progress) -> Path:
         folder / "lock", lambda: on_progress("another build of the sandbox's binary is under way: waiting for it")
     ):
         if not binary.exists():
-            _build(sources, folder, on_progress)
+            _Build(folder, version, minor, on_progress).run(sources)
     return binary
 
 
@@ -73,14 +85,6 @@ def cache_key(sources: Mapping[str, bytes]) -> str:
         digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:24]
-
-
-def kubernetes_version(go_mod: str) -> str:
-    """The version of Kubernetes in a go.mod, such as ``v1.36.3``. Raises ValueError if it requires none."""
-    matched = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", go_mod, re.MULTILINE)
-    if matched is None:
-        raise ValueError("go.mod requires no k8s.io/kubernetes")
-    return matched[1]
 
 
 def linker_flags(version: str) -> str:
@@ -119,36 +123,63 @@ def check_room(memory: int, disk: int, on_progress: Progress) -> None:
         on_progress(f"{format_bytes(disk)} of disk are free: a first build takes about {format_bytes(COLD_DISK)}")
 
 
-def _build(sources: Mapping[str, bytes], folder: Path, on_progress: Progress) -> None:
-    check_room(psutil.virtual_memory().available, psutil.disk_usage(str(folder)).free, on_progress)
-    version = kubernetes_version(sources["go.mod"].decode())
-    go = find_go(re.search(r"^go (\S+)$", sources["go.mod"].decode(), re.MULTILINE)[1], on_progress)  # type: ignore[index]
-    source_folder = folder / "source"
-    source_folder.mkdir(exist_ok=True)
-    for name, content in sources.items():
-        (source_folder / name).write_bytes(content)
-    environment = {
-        **os.environ,
-        "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-mod=readonly",
-        "GOWORK": "off",
-        "CGO_ENABLED": "0",
-    }
-    if "HOME" not in environment or not os.access(environment["HOME"], os.W_OK):
-        environment |= {"GOPATH": str(cache_folder() / "go"), "GOCACHE": str(cache_folder() / "go-build")}
-    on_progress(
-        f"building Kubernetes {version} for the sandbox, once: about 5 minutes, 20 s where Go has its parts cached"
-    )
-    _run([str(go), "mod", "download"], source_folder, environment, _Report("downloading Go modules", on_progress))
-    total = len(
-        _run([str(go), "list", "-deps", "."], source_folder, environment, _Report("reading Go modules", on_progress))
-    )
-    partial = folder / f"{BINARY}.partial"
-    command = [str(go), "build", "-v", "-trimpath", "-ldflags", linker_flags(version), "-o", str(partial), "."]
-    _run(command, source_folder, environment, _Report("compiling", on_progress, total))
-    partial.chmod(0o755)
-    partial.replace(folder / BINARY)
-    on_progress(f"built {folder / BINARY}")
+class _Build:
+    """One build, in ``folder``."""
+
+    def __init__(self, folder: Path, version: str, minor: int, on_progress: Progress) -> None:
+        check_room(psutil.virtual_memory().available, psutil.disk_usage(str(folder)).free, on_progress)
+        self._folder, self._version, self._minor, self._on_progress = folder, version, minor, on_progress
+        self._is_default = version == DEFAULT_VERSION
+        self._least_go = re.search(r"^go (\S+)$", read_sources()["go.mod"].decode(), re.MULTILINE)[1]  # type: ignore[index]
+        self._go = find_go(self._least_go, on_progress)
+        self._sources = folder / "source"
+        self._environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+        self._environment |= {"GOFLAGS": "-mod=readonly"} if self._is_default else go_modules.ENVIRONMENT
+        if "HOME" not in self._environment or not os.access(self._environment["HOME"], os.W_OK):
+            self._environment |= {"GOPATH": str(cache_folder() / "go"), "GOCACHE": str(cache_folder() / "go-build")}
+
+    def run(self, sources: Mapping[str, bytes]) -> None:
+        """Build the binary of ``sources``. Raises SandboxUnavailable."""
+        self._sources.mkdir(exist_ok=True)
+        for name, content in sources.items():
+            (self._sources / name).write_bytes(content)
+        self._on_progress(
+            f"building Kubernetes {self._version} for the sandbox, once: about 5 minutes, 20 s where Go has its parts "
+            "cached"
+        )
+        tags = "-tags=before134" if self._minor < 34 else "-tags="
+        if self._is_default:
+            self._report("downloading Go modules", "mod", "download")
+        else:
+            go_modules.write_go_mod(self._sources, "topomend.io/sandbox", self._least_go, self._version, self._output)
+        total = len(self._report("reading Go modules", "list", "-deps", tags, "."))
+        partial = self._folder / f"{BINARY}.partial"
+        options = (tags, "-trimpath", "-ldflags", linker_flags(self._version), "-o", str(partial))
+        self._report("compiling", "build", "-v", *options, ".", total=total)
+        partial.chmod(0o755)
+        partial.replace(self._folder / BINARY)
+        self._on_progress(f"built {self._folder / BINARY}")
+
+    def _report(self, stage: str, *arguments: str, total: int = 0) -> list[str]:
+        """Run Go, and report its progress."""
+        return _run(
+            [str(self._go), *arguments], self._sources, self._environment, _Report(stage, self._on_progress, total)
+        )
+
+    def _output(self, *arguments: str) -> str:
+        """What Go prints to its standard output."""
+        done = subprocess.run(
+            [str(self._go), *arguments],
+            cwd=self._sources,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise _failure(arguments[0], self._sources, (done.stdout + done.stderr).splitlines())
+        return done.stdout
 
 
 class _Report:
@@ -201,6 +232,17 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str], repor
             process.kill()
             raise
     if process.returncode != 0:
-        last = next((line for line in reversed(lines) if line), "no output")
-        raise SandboxUnavailable(f"go {command[1]} failed in {folder}: {last[:300]}")
+        raise _failure(command[1], folder, lines)
     return lines
+
+
+def _failure(command: str, folder: Path, lines: Sequence[str]) -> SandboxUnavailable:
+    """Why Go failed. The proxy withholds parts of some patch releases: these its user can avoid."""
+    withheld = next((line for line in lines if "not available" in line or "unknown revision" in line), "")
+    if withheld:
+        return SandboxUnavailable(
+            f"this release of Kubernetes cannot be had from the Go module proxy; try another patch release of the same "
+            f"minor version: {withheld.strip()[:300]}"
+        )
+    last = next((line for line in reversed(lines) if line), "no output")
+    return SandboxUnavailable(f"go {command} failed in {folder}: {last[:300]}")

@@ -16,11 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import installation, layout, registry
 from topomend.sandbox.api import is_ready
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.control_plane import HOST, Files
 from topomend.sandbox.failures import ProgramFailed, SandboxError
+from topomend.sandbox.go_modules import minor_of
 from topomend.sandbox.host import how_to_enter_namespaces
 from topomend.sandbox.node_spec import InvalidNodeSpec, NodeSpec
 from topomend.sandbox.plan import (
@@ -40,6 +42,9 @@ APPLY_PATIENCE = 20.0
 
 POLL = 0.05
 """Seconds between two polls."""
+
+OLDER_KUBELETS = 3
+"""By how many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
 
 _numbers = itertools.count(1)
 
@@ -75,6 +80,7 @@ class Sandbox:
         name: str,
         *,
         binary: Path,
+        version: str,
         supervisor: SupervisorProcess,
         specs: Sequence[NodeSpec],
         preparation: Preparation,
@@ -86,7 +92,7 @@ class Sandbox:
         self.kubeconfig: Path = folder / layout.KUBECONFIG_FILE
         self.audit_log: Path | None = Files(folder).audit_log if audit else None
         self.nodes = tuple(SandboxNode(spec.name) for spec in specs)
-        self._binary = binary
+        self._binary, self._version = binary, version
         self._specs = {spec.name: spec for spec in specs}
         self._supervisor = supervisor
         self._api = preparation.api
@@ -98,6 +104,7 @@ class Sandbox:
         nodes: Sequence[NodeSpec],
         *,
         name: str | None = None,
+        version: str = DEFAULT_VERSION,
         audit: bool = False,
         topomend: bool = False,
         api_server_flags: Sequence[str] = (),
@@ -105,16 +112,18 @@ class Sandbox:
     ) -> Self:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
-        Without a ``name`` the sandbox gets one that is unique to this process. ``topomend`` installs topomend in it.
+        Without a ``name`` the sandbox gets one that is unique to this process. ``version`` is the control plane's
+        release; each node's kubelet has the release of its settings. ``topomend`` installs topomend in it.
         ``api_server_flags`` are appended to the API server's, such as ``--emulated-version=1.35``. Raises SandboxBusy
         if the name is taken, SandboxUnavailable if this machine cannot run a sandbox, ProgramFailed if a program does
-        not start, InvalidNodeSpec for nodes that no cluster can have.
+        not start, InvalidNodeSpec for nodes that no cluster can have, NotARelease.
         """
         name = name or f"{layout.PROCESS_PREFIX}{os.getpid()}-{next(_numbers)}"
         registry.check_name(name)
-        _check_nodes(nodes)
+        check_nodes(nodes, version)
         namespace_flags = how_to_enter_namespaces()
-        binary = ensure_binary(on_progress)
+        versions = dict.fromkeys((DEFAULT_VERSION, version, *(spec.kubelet.version for spec in nodes)))
+        binaries = {needed: ensure_binary(on_progress, needed) for needed in versions}
         registry.remove_abandoned()
         with registry.lock(name) as lock:
             folder = layout.state_folder(name)
@@ -122,8 +131,9 @@ class Sandbox:
             folder.mkdir(parents=True, mode=0o700)
             preparation = Preparation(
                 folder,
-                binary,
+                binaries,
                 nodes,
+                version=version,
                 audit=audit,
                 topomend=topomend,
                 user_namespace="--user" in namespace_flags,
@@ -131,7 +141,15 @@ class Sandbox:
             )
             preparation.write()
             supervisor = SupervisorProcess(folder, namespace_flags, lock)
-        sandbox = cls(name, binary=binary, supervisor=supervisor, specs=nodes, preparation=preparation, audit=audit)
+        sandbox = cls(
+            name,
+            binary=binaries[version],
+            version=version,
+            supervisor=supervisor,
+            specs=nodes,
+            preparation=preparation,
+            audit=audit,
+        )
         try:
             sandbox._start(preparation, on_progress)
             if topomend:
@@ -191,7 +209,7 @@ class Sandbox:
         They run as long as the sandbox, each with the account and a token of its pod. Returns once every node's
         NodeTopology is Ready and the operator is at work. Raises ProgramFailed if that does not happen in time.
         """
-        self._apply(installation.manifests(), on_progress)
+        self._apply(installation.manifests(self._version, self.folder), on_progress)
         on_progress(f"starting topomend: the operator and {len(self.nodes)} agent{'s' if len(self.nodes) != 1 else ''}")
         self._supervisor.start([installation.TOKENS_PROGRAM])
         for component in self._components:
@@ -295,9 +313,17 @@ class Sandbox:
             time.sleep(POLL)
 
 
-def _check_nodes(specs: Sequence[NodeSpec]) -> None:
+def check_nodes(specs: Sequence[NodeSpec], version: str) -> None:
+    """Raise InvalidNodeSpec or NotARelease for nodes that no cluster of the release ``version`` can have."""
     if not specs:
         raise InvalidNodeSpec("a sandbox needs at least one node")
+    minor = minor_of(version)
+    for spec in specs:
+        if not minor - OLDER_KUBELETS <= minor_of(spec.kubelet.version) <= minor:
+            raise InvalidNodeSpec(
+                f"node {spec.name}: a kubelet {spec.kubelet.version} does not work with an API server {version}; it "
+                f"may be {OLDER_KUBELETS} minor versions older, and not newer"
+            )
     for name, count in Counter(spec.name for spec in specs).items():
         if count > 1:
             raise InvalidNodeSpec(f"two nodes are called {name}")

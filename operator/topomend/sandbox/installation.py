@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from topomend.sandbox import layout
 from topomend.sandbox.api import API
 from topomend.sandbox.control_plane import HOST
+from topomend.sandbox.go_modules import minor_of
 from topomend.wire.group import API_VERSION
 
 AGENTS = "topomend-agent"
@@ -24,6 +27,9 @@ TOKENS_PROGRAM = "topomend-tokens"
 
 MOST_RESTARTS = 3
 """A program of topomend that ends more often than this during the start will not come up."""
+
+MUTATING_POLICIES_MINOR = 36
+_MUTATING_POLICY = "MutatingAdmissionPolicy"
 
 _BRAKE = f"/apis/{API_VERSION}/namespaces/{OPERATORS}/brakes/topomend-brake"
 
@@ -73,10 +79,19 @@ def _agent(node: str, port: int) -> Component:
     return Component(f"topomend-agent-{node}", AGENTS, AGENTS, node, arguments, port)
 
 
-def manifests() -> Path:
-    """The file with all manifests: in the installed package, else in the source tree."""
+def manifests(version: str, folder: Path) -> Path:
+    """The file with the manifests for an API server of the release ``version``; a shorter one is written to ``folder``.
+
+    MutatingAdmissionPolicy v1 is served since Kubernetes 1.36.
+    """
     installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
-    return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
+    path = installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
+    if minor_of(version) >= MUTATING_POLICIES_MINOR:
+        return path
+    documents = [item for item in yaml.safe_load_all(path.read_text()) if not item["kind"].startswith(_MUTATING_POLICY)]
+    shorter = folder / "install.yaml"
+    shorter.write_text(yaml.safe_dump_all(documents))
+    return shorter
 
 
 def missing(api: API, node_names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import bearers, control_plane, layout
 from topomend.sandbox.api import API
 from topomend.sandbox.host import free_ports, python_path
@@ -40,20 +41,24 @@ def kubelet_program(node_name: str) -> str:
 
 
 class Preparation:
-    """The files of a sandbox that is about to start. The constructor also picks its ports and tokens."""
+    """The files of a sandbox that is about to start. The constructor also picks its ports and tokens.
+
+    ``binaries`` are those of the releases that run, and of the default one. ``version`` is the control plane's release.
+    """
 
     def __init__(  # noqa: PLR0913 - what a sandbox is made of, each part by its name
         self,
         folder: Path,
-        binary: Path,
+        binaries: Mapping[str, Path],
         specs: Sequence[NodeSpec],
         *,
+        version: str,
         audit: bool,
         topomend: bool,
         user_namespace: bool,
         api_server_flags: Sequence[str],
     ) -> None:
-        self._folder, self._binary, self._specs = folder, binary, specs
+        self._folder, self._binaries, self._specs, self._version = folder, binaries, specs, version
         self._audit, self._topomend, self._user_namespace = audit, topomend, user_namespace
         self._api_server_flags = api_server_flags
         self._files = control_plane.Files(folder)
@@ -73,7 +78,7 @@ class Preparation:
             (self._folder / name).mkdir(mode=0o700)
         layout.write_private(self._files.tokens, control_plane.token_file(self._accounts.values()))
         layout.write_private(self._files.audit_policy, json.dumps(control_plane.AUDIT_POLICY))
-        key = [str(self._binary), "key", str(self._files.service_account_key)]
+        key = [self._tools, "key", str(self._files.service_account_key)]
         subprocess.run(key, stdin=subprocess.DEVNULL, check=True)
         for spec in self._specs:
             self._write_node(spec)
@@ -93,6 +98,11 @@ class Preparation:
         }
         for account, place in places.items():
             layout.write_private(place, control_plane.kubeconfig(self._server, authority, self._accounts[account]))
+
+    @property
+    def _tools(self) -> str:
+        """The binary of the default release: it alone has etcd, the container runtime and ``key``."""
+        return str(self._binaries[DEFAULT_VERSION])
 
     def _node_folder(self, spec: NodeSpec) -> Path:
         return self._folder / "nodes" / spec.name
@@ -137,16 +147,18 @@ class Preparation:
             CONTROLLER_MANAGER: control_plane.controller_manager_flags(self._files),
             SCHEDULER: control_plane.scheduler_flags(self._files),
         }
+        control_plane_binary = str(self._binaries[self._version])
         programs = [
-            self._program(name, [str(self._binary), name, *program_flags]) for name, program_flags in flags.items()
+            self._program(name, [self._tools if name == ETCD else control_plane_binary, name, *program_flags])
+            for name, program_flags in flags.items()
         ]
         # Relative to the working folder: the absolute paths may exceed the limit of a socket's path (108 bytes).
         sockets = [f"/proc/self/cwd/nodes/{spec.name}/kubelet/{CRI_SOCKET.name}" for spec in self._specs]
-        programs.append(self._program(RUNTIME, [str(self._binary), "cri", *sockets]))
+        programs.append(self._program(RUNTIME, [self._tools, "cri", *sockets]))
         plugin = [sys.executable, "-m", "topomend.sandbox.device_plugin", "plugins.json"]
         programs.append(self._program(DEVICE_PLUGIN, plugin, PYTHONPATH=python_path()))
         for spec in self._specs:
-            command = [str(self._binary), "kubelet", *kubelet_flags(spec)]
+            command = [str(self._binaries[spec.kubelet.version]), "kubelet", *kubelet_flags(spec)]
             programs.append(self._program(kubelet_program(spec.name), command, node=spec.name))
         programs += self._topomend_programs()
         return {
@@ -216,7 +228,10 @@ class Preparation:
     def _description(self) -> Mapping[str, Any]:
         """The facts about this sandbox that ``registry`` reads in other processes."""
         return {
-            "fingerprint": cluster_fingerprint(self._specs, audit=self._audit, topomend=self._topomend),
+            "fingerprint": cluster_fingerprint(
+                self._specs, version=self._version, audit=self._audit, topomend=self._topomend
+            ),
+            "version": self._version,
             "server": self._server,
             "token": self._accounts[control_plane.ADMIN].token,
             "user_namespace": self._user_namespace,
@@ -229,12 +244,14 @@ class Preparation:
                     "memory": sum(node.memory for node in spec.machine.numa_nodes),
                     "policy": spec.kubelet.topology_manager_policy,
                     "scope": spec.kubelet.topology_manager_scope,
+                    "version": spec.kubelet.version,
                 }
                 for spec in self._specs
             ],
         }
 
 
-def cluster_fingerprint(specs: Sequence[NodeSpec], *, audit: bool, topomend: bool) -> Mapping[str, Any]:
+def cluster_fingerprint(specs: Sequence[NodeSpec], *, version: str, audit: bool, topomend: bool) -> Mapping[str, Any]:
     """A value that is equal for equal requests, to tell whether a running sandbox is the requested one."""
-    return {"audit": audit, "topomend": topomend, "nodes": [fingerprint(spec) for spec in specs]}
+    nodes = [fingerprint(spec) for spec in specs]
+    return {"version": version, "audit": audit, "topomend": topomend, "nodes": nodes}

@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node as it was requested, ``memory`` in bytes, and whether it is ready."""
+    """One node as it was requested, ``memory`` in bytes, the release of its kubelet, and whether it is ready."""
 
     name: str
     numa_nodes: int
@@ -42,6 +42,7 @@ class NodeStatus:
     memory: int
     policy: str
     scope: str
+    version: str
     ready: bool
 
 
@@ -64,9 +65,10 @@ class ProgramStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A sandbox that is up."""
+    """A sandbox that is up, and the release of its control plane."""
 
     kubeconfig: Path
+    version: str
     nodes: tuple[NodeStatus, ...]
     programs: tuple[ProgramStatus, ...]
 
@@ -183,7 +185,7 @@ def status(name: str) -> Status:
     host, _, port = facts["server"].removeprefix("https://").partition(":")
     api = API(host, int(port), Files(folder).certificate, facts["token"])
     nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in facts["nodes"]]
-    return Status(folder / layout.KUBECONFIG_FILE, tuple(nodes), tuple(programs.values()))
+    return Status(folder / layout.KUBECONFIG_FILE, facts["version"], tuple(nodes), tuple(programs.values()))
 
 
 def _resident_memory(pid: int | None) -> int | None:

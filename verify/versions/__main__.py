@@ -1,0 +1,210 @@
+"""``python -m verify.versions v1.30.4 v1.32.5 ...``: try topomend's promises on real clusters of other releases.
+
+On each release: a refused pod is explained and runs elsewhere, also after the operator is killed with SIGKILL; the pods
+that a ReplicaSet of one replica makes in half a minute in which no node admits any; and random pods, of which simulate
+says what each kubelet answers (``tests/live/test_agreement.py``). Prints a row for each release. Exits with 1 if a
+promise is broken.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tests.builders import pod_manifest
+from tests.waiting import TimedOut, eventually
+
+from topomend.cli.table import echo_table
+from topomend.kube.client import EVENTS, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.sandbox import NodeSpec, Sandbox, SandboxError, registry
+from topomend.sandbox.go_modules import NotARelease
+
+ROOT = Path(__file__).parents[2]
+REPLICA_SETS = Resource("apps/v1", "replicasets")
+NARROW, WIDE = "narrow", "wide"
+STORM_SECONDS = 30
+OPERATOR = "topomend-operator"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was seen on one release: seconds, pods in all, and how the random pods compared."""
+
+    release: str
+    explained: float
+    running: float
+    after_kill: float
+    storm: int
+    random_pods: str
+
+    def cells(self) -> tuple[str, ...]:
+        """The row of the table."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return tuple(f"{value:.1f} s" if isinstance(value, float) else str(value) for value in values)
+
+
+def nodes(release: str) -> tuple[NodeSpec, ...]:
+    """Two nodes of the same size. No NUMA node of ``narrow`` has four CPUs."""
+    shapes = {NARROW: "numa:4 cores:3 memory:2Gi", WIDE: "numa:2 cores:6 memory:4Gi"}
+    policy = {"topology_manager_policy": "single-numa-node", "version": release}
+    return tuple(NodeSpec.of_shape(name, shape, **policy) for name, shape in shapes.items())
+
+
+def try_release(release: str, pods: int) -> Row:
+    """Bring up a cluster of the release and try everything on it. Raises SandboxError, NotARelease, TimedOut."""
+    with Sandbox.up(nodes(release), version=release, topomend=True, on_progress=_say) as sandbox:
+        client = connect(str(sandbox.kubeconfig))
+        try:
+            explained, running = _relaunch(client, "first")
+            after_kill = _relaunch_across_kill(client, sandbox.name)
+            storm = _storm(client)
+        finally:
+            client.close()
+    return Row(release, explained, running, after_kill, storm, _compare(release, pods))
+
+
+def _relaunch(client: Client, name: str) -> tuple[float, float]:
+    """Seconds from the refusal of a pod to its explanation, and until its replacement runs on the other node."""
+    refused = _refused(client, name)
+    begin = time.monotonic()
+    eventually(f"{name} to be explained", lambda: _explained(client, refused))
+    explained = time.monotonic() - begin
+    _cordon(client, WIDE, unschedulable=False)
+    begin = time.monotonic()
+    eventually(f"{name} to run on {WIDE}", lambda: _runs(client, name), 60)
+    running = time.monotonic() - begin
+    _remove(client, name)
+    return explained, running
+
+
+def _relaunch_across_kill(client: Client, sandbox: str) -> float:
+    """Seconds from SIGKILL of the operator until the pod that it should relaunch runs, exactly once."""
+    name = "killed"
+    refused = _refused(client, name)
+    _cordon(client, WIDE, unschedulable=False)
+    (operator,) = (program for program in registry.status(sandbox).programs if program.name == OPERATOR)
+    assert operator.pid is not None
+    os.kill(operator.pid, signal.SIGKILL)
+    begin = time.monotonic()
+    eventually(f"{name} to run on {WIDE}", lambda: _runs(client, name), 120)
+    seconds = time.monotonic() - begin
+    uid = refused["metadata"]["uid"]
+    records = [record for record in client.list(RELAUNCHES).items if record["spec"]["pod"]["uid"] == uid]
+    copies = [pod for pod in client.list(PODS, namespace="default").items if pod["metadata"]["name"].startswith(name)]
+    assert (len(records), len(copies)) == (1, 1), (records, copies)
+    _remove(client, name)
+    return seconds
+
+
+def _storm(client: Client) -> int:
+    """How many pods a ReplicaSet of one replica makes while no node that may be used admits any."""
+    _cordon(client, WIDE, unschedulable=True)
+    labels = {"app": "storm"}
+    content = _pod("storm")
+    template = {"metadata": {"labels": labels}, "spec": content["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": "storm"}
+    uids: set[str] = set()
+    client.create(
+        REPLICA_SETS, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}, "default"
+    )
+    end = time.monotonic() + STORM_SECONDS
+    while time.monotonic() < end:
+        listed = client.list(PODS, namespace="default", labels="app=storm").items
+        uids |= {pod["metadata"]["uid"] for pod in listed}
+        time.sleep(0.05)
+    _cordon(client, WIDE, unschedulable=False)
+    eventually("the replica to run", lambda: _running(client, "app=storm"), 60)
+    return len(uids)
+
+
+def _compare(release: str, pods: int) -> str:
+    """The verdict of the live tests with so many random pods on kubelets of the release."""
+    command = [sys.executable, "-m", "pytest", "-q", "--timeout", "3600", "tests/live/test_agreement.py"]
+    environment = {**os.environ, "TOPOMEND_LIVE_PODS": str(pods), "TOPOMEND_KUBERNETES": release}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stdout[-6000:], file=sys.stderr)
+    return f"{pods}: {'agree' if done.returncode == 0 else 'DISAGREE'}"
+
+
+def _pod(name: str) -> dict[str, Any]:
+    resources = {"limits": {"cpu": "4", "memory": "64Mi"}}
+    return pod_manifest(name, {"name": "main", "image": "sandbox/pause", "resources": resources})
+
+
+def _refused(client: Client, name: str) -> dict[str, Any]:
+    """A pod that the scheduler has bound to ``narrow``, and that its kubelet has refused."""
+    _cordon(client, WIDE, unschedulable=True)
+    created = client.create(PODS, _pod(name), "default")
+
+    def answer() -> dict[str, Any] | None:
+        pod = client.get(PODS, name, "default")
+        return pod if pod["status"].get("reason") == "TopologyAffinityError" else None
+
+    eventually(f"{name} to be refused", answer, poll=0.01)
+    return created
+
+
+def _cordon(client: Client, node: str, *, unschedulable: bool) -> None:
+    client.merge(NODES, node, {"spec": {"unschedulable": unschedulable or None}})
+
+
+def _explained(client: Client, pod: dict[str, Any]) -> bool:
+    uid = pod["metadata"]["uid"]
+    return any(
+        event["reason"] == "TopologyRefusalExplained" and event["regarding"].get("uid") == uid
+        for event in client.list(EVENTS).items
+    )
+
+
+def _runs(client: Client, name: str) -> bool:
+    pod = client.get(PODS, name, "default")
+    return (pod["status"].get("phase"), pod["spec"].get("nodeName")) == ("Running", WIDE)
+
+
+def _running(client: Client, labels: str) -> bool:
+    listed = client.list(PODS, namespace="default", labels=labels).items
+    return any(pod["status"].get("phase") == "Running" for pod in listed)
+
+
+def _remove(client: Client, name: str) -> None:
+    client.delete(PODS, name, "default", uid=client.get(PODS, name, "default")["metadata"]["uid"])
+
+
+def _say(progress: str) -> None:
+    print(progress, file=sys.stderr, flush=True)
+
+
+def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
+    """For each release, whether every promise held, and its row."""
+    for release in releases:
+        try:
+            row = try_release(release, pods)
+            yield "DISAGREE" not in row.random_pods, row.cells()
+        except (NotARelease, SandboxError, TimedOut, AssertionError) as error:
+            yield False, (release, *["-"] * (len(fields(Row)) - 2), f"{type(error).__name__}: {error}"[:300])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m verify.versions")
+    parser.add_argument("releases", nargs="+", metavar="RELEASE", help="such as v1.32.5; each is built once")
+    parser.add_argument("--pods", type=int, default=200, help="random pods on each release (default: %(default)s)")
+    arguments = parser.parse_args()
+    results = []
+    for held, row in rows(arguments.releases, arguments.pods):
+        results.append((held, row))
+        print(*row, flush=True)
+    heading = ("RELEASE", "EXPLAINED", "RUNNING", "AFTER-KILL", f"STORM-{STORM_SECONDS}S", "RANDOM-PODS")
+    echo_table([heading, *(row for _, row in results)])
+    return 0 if all(held for held, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
