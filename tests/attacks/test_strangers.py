@@ -267,9 +267,13 @@ def test_no_policy_asks_the_authorizer_about_writes_that_are_not_about_topomend(
 
 
 @pytest.mark.parametrize("item", [item for item in objects() if "paramKind" in item.get("spec", {})], ids=_name_of)
-def test_a_policy_with_a_parameter_fails_open(item: dict[str, Any]) -> None:
+def test_a_policy_with_a_parameter_denies_nothing_without_it(item: dict[str, Any]) -> None:
     """While the kind of its parameter is not served, one that fails closed denies every write that it could match."""
-    assert item["spec"]["failurePolicy"] == "Ignore"
+    is_always_served = item["spec"]["paramKind"]["apiVersion"] == "rbac.authorization.k8s.io/v1"
+    assert is_always_served or item["spec"]["failurePolicy"] == "Ignore"
+    bindings = [each for each in objects() if each["kind"] == f"{item['kind']}Binding"]
+    (binding,) = (each for each in bindings if each["spec"]["policyName"] == item["metadata"]["name"])
+    assert binding["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
 
 
 def test_the_threat_model_names_every_annotation_that_never_goes_along() -> None:

@@ -65,19 +65,26 @@ def test_a_workload_runs_this_version_and_selects_its_own_pods(kind: str) -> Non
     assert pod["spec"]["serviceAccountName"] == account["metadata"]["name"]
 
 
-def test_the_policies_name_the_accounts_that_pods_are_installed_with() -> None:
+def test_the_policies_read_the_accounts_that_pods_are_installed_with() -> None:
+    """No expression names one, so that an installation under other names is held as well."""
     accounts = {
-        f"system:serviceaccount:{key(item)[1]}:{item['spec']['template']['spec']['serviceAccountName']}"
+        (key(item)[1], item["spec"]["template"]["spec"]["serviceAccountName"]): item["metadata"]["name"]
         for item in WORKLOADS.values()
     }
-    policies = [content for content in objects() if content["kind"] == "ValidatingAdmissionPolicy"]
-    named = {condition["expression"] for policy in policies for condition in policy["spec"]["matchConditions"]}
-    for account in accounts:
-        assert f"request.userInfo.username == '{account}'" in named
-    bindings = [binding for binding in objects() if binding["kind"] == "ValidatingAdmissionPolicyBinding"]
-    assert {binding["spec"]["policyName"]: binding["spec"]["validationActions"] for binding in bindings} == {
-        policy["metadata"]["name"]: ["Deny"] for policy in policies
-    }
+    roles = {key(item)[2]: item["subjects"] for item in objects() if item["kind"] == "ClusterRoleBinding"}
+    for (namespace, name), binding in accounts.items():
+        assert roles[binding] == [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    policies = {key(item)[::2]: item for item in objects() if item["kind"].endswith("AdmissionPolicy")}
+    bindings = [item for item in objects() if item["kind"].endswith("AdmissionPolicyBinding")]
+    assert len(bindings) == len(policies)
+    for binding in bindings:
+        spec = binding["spec"]
+        policy = policies[binding["kind"].removesuffix("Binding"), spec["policyName"]]
+        assert "system:serviceaccount:topomend" not in yaml.safe_dump(policy, width=10_000)
+        if policy["spec"].get("paramKind", {}).get("kind") == "ClusterRoleBinding":
+            assert spec["paramRef"]["name"] in accounts.values()
+        if binding["kind"] == "ValidatingAdmissionPolicyBinding":
+            assert spec["validationActions"] == ["Deny"]
 
 
 # On a real API server

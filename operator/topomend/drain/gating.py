@@ -6,7 +6,10 @@ Leaves the policies themselves to the removal of the manifests: without a bindin
 from topomend.drain.journal import Journal
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICY_BINDINGS, STEERINGS, Client, Resource
 from topomend.kube.errors import Conflict, NotFound
-from topomend.wire.group import BRAKE_NAME, CHANGES_NAME, CREATOR_NAME, STEERING_NAME
+from topomend.wire.group import BRAKE_NAME, STEERING_NAME
+
+LABELS = "app.kubernetes.io/name=topomend"
+"""Of the bindings, whose names an administrator may have given a prefix."""
 
 _PARAMETERS = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
 
@@ -22,8 +25,12 @@ class Gating:
 
         An API server takes up to a second to notice.
         """
-        for name in (STEERING_NAME, BRAKE_NAME, CREATOR_NAME, CHANGES_NAME):
-            self._delete(MUTATING_ADMISSION_POLICY_BINDINGS, name, "")
+        try:
+            bindings = self._client.list(MUTATING_ADMISSION_POLICY_BINDINGS, labels=LABELS).items
+        except NotFound:
+            return  # API servers before 1.36 do not know the kind
+        for binding in bindings:
+            self._delete(MUTATING_ADMISSION_POLICY_BINDINGS, binding["metadata"]["name"], "")
 
     def forget(self) -> None:
         """Delete the parameter objects. Call it once no operator runs that would recreate them. Raises APIError."""

@@ -57,17 +57,17 @@ class Operators:
             )
 
     def _scale_down(self) -> None:
-        what = f"Deployment {self._namespace}/{NAME}"
-        try:
-            deployment = self._client.get(DEPLOYMENTS, NAME, self._namespace)
+        for deployment in self._client.list(DEPLOYMENTS, namespace=self._namespace, labels=LABELS).items:
             if deployment["spec"].get("replicas") == 0:
-                return
-            if not self._journal.dry:
-                scale = {"spec": {"replicas": 0}}
-                self._client.merge(DEPLOYMENTS, NAME, scale, self._namespace, subresource="scale")
-        except NotFound:
-            return
-        self._journal.did("operators stopped", f"{what}: scaled to 0")
+                continue
+            name = deployment["metadata"]["name"]
+            try:
+                if not self._journal.dry:
+                    scale = {"spec": {"replicas": 0}}
+                    self._client.merge(DEPLOYMENTS, name, scale, self._namespace, subresource="scale")
+            except NotFound:
+                continue
+            self._journal.did("operators stopped", f"Deployment {self._namespace}/{name}: scaled to 0")
 
     def _wait_for_pods(self) -> None:
         deadline = time.monotonic() + self._seconds

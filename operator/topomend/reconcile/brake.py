@@ -76,7 +76,7 @@ class Brake:
         exist for hours. Raises APIError.
         """
         owner = pod.owner
-        if owner is None or pod.uid in self._counted or not _is_brakable(pod, owner):
+        if owner is None or pod.uid in self._counted or not self._is_brakable(pod, owner):
             return ""
         with self._lock:
             if not self._gates_pods():
@@ -188,6 +188,11 @@ class Brake:
             return self._off(error)
         return ""
 
+    def _is_brakable(self, pod: WatchedPod, owner: Owner) -> bool:
+        """Whether the policy may gate pods like this one, and its reference to an owner may be a real one."""
+        is_gated_namespace = pod.namespace not in (*UNGATED_NAMESPACES, self._namespace)
+        return is_gated_namespace and not pod.critical and owners.is_wellformed(owner)
+
     def _off(self, error: APIError) -> str:
         problem = (
             f"Brake {self._namespace}/{NAME}, the list of controllers whose new pods are gated, cannot be written: "
@@ -195,8 +200,3 @@ class Brake:
         )
         _log.warning("the storm brake is off: %s", problem)
         return problem
-
-
-def _is_brakable(pod: WatchedPod, owner: Owner) -> bool:
-    """Whether the policy may gate pods like this one, and its reference to an owner may be a real one."""
-    return pod.namespace not in UNGATED_NAMESPACES and not pod.critical and owners.is_wellformed(owner)

@@ -11,14 +11,11 @@ STEERING = "Steering"
 
 BRAKE_NAME = "topomend-brake"
 STEERING_NAME = "topomend-steer"
-"""The names of the two policies that gate pods, of their bindings, and of the parameter object of each."""
-
-CREATOR_NAME = "topomend-creator"
-CHANGES_NAME = "topomend-changes"
-"""The names of the policies that stamp new pods with their creator and note later changes, and of their bindings."""
+"""The names of the parameter objects of the two policies that gate pods."""
 
 UNGATED_NAMESPACES = ("kube-system", "topomend-agent", "topomend-system")
-"""Namespaces in which no policy of ours gates pods: those of topomend and of what it needs to ungate pods."""
+"""Namespaces in which no policy of ours gates pods: what topomend needs to ungate pods, and topomend's own. The
+policies know those by label and by the parameter objects, so that they may have other names."""
 
 STEER_LABEL = f"{GROUP}/steer"
 """Namespace label: with ``enabled``, every new pod that a kubelet would align is gated until a node is known."""

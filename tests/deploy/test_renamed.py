@@ -1,0 +1,255 @@
+"""An installation in another namespace and with a prefix: its policies know its own accounts, and everything works.
+
+Installed as docs/layouts.md says, on a cluster of its own: the policies of another installation would limit these
+accounts too.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deploy.manifests import ROOT
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, two_node_cluster
+from tests.deploy.api import API, Answer, administrator
+from tests.deploy.conftest import token_of
+from tests.deploy.test_components import built
+from tests.deploy.test_install import kubectl
+from tests.deploy.test_policies import record
+from tests.operator_process import Operator
+from tests.waiting import eventually
+
+from topomend.kube.client import NAMESPACES, PODS
+from topomend.wire import group
+from topomend.wire.leftovers import leftovers
+
+pytestmark = pytest.mark.cluster
+
+HOME, PREFIX = "numa", "acme-"
+"""As in the example of docs/layouts.md."""
+
+OPERATOR, AGENT, READER = (f"{PREFIX}topomend-{name}" for name in ("operator", "agent", "kubelet-reader"))
+STEERED = "steered"
+PODS_PATH = "/api/v1/namespaces/default/pods"
+RELAUNCHES = f"/apis/{group.API_VERSION}/namespaces/default/relaunches"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+
+_names = (f"renamed-{number}" for number in count())
+
+
+def renamed(folder: Path) -> list[dict[str, Any]]:
+    """The base under other names, by the kustomization that docs/layouts.md has."""
+    (example,) = re.findall(
+        r"```\n(resources:.*?namePrefix:.*?)```", (ROOT / "docs" / "layouts.md").read_text(), re.DOTALL
+    )
+    fields = yaml.safe_load(example)
+    assert (fields["namespace"], fields["namePrefix"]) == (HOME, PREFIX)
+    del fields["resources"]
+    return built(folder, **fields)
+
+
+def key(item: dict[str, Any]) -> str:
+    return f"{item['kind']} {item['metadata']['name']}"
+
+
+def test_no_object_names_anything_as_it_was_called_before(tmp_path: Path) -> None:
+    """But the parameter objects of policies, which the operator creates under their own names."""
+    for item in renamed(tmp_path):
+        if item["kind"] == "CustomResourceDefinition":
+            continue
+        assert item["metadata"].get("namespace", HOME) == HOME, key(item)  # kubectl drops that of some policies
+        text = yaml.safe_dump(item, width=10_000).replace(PREFIX + "topomend-", "")
+        named = set(re.findall(r"(?<![\w.$-])topomend-[a-z-]+", text))
+        assert named <= {group.BRAKE_NAME, group.STEERING_NAME, "topomend-kubelet-reader"}, key(item)
+        assert ("topomend-kubelet-reader" in named) == (key(item) == f"ValidatingAdmissionPolicy {READER}"), key(item)
+
+
+def _runnable(item: dict[str, Any]) -> dict[str, Any]:
+    """The Deployment with one pod of an image that the sandbox has, which requests no CPU."""
+    if item["kind"] == "Deployment":
+        item["spec"]["replicas"] = 1
+        (container,) = item["spec"]["template"]["spec"]["containers"]
+        container["image"] = "sandbox/pause"
+        del container["resources"], container["livenessProbe"]
+    return item
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes, and everything of the base but the agents."""
+    with two_node_cluster() as cluster:
+        folder = tmp_path_factory.mktemp("kustomize")
+        items = [_runnable(item) for item in renamed(folder) if item["kind"] != "DaemonSet"]
+        (folder / "all.yaml").write_text(yaml.safe_dump_all(items))
+        apply = ("apply", "--server-side", "--force-conflicts", "-f", str(folder / "all.yaml"))
+        kubectl(*apply, kubeconfig=cluster.sandbox.kubeconfig)
+        labels = {"topomend.io/steer": "enabled"}
+        metadata = {"name": STEERED, "labels": labels}
+        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Cluster) -> API:
+    return administrator(cluster.sandbox.kubeconfig)
+
+
+def replacement(**spec: Any) -> dict[str, Any]:
+    annotations = {group.RECORD_ANNOTATION: "train-1", group.REPLACES_ANNOTATION: "1"}
+    gates = [{"name": group.RELAUNCH_GATE}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": next(_names), "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "none"}], "schedulingGates": gates, **spec},
+    }
+
+
+def _is_denied_by(answer: Answer, policy: str) -> bool:
+    return answer.code == 403 and f"'{PREFIX}{policy}'" in answer.message
+
+
+def test_the_policies_bind_the_operator_under_its_new_name(admin: API) -> None:
+    operator = admin.as_token(token_of(admin, HOME, OPERATOR))
+    forbidden = replacement(hostNetwork=True)
+    eventually("the policy", lambda: _is_denied_by(operator.create(PODS_PATH, forbidden), "topomend-operator"))
+    elsewhere = f"/api/v1/namespaces/{HOME}/pods"
+    assert "belongs to the cluster or to topomend" in operator.create(elsewhere, replacement()).message
+    made = operator.create(PODS_PATH, replacement())
+    assert made.allowed, made.message
+    assert group.CREATOR_ANNOTATION not in made.content["metadata"]["annotations"]
+    admin.delete(f"{PODS_PATH}/{made.content['metadata']['name']}")
+
+
+def test_what_the_operator_alone_may_write_it_writes_and_no_stranger_does(admin: API) -> None:
+    """A stranger with every right there is but to change policies, and one of the name that the operator had."""
+    operator = admin.as_token(token_of(admin, HOME, OPERATOR))
+    rules = [
+        {"apiGroups": ["", "topomend.io"], "resources": ["*"], "verbs": ["*"]},
+    ]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "strangers"}}
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    assert admin.apply(f"{roles}/clusterroles/strangers", head | {"kind": "ClusterRole", "rules": rules}).allowed
+    subjects = [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "strangers"}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "strangers"}
+    binding = head | {"kind": "ClusterRoleBinding", "subjects": subjects, "roleRef": reference}
+    assert admin.apply(f"{roles}/clusterrolebindings/strangers", binding).allowed
+    brakes = f"/apis/{group.API_VERSION}/namespaces/{HOME}/brakes"
+    brake = {"apiVersion": group.API_VERSION, "kind": group.BRAKE, "metadata": {"name": group.BRAKE_NAME}}
+    for user in ("jane", "system:serviceaccount:topomend-system:topomend-operator"):
+        stranger = admin.impersonating(user, "strangers")
+        eventually("the rights", lambda stranger=stranger: stranger.get(brakes).allowed)  # type: ignore[misc]
+        eventually(
+            "the records' policy",
+            lambda stranger=stranger: _is_denied_by(
+                stranger.create(RELAUNCHES, record(next(_names))), "topomend-relaunch"
+            ),  # type: ignore[misc]
+        )
+        assert _is_denied_by(stranger.create(brakes, brake), "topomend-parameter")
+        assert _is_denied_by(stranger.create(PODS_PATH, replacement()), "topomend-marks")
+    made = operator.create(RELAUNCHES, record(next(_names)))
+    assert made.allowed, made.message
+    assert operator.create(brakes, brake).allowed
+    assert admin.delete(f"{brakes}/{group.BRAKE_NAME}").allowed
+    assert admin.delete(f"{RELAUNCHES}/{made.content['metadata']['name']}").allowed
+
+
+def test_an_agent_writes_its_own_nodes_object_and_asks_for_the_readers_token_alone(admin: API) -> None:
+    topologies = f"/apis/{group.API_VERSION}/nodetopologies"
+    content = {"apiVersion": group.API_VERSION, "kind": group.NODE_TOPOLOGY, "metadata": {"name": "foreign"}}
+    without_node = admin.as_token(token_of(admin, HOME, AGENT))
+    eventually("the policy", lambda: _is_denied_by(without_node.create(topologies, content), "topomend-agent"))
+    spec = {"serviceAccountName": AGENT, "nodeName": NODE_A, "containers": [{"name": "agent", "image": "none"}]}
+    home = f"/api/v1/namespaces/{HOME}"
+    made = admin.create(
+        f"{home}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"}, "spec": spec}
+    )
+    assert made.allowed, made.message
+    agent = admin.as_token(token_of(admin, HOME, AGENT, made.content))
+    assert _is_denied_by(agent.create(topologies, content), "topomend-agent")
+    own = agent.create(topologies, content | {"metadata": {"name": NODE_A}})
+    assert own.allowed, own.message
+    node = admin.get(f"/api/v1/nodes/{NODE_A}").content["metadata"]["uid"]
+    bound = {"apiVersion": "v1", "kind": "Node", "name": NODE_A, "uid": node}
+    tokens = f"{home}/serviceaccounts/{READER}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    answer = agent.create(tokens, request | {"spec": {"expirationSeconds": 600, "boundObjectRef": bound}})
+    assert answer.allowed, answer.message
+    lasting = agent.create(tokens, request | {"spec": {"expirationSeconds": 86_400}})
+    assert _is_denied_by(lasting, "topomend-kubelet-reader")
+    admin.delete(f"{home}/pods/agent")
+    admin.delete(f"{topologies}/{NODE_A}")
+
+
+def test_the_operator_gates_and_relaunches_there_and_a_drain_leaves_nothing(
+    cluster: Cluster, admin: API, tmp_path: Path
+) -> None:
+    operator = _start_as_deployed(cluster, admin, tmp_path)
+    try:
+        operator.wait_until_it_watches()
+        cluster.fragment()
+        made = cluster.create(pod("train", 3, preferred=NODE_A))
+        moved = eventually("its replacement to run", lambda: _runs_anew(cluster, made))
+        assert moved["spec"]["nodeName"] == NODE_B
+        cluster.remove(moved)
+        for name in ("filler-2", "filler-3"):
+            cluster.occupy(NODE_B, name, 2)
+        eventually("new pods to be gated", lambda: _is_gated_at_birth(admin))
+        waits = cluster.create(pod("waits", 3), STEERED)
+        assert waits["spec"]["schedulingGates"] == [{"name": group.FIT_GATE}]
+        eventually("it to be told what it waits for", lambda: events_of(cluster, waits, "UngateDeferred"))
+        assert cluster.get("waits", STEERED)["spec"]["schedulingGates"] == [{"name": group.FIT_GATE}]
+        assert "Forbidden" not in operator.text()
+        assert "Traceback" not in operator.text()
+    finally:
+        operator.terminate()
+        print(operator.text())
+    drained = subprocess.run(
+        [str(Path(sys.executable).with_name("kubectl-numa")), "drain", f"--operator-namespace={HOME}"],
+        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    print(drained.stdout)
+    assert drained.returncode == 0, drained.stderr
+    assert f"Deployment {HOME}/{OPERATOR}: scaled to 0" in drained.stdout
+    assert "schedulingGates" not in cluster.get("waits", STEERED)["spec"]
+    assert [left for left in map(leftovers, cluster.pods()) if left.any] == []
+    assert admin.get(f"{POLICIES}/mutatingadmissionpolicybindings").content["items"] == []
+
+
+def _start_as_deployed(cluster: Cluster, admin: API, folder: Path) -> Operator:
+    """The operator's process with the arguments, the names and the token of its pod."""
+    labels = "app.kubernetes.io/component=operator"
+    own = eventually("the operator's pod", lambda: cluster.client.list(PODS, namespace=HOME, labels=labels).items)[0]
+    metadata, container = own["metadata"], own["spec"]["containers"][0]
+    values = {"POD_NAME": metadata["name"], "POD_NAMESPACE": metadata["namespace"], "POD_UID": metadata["uid"]}
+    values["POD_IP"] = "127.0.0.1"
+    assert {entry["name"] for entry in container["env"]} == set(values)
+    program, *flags = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in container["args"]]
+    assert program == "operator"
+    own_pod = (f"--pod-name={values['POD_NAME']}", f"--pod-uid={values['POD_UID']}")
+    configuration = yaml.safe_load(cluster.sandbox.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": token_of(admin, HOME, own["spec"]["serviceAccountName"], own)}
+    path = folder / "operator.kubeconfig"
+    path.touch(0o600)
+    path.write_text(yaml.safe_dump(configuration))
+    return Operator(path, folder / "operator.log", *flags, *own_pod)
+
+
+def _runs_anew(cluster: Cluster, made: dict[str, Any]) -> dict[str, Any] | None:
+    current = cluster.running(made["metadata"]["name"])
+    return current if current and current["metadata"]["uid"] != made["metadata"]["uid"] else None
+
+
+def _is_gated_at_birth(admin: API) -> bool:
+    answer = admin.apply(f"/api/v1/namespaces/{STEERED}/pods/tried", pod("tried", 3), dry_run=True)
+    return bool(answer.allowed and answer.content["spec"].get("schedulingGates"))
