@@ -533,3 +533,24 @@ def test_a_record_never_changes_what_is_to_be_created(admin: API) -> None:
         assert (answer.code, "a relaunch record cannot change" in answer.message) == (422, True)
     assert admin.patch(path, {"metadata": {"labels": {"a": "b"}}}).allowed
     assert admin.delete(path).allowed
+
+
+@pytest.mark.parametrize("writer", ["administrator", "operator"])
+def test_nobody_makes_a_record_name_another_replacement_than_was_created(
+    admin: API, operator: API, writer: str
+) -> None:
+    """The operator would take the created one for a duplicate and delete it, and nothing of the pod would be left."""
+    who = operator if writer == "operator" else admin
+    name = f"named-by-{writer}"
+    assert admin.create(RELAUNCHES, record(name)).allowed
+    status = f"{RELAUNCHES}/{name}/status"
+    for change in ({"step": "Committed"}, {"step": "Created", "newPod": {"name": "train-9", "uid": "2"}}):
+        assert who.patch(status, {"status": change}).allowed
+    for forged in ({"uid": "3"}, {"uid": None}, None):
+        answer = who.patch(status, {"status": {"newPod": forged}})
+        assert (answer.code, "cannot name another replacement" in answer.message) == (422, True)
+    # As the protocol does: the refused pod still exists, so its relaunch begins anew.
+    for change in ({"step": "Committed"}, {"step": "Created", "newPod": {"uid": "3"}}, {"step": "Launched"}):
+        assert who.patch(status, {"status": change}).allowed
+    assert who.patch(status, {"status": {"newPod": {"uid": "4"}}}).code == 422
+    assert admin.delete(f"{RELAUNCHES}/{name}").allowed
