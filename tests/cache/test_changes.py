@@ -32,6 +32,21 @@ def test_a_refused_pod_still_belongs_to_a_controller_that_is_deleted() -> None:
     assert applied(changes.PodUpdated(refused_pod(), 10.0)).refused["p"].pod.owner is None
 
 
+def test_every_node_knows_the_resources_that_claims_provide_whatever_was_listed_first() -> None:
+    mapped = frozenset({"vendor.com/gpu"})
+    snapshot = applied(
+        changes.NodeUpdated(Node("before")),
+        changes.DeviceClassesListed(mapped),
+        changes.NodeUpdated(Node("after", labels={"zone": "a"})),
+    )
+    assert {node.by_claim for node in snapshot.nodes.values()} == {mapped}
+    relisted = changes.apply(snapshot, changes.NodesListed((Node("before"), Node("after", labels={"zone": "a"})), "9"))
+    assert relisted is snapshot
+    assert {
+        node.by_claim for node in applied(changes.DeviceClassesListed(frozenset()), to=snapshot).nodes.values()
+    } == {frozenset()}
+
+
 def test_a_pod_whose_container_failed_is_not_a_refusal() -> None:
     assert not applied(changes.PodUpdated(watched_pod(phase="Failed", reason="Error"), 1.0)).refused
 

@@ -15,6 +15,7 @@ from tests.waiting import eventually
 
 from topomend.decide.plan import MAX_NAMED_NODES
 from topomend.kube.client import (
+    DEVICE_CLASSES,
     MUTATING_ADMISSION_POLICIES,
     NAMESPACES,
     NODE_TOPOLOGIES,
@@ -33,6 +34,9 @@ PLAIN, STEERED = "plain", "steered"
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
+RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
+DRIVER, ACCELERATOR = "made-up.example.com", "example.com/accelerator"
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +198,72 @@ def test_a_pod_runs_on_the_node_of_its_local_volume(
     try:
         bound = eventually("the pod to be bound", lambda: five_nodes.get("db", namespace)["spec"].get("nodeName"), 30)
         assert bound == last
+        assert "Traceback" not in operator.text()
+    finally:
+        for gone in (*fillers, made):
+            five_nodes.remove(gone)
+
+
+def _devices(cluster: Cluster) -> None:
+    """Two devices of a made-up driver on the last node, and a class that maps an extended resource to them.
+
+    Nothing prepares them, so that their pods are bound and never start.
+    """
+    device_class = {
+        "apiVersion": DEVICE_CLASSES.api_version,
+        "kind": "DeviceClass",
+        "metadata": {"name": "accelerator"},
+        "spec": {
+            "extendedResourceName": ACCELERATOR,
+            "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
+        },
+    }
+    node = NAMES[-1]
+    devices = {
+        "apiVersion": RESOURCE_SLICES.api_version,
+        "kind": "ResourceSlice",
+        "metadata": {"name": "accelerators"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"accelerator-{number}"} for number in range(2)],
+        },
+    }
+    for resource, content in ((DEVICE_CLASSES, device_class), (RESOURCE_SLICES, devices)):
+        with suppress(AlreadyExists):
+            cluster.client.create(resource, content)
+
+
+@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
+@pytest.mark.parametrize("by", ["extended resource", "claim"])
+def test_a_pod_whose_device_a_claim_provides_is_bound_to_the_node_that_has_it(
+    by: str, namespace: str, five_nodes: Cluster, operator: Operator
+) -> None:
+    """Best fit would choose other nodes: this one is the emptiest."""
+    _devices(five_nodes)
+    fillers = [five_nodes.create(pod(f"filler-{name}", 1, node=name)) for name in NAMES[:-1]]
+    for filler in fillers:
+        eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
+    content = pod("train", 3)
+    if by == "claim":
+        request = {"name": "device", "exactly": {"deviceClassName": "accelerator"}}
+        claim = {
+            "apiVersion": RESOURCE_CLAIMS.api_version,
+            "kind": "ResourceClaim",
+            "metadata": {"name": "device"},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        five_nodes.client.create(RESOURCE_CLAIMS, claim, namespace)
+        content["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": "device"}]
+        content["spec"]["containers"][0]["resources"]["claims"] = [{"name": "device"}]
+    else:
+        content["spec"]["containers"][0]["resources"]["limits"][ACCELERATOR] = "1"
+    made = five_nodes.create(content, namespace)
+    assert bool(made["spec"].get("schedulingGates")) is (namespace == STEERED)
+    try:
+        bound = eventually("it to be bound", lambda: five_nodes.get("train", namespace)["spec"].get("nodeName"), 40)
+        assert bound == NAMES[-1]
         assert "Traceback" not in operator.text()
     finally:
         for gone in (*fillers, made):

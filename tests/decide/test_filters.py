@@ -92,6 +92,30 @@ def test_a_node_selector_must_match_whole() -> None:
     assert why(node_selector={"zone": "a", "rack": "1"}) == "NodeSelector"
 
 
+GPU = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources({"cpu": 1000, "vendor.com/gpu": 1000}, {})),))
+
+
+@pytest.mark.parametrize(
+    ("by_claim", "own", "reason"),
+    [
+        (frozenset(), None, "InsufficientResources"),
+        (frozenset({"vendor.com/gpu"}), None, ""),
+        (frozenset({"vendor.com/gpu"}), 0, ""),
+        (frozenset({"vendor.com/gpu"}), 1000, ""),
+        (frozenset({"vendor.com/gpu"}), 500, "InsufficientResources"),
+        (frozenset({"vendor.com/other"}), None, "InsufficientResources"),
+    ],
+    ids=["no class", "by claim", "none of its own", "its own", "too few of its own", "another resource"],
+)
+def test_a_resource_that_a_device_class_maps_is_the_schedulers_to_judge_where_the_node_has_none(
+    by_claim: frozenset[str], own: int | None, reason: str
+) -> None:
+    owned = {} if own is None else {"vendor.com/gpu": own}
+    node = replace(NODE, by_claim=by_claim, allocatable={**NODE.allocatable, **owned})
+    assert filter_pod(node, Placement(), GPU) == reason
+    assert insufficient_resource(node, GPU, []) == ("vendor.com/gpu" if reason else "")
+
+
 def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:
     assert insufficient_resource(NODE, POD, [POD] * 3) == ""
     assert insufficient_resource(NODE, POD, [POD] * 4) == "cpu"

@@ -54,6 +54,16 @@ def test_a_pod_that_the_scheduler_judges_by_more_than_its_node_may_go_to_every_n
     assert few.hostnames == named.hostnames[: plans.MAX_NAMED_NODES]
 
 
+def test_a_pod_whose_devices_a_claim_provides_goes_to_every_node_that_admits_its_cpus() -> None:
+    snapshot = snapshot_of(FRAGMENTED, *(node_state(name=name) for name in "bcdef"))
+    gated = refused_pod(pod=guaranteed_pod(cpus=3, gpu=1))
+    assert isinstance(plans.choose(snapshot, gated, None), plans.Wait)
+    mapped = apply(snapshot, changes.DeviceClassesListed(frozenset({"vendor.com/gpu"})))
+    chosen = plans.choose(mapped, gated, None)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert set(chosen.hostnames) == set("bcdef")
+
+
 def test_a_pod_that_no_kubelet_aligns_is_not_narrowed_unless_one_refused_it() -> None:
     snapshot = snapshot_of(node_state(name="a"), node_state(name="b"))
     burstable = pod("p", "request:cpu=1")

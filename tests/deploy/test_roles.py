@@ -35,6 +35,7 @@ RESOURCES = {
     "coordination.k8s.io": ["leases"],
     "apps": ["deployments", "daemonsets", "replicasets", "statefulsets", "controllerrevisions"],
     "batch": ["jobs", "cronjobs"],
+    "resource.k8s.io": ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"],
     "rbac.authorization.k8s.io": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
     "admissionregistration.k8s.io": [
         "validatingwebhookconfigurations",
@@ -75,6 +76,7 @@ OPERATOR = EVERYBODY | {
     "statefulsets.apps": "get",
     "replicationcontrollers": "get",
     "nodetopologies.topomend.io": "get list watch",
+    "deviceclasses.resource.k8s.io": "list",
     "relaunches.topomend.io": "get list watch create patch delete",
     "relaunches/status.topomend.io": "patch",
     "subjectaccessreviews.authorization.k8s.io": "create",

@@ -205,7 +205,7 @@ class NodeUpdated:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Replace the node, and compare what its agent published with it."""
-        nodes = including(snapshot.nodes, self.node.name, self.node)
+        nodes = including(snapshot.nodes, self.node.name, replace(self.node, by_claim=snapshot.by_claim))
         return snapshot if nodes is snapshot.nodes else _compared(replace(snapshot, nodes=nodes), (self.node.name,))
 
 
@@ -230,9 +230,23 @@ class NodesListed:
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Replace all nodes, and compare what their agents published with those that changed."""
         newer = {name: node for name, node in snapshot.nodes.items() if is_newer(node.version, self.version)}
-        nodes = {node.name: node for node in self.nodes} | newer
+        nodes = {node.name: replace(node, by_claim=snapshot.by_claim) for node in self.nodes} | newer
         changed = [name for name, node in nodes.items() if snapshot.nodes.get(name) != node]
         return snapshot if nodes == snapshot.nodes else _compared(replace(snapshot, nodes=nodes), changed)
+
+
+@dataclass(frozen=True)
+class DeviceClassesListed:
+    """Every DeviceClass. ``by_claim`` are the extended resources that they map."""
+
+    by_claim: frozenset[str]
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Have every node know them: answers of nodes are remembered by node."""
+        if self.by_claim == snapshot.by_claim:
+            return snapshot
+        nodes = {name: replace(node, by_claim=self.by_claim) for name, node in snapshot.nodes.items()}
+        return replace(snapshot, nodes=nodes, by_claim=self.by_claim)
 
 
 def _compared(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:

@@ -139,7 +139,8 @@ class Snapshot:
     ``unreadable``: by node, the problem of its published object. ``refused``: by uid. ``gated``: the pods with a gate
     of the operator; ``gated_since``: the time in seconds at which the operator first saw each one gated.
     ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
-    ungated pods that the scheduler cannot bind. ``set_aside``: by node, those whose replay took too long.
+    ungated pods that the scheduler cannot bind. ``set_aside``: by node, those whose replay took too long. ``by_claim``:
+    the extended resources that a DeviceClass maps; each of ``nodes`` has them too.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -153,6 +154,7 @@ class Snapshot:
     mismatches: Mapping[str, ReplayMismatches] = field(default_factory=dict)
     unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
+    by_claim: frozenset[str] = frozenset()
 
     def has_agent(self, node: str) -> bool:
         """Whether an agent has published for the node, or begun to, whatever that is worth."""

@@ -258,6 +258,7 @@ class Operator:
                     if self._reconciler.reserve():
                         self._waiting.requeue_blocked()
                     self._staleness.report()
+                    self._reconciler.list_device_classes()
             except APIError as error:
                 _log.debug("assumed pods, brake and agents were not all checked: %s", error)
                 wait = max(TICK_SECONDS, _retry_after(error))

@@ -1,7 +1,7 @@
 """The scheduler's filters: a node that it would reject is not a candidate, whatever the node's kubelet would say.
 
 Owns the filters that depend on node and pod alone. Leaves those that depend on other pods (affinity, spreading, ports)
-to the scheduler.
+and on claims to the scheduler.
 Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), pkg/scheduler/framework/plugins.
 """
 
@@ -55,8 +55,20 @@ def insufficient_resource(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
     return _first_exceeded(node, requests_of(pod), used)
 
 
+def judged_by_claim(node: Node, asked: Iterable[str]) -> bool:
+    """Whether the scheduler turns one of the resources ``asked`` into a claim on this node."""
+    return any(_is_by_claim(node, resource) for resource in asked)
+
+
+def _is_by_claim(node: Node, resource: str) -> bool:
+    """Whether a claim provides the resource and not the node (plugins/noderesources:shouldDelegateResourceToDRA)."""
+    return resource in node.by_claim and node.allocatable.get(resource, 0) <= 0
+
+
 def _first_exceeded(node: Node, asked: Mapping[str, MilliQuantity], used: Mapping[str, MilliQuantity]) -> str:
     for resource in ("pods", *asked):
+        if _is_by_claim(node, resource):
+            continue
         if used.get(resource, 0) + asked.get(resource, 0) > node.allocatable.get(resource, 0):
             return resource
     return ""

@@ -15,9 +15,11 @@ from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, NodeStatus, RejectedBy, diagnose
+from topomend.decide.filters import judged_by_claim
 from topomend.decide.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import WatchedPod
+from topomend.model.pod import requests_of
 from topomend.replay.admission import admit
 
 MAX_NAMED_NODES = 3
@@ -129,10 +131,18 @@ def choose(
     usable = (
         candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
     )
-    candidates = tuple(islice(usable, None if pod.scheduler_rules else MAX_NAMED_NODES))
+    candidates = tuple(islice(usable, None if _has_scheduler_rules(snapshot, pod) else MAX_NAMED_NODES))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
     return RelaunchOn(candidates, diagnosis, _admits(candidates))
+
+
+def _has_scheduler_rules(snapshot: Snapshot, pod: WatchedPod) -> bool:
+    """Whether the scheduler judges nodes by what replay does not: the pod's own rules, or a claim for its devices."""
+    if pod.scheduler_rules:
+        return True
+    extended = [resource for resource in requests_of(pod.pod) if resource in snapshot.by_claim]
+    return bool(extended) and any(judged_by_claim(node, extended) for node in snapshot.nodes.values())
 
 
 def _admits(candidates: Sequence[NodeStatus]) -> str:

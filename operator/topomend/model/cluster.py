@@ -64,7 +64,9 @@ class Placement:
 class Node:
     """A Node. ``capacity`` and ``allocatable`` are in thousandths; ``ready`` is its Ready condition.
 
-    ``version`` is its resourceVersion; a node that differs in nothing else is the same node.
+    ``by_claim`` are the extended resources that a DeviceClass maps: the scheduler turns a request for one into a claim
+    where the node has none of it. ``version`` is its resourceVersion; a node that differs in nothing else is the same
+    node.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Node:
     allocatable: Mapping[str, MilliQuantity] = field(default_factory=dict)
     ready: bool = True
     capacity: Mapping[str, MilliQuantity] = field(default_factory=dict)
+    by_claim: frozenset[str] = frozenset()
     version: str = field(default="", compare=False)
 
 

@@ -19,6 +19,7 @@ from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.assumed_expiry import AssumedExpiry
 from topomend.reconcile.brake import Brake
 from topomend.reconcile.collaborators import Collaborators
+from topomend.reconcile.device_classes import DeviceClasses
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.gated_pods import GatedPods
 from topomend.reconcile.metrics import Metrics
@@ -64,6 +65,7 @@ class Reconciler:
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
         self._namespace_limits = NamespaceLimits(client, _default_limits(settings))
+        self._device_classes = DeviceClasses(client, store, report)
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
@@ -121,6 +123,10 @@ class Reconciler:
         """Forget assumed pods that will not come, and replace pods that no scheduler can bind. Raises APIError."""
         self._assumed_expiry.check()
         self._unbound_pods.check()
+
+    def list_device_classes(self) -> None:
+        """Learn which devices are provided by claims, now and then. Raises APIError."""
+        self._device_classes.refresh()
 
     def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
         """Plan what to do about a refused pod, and do it."""

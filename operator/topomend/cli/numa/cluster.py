@@ -27,6 +27,7 @@ from topomend.kube.client import (
 )
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import Node
+from topomend.reconcile.device_classes import mapped_resources
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import API_VERSION, GROUP
@@ -50,7 +51,14 @@ class Cluster:
 
     def snapshot(self) -> Snapshot:
         """The nodes and the states that their agents publish, read now. Raises APIError, CannotAsk."""
-        return snapshot_of(next(self.pictures(STATES)))
+        return self.with_claims(snapshot_of(next(self.pictures(STATES))))
+
+    def with_claims(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot that knows which resources claims provide; as it is for users who may not read DeviceClasses."""
+        try:
+            return changes.apply(snapshot, changes.DeviceClassesListed(mapped_resources(self.client)))
+        except APIError:
+            return snapshot
 
     def pictures(self, sources: Sequence[Source], *, watch: bool = False) -> Iterator[Picture]:
         """One picture of the sources' objects; with ``watch`` another after each change, until the user interrupts it.

@@ -137,7 +137,7 @@ def _answer(
     """
     asked = desired or running
     assert asked is not None  # noqa: S101 - the verb has checked that one of them is given
-    snapshot = snapshot_of(picture)
+    snapshot = cluster.with_claims(snapshot_of(picture))
     bound = (running or asked).content.get("spec", {}).get("nodeName", "")
     chosen = node or bound
     diagnosis = diagnose(snapshot, asked.pod, asked.placement)
