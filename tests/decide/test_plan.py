@@ -10,7 +10,8 @@ from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.explanation import explain
 from topomend.decide.feasibility import RejectedBy, diagnose, insufficient
-from topomend.model.cluster import Placement, WatchedPod
+from topomend.model.cluster import HOSTNAME_LABEL, Placement, WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 
@@ -48,10 +49,34 @@ def test_a_pod_that_the_scheduler_judges_by_more_than_its_node_may_go_to_every_n
     snapshot = snapshot_of(FRAGMENTED, *(node_state(name=name) for name in "bcdef"))
     named = planned(snapshot, refused_pod(scheduler_rules=("affinity",)))
     assert isinstance(named, plans.RelaunchOn)
-    assert set(named.hostnames) == set("bcdef")
+    assert {candidate.hostname for candidate in named.candidates} == set("bcdef")
+    assert named.narrowing.excluded == ("a",)
     few = planned(snapshot, refused_pod())
     assert isinstance(few, plans.RelaunchOn)
-    assert few.hostnames == named.hostnames[: plans.MAX_NAMED_NODES]
+    assert few.narrowing == Narrowing(named.narrowing.hosts[: plans.MAX_NAMED_NODES])
+
+
+def test_the_shorter_list_is_written_of_the_nodes_that_admit_the_pod_and_of_the_others() -> None:
+    names = ["b", "c", "d", "e", "f"]
+    snapshot = snapshot_of(FRAGMENTED, *(node_state(name=name) for name in names))
+    gated = refused_pod(scheduler_rules=("affinity",), placement=Placement({"zone": "x"}))
+    for name in (*names, "a"):
+        snapshot = apply(
+            snapshot, changes.NodeUpdated(node(name, labels={HOSTNAME_LABEL: f"host-{name}", "zone": "x"}))
+        )
+    elsewhere = apply(snapshot, changes.NodeUpdated(node("g", labels={HOSTNAME_LABEL: "host-g"})))
+    chosen = plans.choose(elsewhere, gated, None)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert chosen.narrowing.excluded == ("host-a",)
+    assert chosen.narrowing.hosts[0] == f"host-{chosen.candidates[0].node}"
+    assert chosen.without(["b"]).narrowing.excluded == ("host-a", "host-b")
+    assert chosen.without(["b", "c", "d"]).narrowing.excluded == ()
+    assert set(chosen.without(["b", "c", "d"]).narrowing.hosts) == {"host-e", "host-f"}
+    unnamed = apply(snapshot, changes.NodeUpdated(node("h", labels={"zone": "x"})))
+    listed = plans.choose(unnamed, gated, None)
+    assert isinstance(listed, plans.RelaunchOn)
+    assert not listed.narrowing.excluded
+    assert set(listed.narrowing.hosts) == {f"host-{name}" for name in names}
 
 
 def test_a_pod_whose_devices_a_claim_provides_goes_to_every_node_that_admits_its_cpus() -> None:
@@ -61,7 +86,7 @@ def test_a_pod_whose_devices_a_claim_provides_goes_to_every_node_that_admits_its
     mapped = apply(snapshot, changes.DeviceClassesListed(frozenset({"vendor.com/gpu"})))
     chosen = plans.choose(mapped, gated, None)
     assert isinstance(chosen, plans.RelaunchOn)
-    assert set(chosen.hostnames) == set("bcdef")
+    assert set(chosen.nodes) == set("bcdef")
 
 
 def test_a_pod_that_no_kubelet_aligns_is_not_narrowed_unless_one_refused_it() -> None:
@@ -71,10 +96,10 @@ def test_a_pod_that_no_kubelet_aligns_is_not_narrowed_unless_one_refused_it() ->
     anywhere = plans.choose(snapshot, gated, None)
     assert isinstance(anywhere, plans.RelaunchOn)
     assert anywhere.nodes
-    assert not anywhere.hostnames
+    assert not anywhere.narrowing
     elsewhere = plans.choose(snapshot, gated, RejectedBy("a", "9"))
     assert isinstance(elsewhere, plans.RelaunchOn)
-    assert elsewhere.hostnames == ("b",)
+    assert elsewhere.narrowing.hosts == ("b",)
 
 
 def test_the_refusing_node_is_asked_again_only_after_it_has_published() -> None:

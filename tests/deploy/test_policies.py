@@ -12,6 +12,7 @@ from tests.deploy.conftest import NAMESPACE, tenant_of, token_of
 from tests.waiting import eventually
 
 from topomend.decide.eligibility import REASONS
+from topomend.model.narrowing import Narrowing
 from topomend.relaunch import manifest
 from topomend.replay import errors
 from topomend.wire import group
@@ -226,7 +227,7 @@ def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controlle
         pod["metadata"]["ownerReferences"] = owners
         path = f"{PODS}/{admin.create(PODS, pod).content['metadata']['name']}"
         assert operator.delete(path).code == 403, "it is still gated"
-        patch = manifest.launch(read_watched_pod(operator.get(path).content), ["no-such-node"])
+        patch = manifest.launch(read_watched_pod(operator.get(path).content), Narrowing(("no-such-node",)))
         assert operator.patch(path, patch).allowed
         assert operator.delete(path).code == code
     admin.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{made['name']}")
@@ -317,7 +318,18 @@ def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) ->
     assert operator.get(path).code == 404
     created = operator.create(PODS, manifest.replacement(read_relaunch(operator.get(f"{RELAUNCHES}/{name}").content)))
     assert created.allowed, created.message
-    launched = operator.patch(path, manifest.launch(read_watched_pod(operator.get(path).content), ["node-1", "node-2"]))
+    launched = operator.patch(
+        path,
+        manifest.launch(
+            read_watched_pod(operator.get(path).content),
+            Narrowing(
+                (
+                    "node-1",
+                    "node-2",
+                )
+            ),
+        ),
+    )
     assert launched.allowed, launched.message
     assert "schedulingGates" not in launched.content["spec"]
     assert operator.patch(path, {"metadata": {"annotations": {group.RECORD_ANNOTATION: "y"}}}).code == 403

@@ -16,6 +16,7 @@ from topomend.cache import changes
 from topomend.kube.client import RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
@@ -138,7 +139,7 @@ def test_the_failed_pod_of_a_controller_that_creates_no_other_is_kept(owned: Wat
 
 def test_a_pod_that_the_operator_narrowed_itself_may_go_to_other_nodes(cluster: Cluster) -> None:
     gated_pod = gated(cluster, "train", TOO_MANY)
-    assert pod_requests.ungate(cluster.client, gated_pod, (NODE_A,))
+    assert pod_requests.ungate(cluster.client, gated_pod, Narrowing((NODE_A,)))
     eventually("the pod to be refused", lambda: cluster.phase("train") == "Failed")
     Operator(cluster, watched(cluster, "train"), EMPTY_A, LARGE_B).reconcile()
     replacement = watched(cluster, "train")

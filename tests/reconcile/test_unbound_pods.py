@@ -15,6 +15,7 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import PODS, Resource
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.store import Store
 from topomend.reconcile.unbound_pods import CHECK_SECONDS, PATIENCE_SECONDS, UnboundPods
@@ -44,7 +45,7 @@ def replica(two_nodes: Cluster) -> Iterator[WatchedPod]:
     try:
         gated = eventually("its pod", lambda: _pods(two_nodes))[0]
         name = gated["metadata"]["name"]
-        two_nodes.client.merge(PODS, name, manifest.launch(read_watched_pod(gated), ["nowhere"]), "default")
+        two_nodes.client.merge(PODS, name, manifest.launch(read_watched_pod(gated), Narrowing(("nowhere",))), "default")
         yield eventually("the scheduler to find no node", lambda: _unschedulable(two_nodes, name))
     finally:
         two_nodes.client.delete(REPLICA_SETS, made["name"], "default", uid=made["uid"])

@@ -11,6 +11,7 @@ from tests.refused_pods import refused, watched
 from topomend.kube.client import PODS, RELAUNCHES, Client
 from topomend.kube.errors import NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
@@ -21,7 +22,7 @@ from topomend.wire.relaunch import read_relaunch, record_name
 pytestmark = pytest.mark.cluster
 
 NOW = "2026-01-01T00:00:00Z"
-ON_B = Chosen((NODE_B,), (NODE_B,), counts=(("Admits", 1),), reason="numa-b admits it")
+ON_B = Chosen((NODE_B,), Narrowing((NODE_B,)), counts=(("Admits", 1),), reason="numa-b admits it")
 NOWHERE = Chosen()
 
 MAIN_LINE = 10

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from topomend.model.narrowing import Narrowing
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch.manifest import (
     added,
@@ -162,7 +163,7 @@ def test_a_replacement_is_gated_and_says_whom_it_replaces() -> None:
 
 
 def test_patches_hold_for_the_pod_as_it_was_read_alone() -> None:
-    for patch in (claim(POD, "train-1"), unclaim(POD), launch(read_watched_pod(POD), ["b"])):
+    for patch in (claim(POD, "train-1"), unclaim(POD), launch(read_watched_pod(POD), Narrowing(("b",)))):
         assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("1", "7")
 
 
@@ -177,7 +178,7 @@ def _required(patch: dict[str, Any]) -> Any:
 
 
 def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first() -> None:
-    patch = launch(read_watched_pod(POD), ["b", "c"])
+    patch = launch(read_watched_pod(POD), Narrowing(("b", "c")))
     named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c"]}
     assert _required(patch) == [{"matchExpressions": [named]}]
     preferred = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -188,7 +189,7 @@ def test_a_pod_without_affinity_is_narrowed_to_the_nodes_and_prefers_the_first()
 
 
 def test_a_pod_that_is_narrowed_to_many_nodes_prefers_the_best_three() -> None:
-    patch = launch(read_watched_pod(POD), ["b", "c", "d", "e"])
+    patch = launch(read_watched_pod(POD), Narrowing(("b", "c", "d", "e")))
     (preferred,) = patch["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert preferred["preference"]["matchExpressions"][0]["values"] == ["b", "c", "d"]
 
@@ -196,7 +197,7 @@ def test_a_pod_that_is_narrowed_to_many_nodes_prefers_the_best_three() -> None:
 def test_a_pod_that_any_node_will_do_for_keeps_its_own_affinity_also_when_it_is_recorded() -> None:
     asked = _node_affinity([{"matchExpressions": [HERE]}])
     gated = {**POD, "spec": {**POD["spec"], "affinity": {"nodeAffinity": asked}}}
-    patch = launch(read_watched_pod(gated), [])
+    patch = launch(read_watched_pod(gated), Narrowing())
     assert "affinity" not in patch["spec"]
     annotations = {**POD["metadata"]["annotations"], **patch["metadata"]["annotations"]}
     released = {**gated, "metadata": {**POD["metadata"], "annotations": annotations}}
@@ -212,7 +213,7 @@ def test_every_term_of_a_pods_own_affinity_is_narrowed() -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     gates = [{"name": "topomend.io/relaunch"}, {"name": "other.io/gate"}]
     gated = {**POD, "spec": {**POD["spec"], "affinity": affinity, "schedulingGates": gates}}
-    patch = launch(read_watched_pod(gated), ["b"])
+    patch = launch(read_watched_pod(gated), Narrowing(("b",)))
     named = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}
     assert _required(patch) == [
         {"matchExpressions": [zone, named]},
@@ -228,7 +229,15 @@ SOON = {"weight": 1, "preference": {"matchExpressions": [ZONE]}}
 
 
 @pytest.mark.parametrize(
-    "hostnames", [["b"], ["b", "c"], ["b", "c", "d", "e"]], ids=["one node", "two nodes", "many nodes"]
+    "narrowing",
+    [
+        Narrowing(("b",)),
+        Narrowing(("b", "c")),
+        Narrowing(("b", "c", "d", "e")),
+        Narrowing(("b", "c", "d"), ("e", "f")),
+        Narrowing(excluded=("e",)),
+    ],
+    ids=["one node", "two nodes", "many nodes", "all but two", "none known"],
 )
 @pytest.mark.parametrize(
     "asked",
@@ -241,11 +250,11 @@ SOON = {"weight": 1, "preference": {"matchExpressions": [ZONE]}}
     ids=["nothing", "two terms", "a host name", "a preference"],
 )
 def test_what_was_narrowed_when_a_pod_was_ungated_is_recorded_as_it_was_asked_for(
-    asked: dict[str, Any], hostnames: list[str]
+    asked: dict[str, Any], narrowing: Narrowing
 ) -> None:
     spec = {**POD["spec"], "affinity": {"nodeAffinity": asked}, "schedulingGates": [{"name": "topomend.io/fit"}]}
     gated = {**POD, "spec": spec}
-    patch = launch(read_watched_pod(gated), hostnames)
+    patch = launch(read_watched_pod(gated), narrowing)
     narrowed = {"affinity": {"nodeAffinity": {**asked, **patch["spec"]["affinity"]["nodeAffinity"]}}}
     annotations = {**POD["metadata"].get("annotations", {}), **patch["metadata"]["annotations"]}
     released = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}, "spec": {**POD["spec"], **narrowed}}
@@ -274,4 +283,5 @@ def test_whom_a_replacement_stands_in_for_follows_from_its_name() -> None:
 
 
 def test_letting_a_pod_go_says_so_on_it() -> None:
-    assert launch(read_watched_pod(POD), ["b"])["metadata"]["annotations"] == {"topomend.io/released": "true"}
+    patch = launch(read_watched_pod(POD), Narrowing(("b",)))
+    assert patch["metadata"]["annotations"] == {"topomend.io/released": "true"}

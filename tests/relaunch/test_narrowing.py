@@ -6,8 +6,9 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement, Toleration
+from topomend.model.narrowing import Narrowing
 from topomend.relaunch.manifest import launch
-from topomend.relaunch.narrowing import as_asked, is_narrowed, named_hosts
+from topomend.relaunch.narrowing import as_asked, is_narrowed, named_hosts, narrowing_of
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
 
@@ -17,9 +18,14 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 def narrowed(user_terms: list[dict[str, Any]], *hosts: str) -> dict[str, Any]:
     """The node affinity of a pod with these terms once the operator has ungated it for these hosts."""
+    return affinity_of(user_terms, Narrowing(hosts))
+
+
+def affinity_of(user_terms: list[dict[str, Any]], narrowing: Narrowing) -> dict[str, Any]:
+    """The same for any narrowing."""
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": user_terms}}} if user_terms else {}
     pod = read_watched_pod(pod_manifest("p", spec={"affinity": affinity}, namespace="ns", uid="1", resourceVersion="7"))
-    node_affinity: dict[str, Any] = launch(pod, hosts)["spec"]["affinity"]["nodeAffinity"]
+    node_affinity: dict[str, Any] = launch(pod, narrowing)["spec"]["affinity"]["nodeAffinity"]
     return node_affinity
 
 
@@ -35,6 +41,20 @@ def test_the_hosts_that_the_operator_named_are_found_and_taken_off(
     assert as_asked(Placement({"disk": "ssd"}, None, tolerations), node_affinity) == Placement(
         {"disk": "ssd"}, by_user, tolerations
     )
+
+
+@pytest.mark.parametrize("user_terms", [[], [{"matchExpressions": [ZONE]}]], ids=["no affinity", "a zone"])
+@pytest.mark.parametrize("best", [(), ("b",)], ids=["no node known", "a best node"])
+def test_the_hosts_that_the_operator_excluded_are_found_and_taken_off(
+    user_terms: list[dict[str, Any]], best: tuple[str, ...]
+) -> None:
+    node_affinity = affinity_of(user_terms, Narrowing(best, ("c", "d")))
+    found = narrowing_of(node_affinity)
+    assert (found.hosts, found.excluded) == ((), ("c", "d"))
+    assert [found.allows(host) for host in "bcde"] == [True, False, False, True]
+    assert named_hosts(node_affinity) == ()
+    by_user = (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),) if user_terms else None
+    assert as_asked(Placement(), node_affinity) == Placement({}, by_user)
 
 
 def test_an_affinity_of_the_user_names_no_hosts() -> None:

@@ -9,6 +9,7 @@ from tests.refused_pods import gated, gates, refused, watched
 from tests.waiting import eventually
 
 from topomend.kube.client import PODS
+from topomend.model.narrowing import Narrowing
 from topomend.relaunch import pod_requests
 from topomend.relaunch.narrowing import named_hosts
 
@@ -33,7 +34,7 @@ def test_a_pod_is_read_where_there_is_one(cluster: Cluster) -> None:
 
 def test_a_pod_that_is_ungated_is_narrowed_in_the_same_request_and_keeps_other_gates(cluster: Cluster) -> None:
     waiting = gated(cluster, "waiting", 2, "example.com/quota")
-    assert pod_requests.ungate(cluster.client, waiting, (NODE_B,))
+    assert pod_requests.ungate(cluster.client, waiting, Narrowing((NODE_B,)))
     ungated = watched(cluster, "waiting")
     assert ungated.gates == ("example.com/quota",)
     assert named_hosts(ungated.node_affinity) == (NODE_B,)
@@ -43,7 +44,7 @@ def test_a_pod_that_is_ungated_is_narrowed_in_the_same_request_and_keeps_other_g
 def test_a_pod_that_has_changed_is_not_ungated(cluster: Cluster) -> None:
     waiting = gated(cluster, "waiting")
     cluster.client.merge(PODS, "waiting", CHANGED, "default")
-    assert not pod_requests.ungate(cluster.client, waiting, (NODE_B,))
+    assert not pod_requests.ungate(cluster.client, waiting, Narrowing((NODE_B,)))
     assert gates(cluster, "waiting") == waiting.gates
 
 
@@ -51,7 +52,7 @@ def test_another_pod_of_the_name_is_neither_ungated_nor_deleted(cluster: Cluster
     earlier = gated(cluster, "waiting")
     cluster.remove(cluster.get("waiting"))
     another = gated(cluster, "waiting")
-    assert not pod_requests.ungate(cluster.client, earlier, (NODE_B,))
+    assert not pod_requests.ungate(cluster.client, earlier, Narrowing((NODE_B,)))
     assert not pod_requests.clear(cluster.client, earlier)
     assert gates(cluster, "waiting") == another.gates
 
@@ -59,7 +60,7 @@ def test_another_pod_of_the_name_is_neither_ungated_nor_deleted(cluster: Cluster
 def test_a_pod_that_is_gone_is_not_ungated(cluster: Cluster) -> None:
     waiting = gated(cluster, "waiting")
     cluster.remove(cluster.get("waiting"))
-    assert not pod_requests.ungate(cluster.client, waiting, (NODE_B,))
+    assert not pod_requests.ungate(cluster.client, waiting, Narrowing((NODE_B,)))
 
 
 def test_a_failed_pod_is_deleted_unless_it_has_changed(cluster: Cluster) -> None:

@@ -15,6 +15,9 @@ _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 _ITSELF: Mapping[str, MilliQuantity] = {"pods": 1000}
 """What every pod uses beside its requests."""
 
+NO_HOSTNAME_LABEL = "NoHostnameLabel"
+"""The answer for a node that a pod's node affinity could not name."""
+
 _REJECTING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -44,7 +47,7 @@ def filter_node_affinity(node: Node, placement: Placement) -> str:
         return "NodeSelector"
     if placement.terms is not None and not any(_term_matches(term, node) for term in placement.terms):
         return "NodeAffinity"
-    return "" if HOSTNAME_LABEL in node.labels else "NoHostnameLabel"
+    return "" if HOSTNAME_LABEL in node.labels else NO_HOSTNAME_LABEL
 
 
 def insufficient_resource(node: Node, pod: Pod, others: Iterable[Pod]) -> str:

@@ -15,10 +15,11 @@ from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, NodeStatus, RejectedBy, diagnose
-from topomend.decide.filters import judged_by_claim
+from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
 from topomend.decide.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
+from topomend.model.narrowing import ANYWHERE, Narrowing, shortest
 from topomend.model.pod import requests_of
 from topomend.replay.admission import admit
 
@@ -40,11 +41,16 @@ _ALIGNMENT_REASONS = tuple(reason for reason in REASONS if reason != "Unexpected
 
 @dataclass(frozen=True)
 class RelaunchOn:
-    """Ungate the pod, or its replacement, for these nodes, best first."""
+    """Ungate the pod, or its replacement, for these nodes, best first.
+
+    ``others`` are the hostnames of all other nodes that the pod's own rules allow; empty where the pod goes to these
+    nodes alone.
+    """
 
     candidates: tuple[NodeStatus, ...]
     diagnosis: Diagnosis
     reason: str
+    others: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -52,14 +58,18 @@ class RelaunchOn:
         return tuple(candidate.node for candidate in self.candidates)
 
     @property
-    def hostnames(self) -> tuple[str, ...]:
-        """The hostname labels to narrow the pod to, best first; empty where any node will do."""
-        return () if self.diagnosis.any_node_will_do else tuple(candidate.hostname for candidate in self.candidates)
+    def narrowing(self) -> Narrowing:
+        """What to narrow the pod to; to nothing where any node will do."""
+        if self.diagnosis.any_node_will_do:
+            return ANYWHERE
+        return shortest([candidate.hostname for candidate in self.candidates], self.others)
 
     def without(self, nodes: Collection[str]) -> "RelaunchOn":
         """The same for the other nodes; there must be some."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.node not in nodes)
-        return RelaunchOn(candidates, self.diagnosis, _admits(candidates))
+        dropped = [candidate.hostname for candidate in self.candidates if candidate.node in nodes]
+        others = (*self.others, *dropped) if self.others else ()
+        return RelaunchOn(candidates, self.diagnosis, _admits(candidates), others)
 
 
 @dataclass(frozen=True)
@@ -131,10 +141,28 @@ def choose(
     usable = (
         candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
     )
-    candidates = tuple(islice(usable, None if _has_scheduler_rules(snapshot, pod) else MAX_NAMED_NODES))
+    is_for_all = _has_scheduler_rules(snapshot, pod)
+    candidates = tuple(islice(usable, None if is_for_all else MAX_NAMED_NODES))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
-    return RelaunchOn(candidates, diagnosis, _admits(candidates))
+    others = _others(snapshot, pod, candidates) if is_for_all else ()
+    return RelaunchOn(candidates, diagnosis, _admits(candidates), others)
+
+
+def _others(snapshot: Snapshot, pod: WatchedPod, candidates: Iterable[NodeStatus]) -> tuple[str, ...]:
+    """The hostnames of the nodes that the pod's own rules allow and that are no candidates.
+
+    None where a node has no such label, for it could not be excluded.
+    """
+    names = {candidate.node for candidate in candidates}
+    others: list[str] = []
+    for node in snapshot.nodes.values():
+        rejected = filter_node_affinity(node, pod.placement)
+        if rejected == NO_HOSTNAME_LABEL:
+            return ()
+        if not rejected and node.name not in names:
+            others.append(node.labels[HOSTNAME_LABEL])
+    return tuple(others)
 
 
 def _has_scheduler_rules(snapshot: Snapshot, pod: WatchedPod) -> bool:

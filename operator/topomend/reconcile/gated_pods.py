@@ -12,6 +12,7 @@ from topomend.decide.feasibility import hostnames_without_agent
 from topomend.decide.queue_order import Reservation
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result, earliest
@@ -72,9 +73,9 @@ class GatedPods:
             return Result(YIELD_SECONDS, on_any_change=True)
         self._yields.pop(pod_id, None)
         if isinstance(choice, plans.RelaunchOn):
-            return self._ungate(pod, choice.hostnames, choice.reason)
+            return self._ungate(pod, choice.narrowing, choice.reason)
         hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
-        return self._ungate(pod, hostnames, choice.reason) if hostnames else self._wait(pod, choice)
+        return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice)
 
     def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
         _, result = self._explainer.report_unschedulable(pod, choice.reason)
@@ -86,9 +87,9 @@ class GatedPods:
         """Whether ours is its only gate. A pod that was just ungated still looks gated for a moment."""
         return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._ungated
 
-    def _ungate(self, pod: WatchedPod, hostnames: tuple[str, ...], why: str) -> Result:
+    def _ungate(self, pod: WatchedPod, narrowing: Narrowing, why: str) -> Result:
         since = self._store.snapshot.gated_since.get((pod.namespace, pod.name))
-        if not pod_requests.ungate(self._client, pod, hostnames):
+        if not pod_requests.ungate(self._client, pod, narrowing):
             self._refresh(pod)
             return DONE
         self._ungated[pod.uid] = None

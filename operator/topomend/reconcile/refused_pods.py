@@ -13,6 +13,7 @@ from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, renames
 from topomend.decide.feasibility import Diagnosis, RejectedBy
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import ANYWHERE
 from topomend.model.relaunch import Relaunch, Step
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
@@ -198,7 +199,7 @@ class RefusedPods:
 def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:
     return Chosen(
         nodes=choice.nodes if isinstance(choice, plans.RelaunchOn) else (),
-        hostnames=choice.hostnames if isinstance(choice, plans.RelaunchOn) else (),
+        narrowing=choice.narrowing if isinstance(choice, plans.RelaunchOn) else ANYWHERE,
         verdicts=choice.diagnosis.verdicts(MAX_VERDICTS),
         counts=tuple(choice.diagnosis.counts().items()),
         reason=choice.reason,

@@ -80,8 +80,8 @@ class UnboundPods:
 
 
 def _other_nodes(snapshot: Snapshot, pod: WatchedPod) -> list[str]:
-    """The nodes that admit the pod and that it was not narrowed to."""
-    narrowed_to = narrowing.named_hosts(pod.node_affinity)
+    """The nodes that admit the pod and that its narrowing does not allow."""
+    narrowed = narrowing.narrowing_of(pod.node_affinity)
     asked = narrowing.as_asked(pod.placement, pod.node_affinity)
     candidates = diagnose(snapshot, pod.pod, asked).candidates
-    return [candidate.node for candidate in candidates if candidate.hostname not in narrowed_to]
+    return [candidate.node for candidate in candidates if not narrowed.allows(candidate.hostname)]

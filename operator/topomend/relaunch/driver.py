@@ -20,6 +20,7 @@ from topomend.kube.errors import (
     NotFound,
 )
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import ANYWHERE, Narrowing
 from topomend.model.relaunch import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, messages, protocol
 from topomend.relaunch.preflight import Preflight
@@ -36,13 +37,12 @@ MAX_REQUESTS = 60
 class Chosen:
     """The nodes for a replacement.
 
-    ``nodes`` are node names, best first, and empty where no node admits the pod now. ``hostnames`` are the hostname
-    labels to narrow the replacement to, empty where any node will do. ``verdicts`` and ``counts`` say what all nodes
-    answered; ``counts`` is nodes by reason.
+    ``nodes`` are node names, best first, and empty where no node admits the pod now. ``narrowing`` is what to
+    narrow the replacement to. ``verdicts`` and ``counts`` say what all nodes answered; ``counts`` is nodes by reason.
     """
 
     nodes: tuple[str, ...] = ()
-    hostnames: tuple[str, ...] = ()
+    narrowing: Narrowing = ANYWHERE
     verdicts: tuple[NodeVerdict, ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
     reason: str = ""
@@ -303,7 +303,7 @@ class Driver:
 
     def _launch(self, chosen: Chosen) -> messages.PodIs | messages.ReplacementIs:
         gated = read_watched_pod(self._pod if self._keeps_name() else self._replacement)
-        patch = manifest.launch(gated, chosen.hostnames) if chosen.nodes else manifest.ungate(gated)
+        patch = manifest.launch(gated, chosen.narrowing) if chosen.nodes else manifest.ungate(gated)
         answer = self._new_pod_is(self._patch(gated.name, patch))
         self._launched = answer.pod
         return answer

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.model.relaunch import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
@@ -153,7 +154,9 @@ def widened(node_affinity: Mapping[str, Any]) -> dict[str, Any]:
     if host_requirement.get("key") != HOSTNAME_LABEL or any(term[-1] != host_requirement for term in terms):
         return dict(node_affinity)
     preferred = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-    if len(host_requirement["values"]) > 1:
+    if host_requirement["operator"] == "NotIn" and preferred:
+        preferred = preferred[:-1] if _is_for_best_hosts(preferred[-1]) else preferred
+    elif len(host_requirement["values"]) > 1:
         preferred = preferred[:-1]
     user_terms = [_without_last(term) for term in required["nodeSelectorTerms"]]
     return without_empty(
@@ -164,6 +167,12 @@ def widened(node_affinity: Mapping[str, Any]) -> dict[str, Any]:
             "preferredDuringSchedulingIgnoredDuringExecution": preferred,
         }
     )
+
+
+def _is_for_best_hosts(preference: Mapping[str, Any]) -> bool:
+    """Whether ``launch`` may have added it: it adds none where nodes are only excluded and none is best."""
+    expressions = preference["preference"].get("matchExpressions") or [{}]
+    return preference["weight"] == PREFERENCE_WEIGHT and [each.get("key") for each in expressions] == [HOSTNAME_LABEL]
 
 
 def _without_last(term: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,37 +322,43 @@ def _foreign_gates(pod: WatchedPod) -> list[dict[str, str]] | None:
     return [{"name": gate} for gate in pod.gates if gate not in (RELAUNCH_GATE, FIT_GATE)] or None
 
 
-def launch(pod: WatchedPod, hostnames: Sequence[str]) -> dict[str, Any]:
-    """The merge patch that narrows a gated pod to ``hostnames`` and removes our gates, by uid and resourceVersion.
+def launch(pod: WatchedPod, narrowing: Narrowing) -> dict[str, Any]:
+    """The merge patch that narrows a gated pod and removes our gates, by uid and resourceVersion.
 
-    ``hostnames`` are values of the label ``kubernetes.io/hostname``, best first; the best are preferred. Without any
-    the pod's affinity stays as it is.
+    Without any nodes the pod's affinity stays as it is.
     """
-    if not hostnames:
+    if not narrowing:
         return {
             **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: NOT_NARROWED}}),
             "spec": {"schedulingGates": _foreign_gates(pod)},
         }
     required = pod.node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    on_hostnames = {"key": HOSTNAME_LABEL, "operator": "In", "values": list(hostnames)}
+    requirement = _on_hosts("NotIn", narrowing.excluded) if narrowing.excluded else _on_hosts("In", narrowing.hosts)
     terms = (
-        [_narrowed(term, on_hostnames) for term in required["nodeSelectorTerms"]]
+        [_narrowed(term, requirement) for term in required["nodeSelectorTerms"]]
         if required
-        else [_narrowed({}, on_hostnames)]
+        else [_narrowed({}, requirement)]
     )
-    best = list(hostnames[: MAX_PREFERRED if len(hostnames) > MAX_PREFERRED else 1])
-    on_best = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": best}]}
-    preferred = [
-        *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
-        {"weight": PREFERENCE_WEIGHT, "preference": on_best},
-    ]
     narrowed: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    if len(hostnames) > 1:
-        narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    if _prefers(narrowing):
+        best = narrowing.hosts[: MAX_PREFERRED if narrowing.excluded or len(narrowing.hosts) > MAX_PREFERRED else 1]
+        narrowed["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            *pod.node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()),
+            {"weight": PREFERENCE_WEIGHT, "preference": {"matchExpressions": [_on_hosts("In", best)]}},
+        ]
     return {
         **_with_precondition(pod.uid, pod.version, {"annotations": {RELEASED_ANNOTATION: NARROWED}}),
         "spec": {"schedulingGates": _foreign_gates(pod), "affinity": {"nodeAffinity": narrowed}},
     }
+
+
+def _on_hosts(operator: str, hosts: Sequence[str]) -> dict[str, Any]:
+    return {"key": HOSTNAME_LABEL, "operator": operator, "values": list(hosts)}
+
+
+def _prefers(narrowing: Narrowing) -> bool:
+    """Whether the best nodes are preferred: a pod that has one node alone has no choice."""
+    return bool(narrowing.hosts) if narrowing.excluded else len(narrowing.hosts) > 1
 
 
 def _narrowed(term: Mapping[str, Any], requirement: Mapping[str, Any]) -> dict[str, Any]:

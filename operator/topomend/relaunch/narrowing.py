@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from topomend.model.cluster import HOSTNAME_LABEL, Placement
+from topomend.model.cluster import Placement
+from topomend.model.narrowing import ANYWHERE, Narrowing
 from topomend.relaunch.manifest import widened
 from topomend.wire.cluster import read_placement
 from topomend.wire.document import Document
@@ -31,10 +32,16 @@ def as_asked(placement: Placement, node_affinity: Mapping[str, Any]) -> Placemen
     return replace(placement, terms=requested.terms)
 
 
-def named_hosts(node_affinity: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hostnames that a pod of this ``spec.affinity.nodeAffinity`` was narrowed to; empty where it was not."""
+def narrowing_of(node_affinity: Mapping[str, Any]) -> Narrowing:
+    """What a pod of this ``spec.affinity.nodeAffinity`` was narrowed to; to nothing where it was not."""
     if widened(node_affinity) == node_affinity:
-        return ()
+        return ANYWHERE
     terms = node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     last_requirement = terms[0]["matchExpressions"][-1]
-    return tuple(last_requirement["values"]) if last_requirement["key"] == HOSTNAME_LABEL else ()
+    hosts = tuple(last_requirement["values"])
+    return Narrowing(excluded=hosts) if last_requirement["operator"] == "NotIn" else Narrowing(hosts)
+
+
+def named_hosts(node_affinity: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hostnames of the only nodes that such a pod may go to; empty where it may go to others."""
+    return narrowing_of(node_affinity).hosts

@@ -4,11 +4,10 @@ Each write names the uid and the resourceVersion of the pod that it was decided 
 nothing is written and the caller decides again.
 """
 
-from collections.abc import Sequence
-
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.cluster import WatchedPod
+from topomend.model.narrowing import Narrowing
 from topomend.relaunch import manifest
 from topomend.wire.cluster import read_watched_pod
 
@@ -21,13 +20,13 @@ def read(client: Client, namespace: str, name: str) -> WatchedPod | None:
         return None
 
 
-def ungate(client: Client, pod: WatchedPod, hostnames: Sequence[str]) -> bool:
-    """Narrow a gated pod to ``hostnames``, best first, if there are any, and remove our gate.
+def ungate(client: Client, pod: WatchedPod, narrowing: Narrowing) -> bool:
+    """Narrow a gated pod, and remove our gate.
 
     Returns False, and writes nothing, where the pod has changed or is gone. Raises APIError.
     """
     try:
-        client.merge(PODS, pod.name, manifest.launch(pod, hostnames), pod.namespace)
+        client.merge(PODS, pod.name, manifest.launch(pod, narrowing), pod.namespace)
     except (Conflict, NotFound):
         return False
     return True

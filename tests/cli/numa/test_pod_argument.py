@@ -10,6 +10,7 @@ from tests.builders import pod_manifest
 from topomend.cli.failures import BadInput
 from topomend.cli.numa.pod_argument import RequestedPod, pod_of_file, read_requested, short_name
 from topomend.model.cluster import NodeSelectorTerm, Requirement
+from topomend.model.narrowing import Narrowing
 from topomend.relaunch.manifest import launch
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
@@ -79,7 +80,7 @@ def test_the_nodes_that_the_operator_named_are_no_wish_of_the_user() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     gated = pod_manifest("train", "cpu=3 memory=1Gi", spec={"affinity": affinity}, namespace="ns", uid="1")
-    narrowed = launch(read_watched_pod(gated), ("numa-b",))["spec"]["affinity"]
+    narrowed = launch(read_watched_pod(gated), Narrowing(("numa-b",)))["spec"]["affinity"]
     ungated = pod_manifest(
         "train", "cpu=3 memory=1Gi", spec={"affinity": narrowed}, annotations={RELEASED_ANNOTATION: NARROWED}
     )

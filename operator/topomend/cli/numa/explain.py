@@ -22,6 +22,7 @@ from topomend.decide.explanation import explain as explanation
 from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
 from topomend.decide.remedy import remedy_of
 from topomend.kube.client import PODS, RELAUNCHES
+from topomend.model.narrowing import ANYWHERE
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import narrowing
@@ -235,10 +236,12 @@ def _anywhere(answers: Diagnosis) -> int:
 def _narrowed(asked: RequestedPod) -> Iterator[str]:
     """A line about a pod that the operator has ungated for some nodes and that is still not bound."""
     affinity = asked.content.get("spec", {}).get("affinity", {}).get("nodeAffinity") or {}
-    hosts = narrowing.named_hosts(affinity) if narrowing.is_narrowed(asked.content) else ()
-    if hosts:
+    narrowed = narrowing.narrowing_of(affinity) if narrowing.is_narrowed(asked.content) else ANYWHERE
+    if narrowed:
+        hosts = narrowed.excluded or narrowed.hosts
+        where = f"all nodes but {', '.join(hosts)}" if narrowed.excluded else f"{', '.join(hosts)} only"
         yield (
-            f"topomend ungated {asked.pod.name} for {', '.join(hosts)} only, and no scheduler has bound it since. "
+            f"topomend ungated {asked.pod.name} for {where}, and no scheduler has bound it since. "
             "The node affinity of an ungated pod cannot be widened: to try other nodes, delete and recreate the pod"
         )
 
