@@ -24,6 +24,7 @@ NAMESPACE = "steered"
 POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
 JOBS = Resource("batch/v1", "jobs")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 HOLES = 4
 """How many pods of three CPUs the two empty nodes hold: one on each NUMA node."""
 
@@ -114,6 +115,35 @@ def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_
     assert _refused(two_nodes) == []
     assert {content["spec"]["nodeName"] for content in _running(two_nodes)} == {NODE_A, NODE_B}
     assert "Traceback" not in operator.text()
+
+
+def test_a_pod_of_higher_priority_gets_the_first_place_that_comes_free(two_nodes: Cluster, operator: Operator) -> None:
+    for number in range(HOLES):
+        two_nodes.create(pod(f"first-{number}", 3), NAMESPACE)
+    eventually("all places to be taken", lambda: len(_running(two_nodes)) == HOLES)
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "before-others"},
+        "value": 1000,
+        "preemptionPolicy": "Never",
+    }
+    made = two_nodes.client.create(PRIORITY_CLASSES, urgent)
+    try:
+        two_nodes.create(pod("old", 3), NAMESPACE)
+        content = pod("urgent", 3)
+        content["spec"]["priorityClassName"] = "before-others"
+        two_nodes.create(content, NAMESPACE)
+        for name in ("old", "urgent"):
+            waiting = two_nodes.get(name, NAMESPACE)
+            eventually(f"{name} to wait", partial(events_of, two_nodes, waiting, "UngateDeferred"))
+        two_nodes.remove(two_nodes.get("first-0", NAMESPACE))
+        eventually("the urgent one to run", partial(_runs, two_nodes, "urgent"))
+        assert not _runs(two_nodes, "old")
+        assert _refused(two_nodes) == []
+        assert "Traceback" not in operator.text()
+    finally:
+        two_nodes.client.delete(PRIORITY_CLASSES, "before-others", uid=made["metadata"]["uid"])
 
 
 def test_a_job_that_may_not_fail_even_once_completes(two_nodes: Cluster, operator: Operator) -> None:

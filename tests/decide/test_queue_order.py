@@ -11,7 +11,7 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide import plan as plans
 from topomend.decide import queue_order
 from topomend.decide.plan import MAX_NAMED_NODES
-from topomend.decide.queue_order import MAX_OLDER_PODS, PATIENCE_SECONDS, Reservation
+from topomend.decide.queue_order import MAX_EARLIER_PODS, PATIENCE_SECONDS, Reservation
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Owner, Placement, WatchedPod
 from topomend.model.node_state import emptied
@@ -79,7 +79,7 @@ def test_a_pod_yields_to_older_ones_that_only_together_leave_no_room() -> None:
 
 
 def test_a_pod_behind_too_many_older_ones_waits_whatever_the_room() -> None:
-    older = [gated_pod(f"a-{number:02d}", 0, created=1) for number in range(MAX_OLDER_PODS + 1)]
+    older = [gated_pod(f"a-{number:02d}", 0, created=1) for number in range(MAX_EARLIER_PODS + 1)]
     last, next_to_last = gated_pod("last", 1, created=2), gated_pod("a-99", 1, created=1)
     snapshot = one_hole(*older, last)
     assert choose(snapshot, last, 2.0) == plans.Yield(f"ns/{older[-1].name}")
@@ -88,7 +88,7 @@ def test_a_pod_behind_too_many_older_ones_waits_whatever_the_room() -> None:
 
 
 def test_no_pod_yields_where_more_nodes_admit_the_older_ones_than_there_are_pods() -> None:
-    older = [gated_pod(f"a-{number:02d}", 1, created=1) for number in range(MAX_OLDER_PODS + 2)]
+    older = [gated_pod(f"a-{number:02d}", 1, created=1) for number in range(MAX_EARLIER_PODS + 2)]
     young = gated_pod("young", 1, created=2)
     snapshot = one_hole(*older, young)
     *names, last = [f"b-{number:02d}" for number in range(len(older) + MAX_NAMED_NODES)]
@@ -122,6 +122,16 @@ def test_pods_of_the_same_second_go_in_the_order_of_their_names() -> None:
     assert choose(snapshot, second, 2.0) == plans.Yield("ns/a-1")
 
 
+def test_a_pod_of_higher_priority_goes_before_older_ones_of_any_namespace() -> None:
+    urgent = replace(gated_pod("urgent", 3, created=3), priority=100)
+    assert choose(one_hole(OLD, urgent), OLD, 3.0) == plans.Yield("ns/urgent")
+    elsewhere = replace(urgent, namespace="other")
+    assert choose(one_hole(OLD, elsewhere), OLD, 3.0) == plans.Yield("other/urgent")
+    assert isinstance(choose(one_hole(OLD, elsewhere), elsewhere, 3.0), plans.RelaunchOn)
+    unimportant = replace(elsewhere, priority=-1)
+    assert isinstance(choose(one_hole(OLD, unimportant), OLD, 3.0), plans.RelaunchOn)
+
+
 LATER = 1.0 + PATIENCE_SECONDS
 
 
@@ -143,7 +153,7 @@ def test_a_numa_node_is_reserved_for_a_wide_pod_that_has_waited_so_that_small_on
     assert place(choose(snapshot, small, LATER - 1)) == "a NUMA 1"
     decision = choose(snapshot, small, LATER)
     assert isinstance(decision, plans.Wait)
-    assert decision.reason == "a NUMA 1 admits it, but is reserved for a pod that has waited longer"
+    assert decision.reason == "a NUMA 1 admits it, but is reserved for a pod whose turn comes first"
     assert isinstance(choose(snapshot, small, LATER, yields=False), plans.Wait)
 
 
@@ -176,6 +186,15 @@ def test_numa_nodes_are_reserved_for_no_more_than_two_pods() -> None:
         snapshot = holding(snapshot, name, guaranteed_pod("right", 4))
     decision = reserved(snapshot, small, LATER)
     assert decision == {"a": 0b10, "b": 0b10}
+
+
+def test_numa_nodes_are_reserved_for_pods_of_higher_priority_before_older_ones() -> None:
+    urgent = replace(gated_pod("urgent", 4, created=2), priority=100)
+    snapshot = one_hole(*(gated_pod(f"wide-{number}", 4, created=1) for number in range(2)), urgent)
+    later = LATER + 1
+    assert [pod.name for pod in queue_order.patient_pods(snapshot, later)] == ["urgent", "wide-0", "wide-1"]
+    assert reserved(snapshot, urgent, later) == {}
+    assert reserved(snapshot, replace(OLD, creation_time=""), later) == {"a": 0b10}
 
 
 def test_a_numa_node_stays_reserved_for_a_pod_that_fits_until_it_is_ungated() -> None:

@@ -57,6 +57,13 @@ def test_a_changed_node_requeues_the_pods_that_it_would_admit_and_no_others() ->
     assert cluster.requeued_by(changes.Published(replace(FULL, name="a"), "12")) == []
 
 
+def test_a_change_requeues_pods_of_higher_priority_before_older_ones() -> None:
+    cluster = Cluster()
+    cluster.wait("old", 2, ROOM)
+    cluster.wait("urgent", 2, ROOM, priority=100)
+    assert cluster.requeued_by(changes.Published(replace(EMPTY, name="a"), "10")) == ["urgent", "old"]
+
+
 def test_a_node_without_an_agent_requeues_every_pod() -> None:
     cluster = Cluster()
     cluster.wait("small", 2, ROOM)

@@ -68,6 +68,11 @@ def test_a_pod_without_uid_is_refused_by_name_of_the_field() -> None:
         read_watched_pod(pod(metadata={"uid": None}))
 
 
+@pytest.mark.parametrize(("spec", "priority"), [({}, 0), ({"priority": 7}, 7), ({"priority": -(1 << 31)}, -(1 << 31))])
+def test_a_pod_has_the_priority_of_its_class(spec: dict[str, Any], priority: int) -> None:
+    assert read_watched_pod(pod(metadata={"name": "p"}, spec=spec)).priority == priority
+
+
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 
 

@@ -192,7 +192,7 @@ class Ingest:
             case changes.PodUpdated(pod):
                 return [pod]
             case changes.PodsListed(pods):
-                return sorted(pods, key=_age)
+                return sorted(pods, key=_order)
             case changes.NodeRemoved(name):
                 return [refusal.pod for refusal in self._store.snapshot.refused.values() if refusal.pod.node == name]
         return []
@@ -214,7 +214,7 @@ class Ingest:
         self._waiting.clear()
         snapshot = self._store.snapshot
         for pod in sorted(
-            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()), key=_age
+            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()), key=_order
         ):
             self._enqueue_pod(pod)
         for relaunch in sorted(snapshot.relaunches.values(), key=_age):
@@ -240,9 +240,13 @@ def _kept(record: Relaunch) -> Relaunch:
     return replace(record, manifest={}, verdicts=(), counts={})
 
 
-def _age(listed: WatchedPod | Relaunch) -> str:
-    """By which the oldest is enqueued first: a list is in the order of names."""
-    return listed.creation_time
+def _order(pod: WatchedPod) -> tuple[int, str, str, str]:
+    """By which pods are enqueued: a list is in the order of names."""
+    return pod.order
+
+
+def _age(record: Relaunch) -> str:
+    return record.creation_time
 
 
 def _name(event: WatchEvent) -> str:

@@ -137,7 +137,7 @@ def choose(
     ]
     if not unreserved:
         first = diagnosis.candidates[0].place
-        return Wait(diagnosis, f"{first} admits it, but is reserved for a pod that has waited longer")
+        return Wait(diagnosis, f"{first} admits it, but is reserved for a pod whose turn comes first")
     usable = (
         candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
     )

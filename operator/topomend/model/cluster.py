@@ -110,6 +110,7 @@ class WatchedPod:
     - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
     - ``ran``: whether a container of a pod with restartPolicy Never has started.
+    - ``priority``: that of its priority class; the scheduler tries the highest first.
     - ``critical``: whether its priority class is one of those that the cluster itself needs.
     - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
     """
@@ -145,4 +146,10 @@ class WatchedPod:
     ran: bool = False
     relaunch_started: str = ""
     unschedulable: bool = False
+    priority: int = 0
     critical: bool = False
+
+    @property
+    def order(self) -> tuple[int, str, str, str]:
+        """The sort key of turns: priority before age (as in plugins/queuesort/priority_sort.go)."""
+        return -self.priority, self.creation_time, self.namespace, self.name

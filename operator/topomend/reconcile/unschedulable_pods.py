@@ -72,7 +72,7 @@ class UnschedulablePods:
         return has_changed
 
     def requeue_affected(self) -> None:
-        """Enqueue the pods that the changes since the last call affect, oldest first: a younger pod would yield."""
+        """Enqueue the pods that the changes since the last call affect, in order of turns: a later pod would yield."""
         before, self._handled = self._handled, self._store.snapshot
         with self._lock:
             waiting = list(self._waiting.items())
@@ -81,17 +81,20 @@ class UnschedulablePods:
         if not waiting or not difference.is_relevant:
             return
         affected = [pod for pod, (result, kind) in waiting if difference.affects(pod, result, kind)]
-        self._enqueue_oldest_first(affected, difference.after)
+        self._enqueue_in_order(affected, difference.after)
 
     def requeue_blocked(self) -> None:
-        """Enqueue the pods that a node admits and that waited for others, oldest first: NUMA nodes are free again."""
+        """Enqueue the pods that a node admits and that waited for others, in order of turns: NUMA nodes are free."""
         with self._lock:
             blocked = [pod for pod, (result, _) in self._waiting.items() if result.on_any_change]
-        self._enqueue_oldest_first(blocked, self._store.snapshot)
+        self._enqueue_in_order(blocked, self._store.snapshot)
 
-    def _enqueue_oldest_first(self, pods: Iterable[PodID], snapshot: Snapshot) -> None:
-        since = snapshot.gated_since
-        for pod in sorted(pods, key=lambda pod: since.get((pod.namespace, pod.name), 0.0)):
+    def _enqueue_in_order(self, pods: Iterable[PodID], snapshot: Snapshot) -> None:
+        def order(pod: PodID) -> tuple[int, float]:
+            watched, since = _watched(snapshot, pod), snapshot.gated_since.get((pod.namespace, pod.name), 0.0)
+            return -watched.priority if watched else 0, since
+
+        for pod in sorted(pods, key=order):
             self._enqueue(pod)
 
 

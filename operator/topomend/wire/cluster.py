@@ -37,6 +37,8 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
 
+MAX_PRIORITY = 1 << 31
+
 MAX_RULES, MAX_AFFINITY_RULES = 1_000, 20_000
 """Values in a pod's node selector or tolerations, and in its node affinity: they are kept as long as the pod waits.
 
@@ -110,6 +112,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         scheduler_rules=tuple(_read_scheduler_rules(spec)),
         ran=spec["restartPolicy"].text("") == "Never" and _has_started(status),
         unschedulable=_is_unschedulable(status),
+        priority=spec["priority"].integer(0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
     )
