@@ -230,6 +230,22 @@ def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
     assert not seen.store.snapshot.publications
 
 
+def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable() -> None:
+    seen = Seen()
+    devices = [{"resource": "a/b", "groups": [{"ids": [f"{number}" for number in range(20_000)]}]}]
+    for number in range(60):
+        content = node_topology_object(node_state(name=f"{number}"), devices=devices)
+        seen.ingest.put(WatchEvent("nodetopologies", content))
+    seen.apply()
+    snapshot = seen.store.snapshot
+    assert 10 < len(snapshot.publications) < 40
+    assert len(snapshot.unreadable) == 60 - len(snapshot.publications)
+    assert all("too large to be kept beside" in why for why in snapshot.unreadable.values())
+    seen.ingest.put(WatchEvent("nodetopologies", node_topology_object(node_state(name="59"), version="8")))
+    seen.apply()
+    assert "59" in seen.store.snapshot.publications
+
+
 def test_a_malformed_object_is_passed_over_and_one_that_cannot_be_read_at_all_too() -> None:
     seen = Seen()
     for content in ({"metadata": {"name": "p", "namespace": "ns"}}, {"metadata": {"name": "q"}}):

@@ -12,11 +12,20 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from topomend.cache import changes
+from topomend.cache.publication_size import (
+    MAX_JSON_BYTES,
+    ORDINARY_BYTES,
+    Room,
+    json_bytes,
+    machine_bytes,
+    state_bytes,
+)
 from topomend.cache.snapshot import Publication
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine
 from topomend.model.node_state import NodeState
+from topomend.wire.document import MalformedObject
 from topomend.wire.node_topology import (
     HEARTBEAT,
     heartbeat_age,
@@ -34,6 +43,10 @@ MAX_CORES = 64
 _machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
 _kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
 _cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
+_room = Room()
+
+TOO_LARGE = f"status: more than {MAX_JSON_BYTES >> 10} KiB, which is the most that an agent writes"
+NO_ROOM = "status: too large to be kept beside the other large ones; see whether this node and those are healthy"
 
 
 def published(
@@ -41,10 +54,13 @@ def published(
 ) -> changes.Published | changes.Unreadable:
     """The change that a NodeTopology object means, read at ``date``, which is ``now`` by the snapshot's clock.
 
-    If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject.
+    If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject, also for one that is
+    larger than an agent writes, or for which there is no room.
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
+    if json_bytes(content["status"], MAX_JSON_BYTES) > MAX_JSON_BYTES:
+        raise MalformedObject(TOO_LARGE)
     version = content["metadata"].get("resourceVersion", "")
     state = known.state if known and version and known.confirmed == version else _state(content)
     age = heartbeat_age(content, date)
@@ -56,9 +72,23 @@ def _state(content: dict[str, Any]) -> NodeState:
     """The node's state. Equal machines and settings are shared with other nodes."""
     status = content["status"]
     relevant = _relevant(status.get("machine"))
-    machine = _read_once(_machines, relevant, lambda: _sharing_cores(read_machine({"status": {"machine": relevant}})))
+    machine = _read_once(_machines, relevant, lambda: _machine({"status": {"machine": relevant}}))
     kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
-    return read_node_topology(content, machine, kubelet)
+    state = read_node_topology(content, machine, kubelet)
+    if not _room.take(state, state_bytes(state)):
+        raise MalformedObject(NO_ROOM)
+    return state
+
+
+def _machine(content: dict[str, Any]) -> Machine:
+    """The machine. An ordinary one shares its cores with others."""
+    machine = read_machine(content)
+    size = machine_bytes(machine)
+    if size <= ORDINARY_BYTES:
+        return _sharing_cores(machine)
+    if not _room.take(machine, size):
+        raise MalformedObject(NO_ROOM)
+    return machine
 
 
 def _relevant(machine: object) -> object:

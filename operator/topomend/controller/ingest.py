@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from topomend.cache import changes
-from topomend.cache.topology_reader import published
+from topomend.cache.publication_size import MAX_JSON_BYTES, json_bytes
+from topomend.cache.topology_reader import NO_ROOM, published
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
@@ -34,6 +35,10 @@ PUBLICATION_SECONDS = 0.2
 
 MAX_INBOX = 100_000
 """The most changes that wait to be applied. What comes beyond is dropped, and everything is listed again."""
+
+LARGE_BYTES, MAX_LARGE_BYTES = 64 << 10, 4 << 20
+"""From where on a published object counts as large, and how much of large ones waits to be read, as JSON. Decoded it is
+ten times as much."""
 
 MAX_MALFORMED = 10_000
 """Malformed objects that are remembered, so that each is logged once."""
@@ -79,6 +84,7 @@ class Ingest:
         self._enqueue, self._refused, self._dropped = enqueue, refused, dropped
         self._inbox: queue.SimpleQueue[changes.Change | _Publication | None] = queue.SimpleQueue()
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
+        self._large: dict[str, int] = {}
         self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
         self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
 
@@ -96,13 +102,24 @@ class Ingest:
         if not isinstance(item, WatchEvent):
             self._inbox.put(item)
         elif item.plural == NODE_TOPOLOGIES.plural:
-            node = str(item.content["metadata"]["name"])
-            if self._publications.put(node, item):
-                self._inbox.put(_Publication(node))
+            self._put_publication(str(item.content["metadata"]["name"]), item)
         elif self._inbox.qsize() < MAX_INBOX:
             self._read_and(self._inbox.put, item)
         else:
             self._dropped()
+
+    def _put_publication(self, node: str, event: WatchEvent) -> None:
+        if event.gone:
+            event = replace(event, content={"metadata": event.content["metadata"]})
+        size = json_bytes(event.content, MAX_JSON_BYTES)
+        others = sum(each for name, each in self._large.copy().items() if name != node)
+        if size > LARGE_BYTES and others + size > MAX_LARGE_BYTES:
+            self._inbox.put(changes.Unreadable(node, f"its NodeTopology is ignored: {NO_ROOM}"))
+            return
+        if size > LARGE_BYTES:
+            self._large[node] = size
+        if self._publications.put(node, event):
+            self._inbox.put(_Publication(node))
 
     def _read_and(self, pass_on: Callable[[changes.Change], None], event: WatchEvent) -> None:
         """Pass on the change that an object means. One object must not stop those after it."""
@@ -136,6 +153,7 @@ class Ingest:
         if not isinstance(item, _Publication):
             self._apply(item)
         for publication in self._publications.due(self._clock()):
+            self._large.pop(publication.content["metadata"]["name"], None)
             self._read_and(self._apply, publication)
 
     def _apply(self, change: changes.Change) -> None:
