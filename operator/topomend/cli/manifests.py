@@ -9,6 +9,7 @@ from typing import IO, Any
 import yaml
 
 from topomend.cli.failures import BadInput
+from topomend.model.plain_text import plain
 
 
 def read_documents(source: str, flag: str) -> Iterator[Any]:
@@ -19,7 +20,7 @@ def read_documents(source: str, flag: str) -> Iterator[Any]:
     except OSError as error:
         raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        words = " ".join(str(error).split())[:200]
+        words = plain(str(error), 200)
         raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error
 
 

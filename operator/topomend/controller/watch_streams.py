@@ -28,6 +28,7 @@ import kopf
 from topomend.controller.ingest import WatchEvent
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
 from topomend.kube.tls import as_clusters_are
+from topomend.model.plain_text import plain
 from topomend.runtime.backoff import Exponential
 
 PAUSES = Exponential(0.5, 5.0, jitter=0.5)
@@ -278,4 +279,4 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def _in_one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return plain(f"{type(error).__name__}: {error}", 300)

@@ -15,6 +15,7 @@ from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_process import Flags
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.plain_text import plain
 from topomend.model.quantity import format_bytes, value
 from topomend.wire.document import Document, MalformedObject
 
@@ -172,7 +173,7 @@ def _load(path: Path) -> dict[str, Any]:
     except SourceUnreadable as error:
         raise type(error)(f"{path} {error}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise SourceUnreadable(f"{path} is not YAML: {' '.join(str(error).split())[:160]}") from error
+        raise SourceUnreadable(f"{path} is not YAML: {plain(str(error), 160)}") from error
     try:
         _check_kind(Document(content))
     except MalformedObject as error:

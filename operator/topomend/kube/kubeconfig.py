@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 
 from topomend.kube.tls import trusting
+from topomend.model.plain_text import plain
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -62,7 +63,7 @@ def find_access() -> Access:
         if access.tls:
             access.tls()
     except (_Unusable, OSError, ValueError, yaml.YAMLError) as error:
-        words = " ".join(str(error).split())[:160]
+        words = plain(str(error), 160)
         raise NotConfigured(f"{where} does not say how to reach the cluster: {words}") from error
     return access
 
