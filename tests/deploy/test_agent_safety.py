@@ -135,10 +135,17 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
         "agent",
         "--node-name=$(NODE_NAME)",
         "--kubelet-address=$(NODE_IP)",
+        "--kubelet-reader=$(POD_NAMESPACE)/$(KUBELET_READER)",
         f"--pod-resources={node.pod_resources}",
         "--health-address=$(POD_IP):8081",
     ]
-    meant = {"$(NODE_NAME)": "split", "$(NODE_IP)": "127.0.0.1", "$(POD_IP)": "127.0.0.1"}
+    meant = {
+        "$(NODE_NAME)": "split",
+        "$(NODE_IP)": "127.0.0.1",
+        "$(POD_IP)": "127.0.0.1",
+        "$(POD_NAMESPACE)": "topomend-agent",
+        "$(KUBELET_READER)": "topomend-kubelet-reader",
+    }
     arguments = [
         functools.reduce(lambda text, name: text.replace(name, meant[name]), meant, argument) for argument in arguments
     ]

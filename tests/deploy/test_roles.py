@@ -168,5 +168,10 @@ def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API) -> None:
     )
     assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     assert role["rules"] == [
-        {"apiGroups": ["topomend.io"], "resources": ["nodetopologies", "relaunches"], "verbs": ["get", "list", "watch"]}
+        {
+            "apiGroups": ["topomend.io"],
+            "resources": ["nodetopologies", "relaunches"],
+            "verbs": ["get", "list", "watch"],
+        },
+        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses"], "verbs": ["list"]},
     ]
