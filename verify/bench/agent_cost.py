@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -84,9 +85,16 @@ def _options() -> argparse.Namespace:
 @contextmanager
 def _agent(sandbox: Sandbox, options: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
     container = _manifest()["spec"]["template"]["spec"]["containers"][0]
-    flags = [argument.replace("$(NODE_NAME)", NODE) for argument in container["args"]]
+    node = sandbox.node(NODE)
+    meant = {"$(NODE_NAME)": NODE, "$(POD_IP)": "127.0.0.1"}
+    flags = [
+        reduce(lambda text, name: text.replace(name, meant[name]), meant, argument)
+        for argument in container["args"]
+        if not argument.startswith("--kubelet-")  # no account of the sandbox may ask its kubelet
+    ]
+    flags += [f"--kubelet-config={node.kubelet_config}"]
     flags += ["--metrics-address=127.0.0.1:0"] if options.metrics else []
-    flags += [f"--kubelet-state={sandbox.node(NODE).kubelet_state}"] if options.state else []
+    flags += [f"--kubelet-state={node.kubelet_state}"] if options.state else []
     environment = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
     process = subprocess.Popen(
         [*sandbox.exec_prefix(NODE), str(Path(sys.executable).with_name("topomend")), *flags, *options.flag],
