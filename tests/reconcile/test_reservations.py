@@ -1,6 +1,8 @@
 """A pod is assumed on the nodes that are chosen for it, and on none whose totals other pods have used up."""
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import ExcludedNodes
 from topomend.kube.client import Reading, Resource
+from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
@@ -85,6 +88,27 @@ def test_the_former_assumption_of_a_pod_does_not_count_against_it(reservations: 
     for _ in range(3):
         reservations.choose(POD, choose)
         assert assumed_on(store) == ("b",)
+
+
+def test_pods_that_want_the_same_node_are_decided_once_each_however_many_workers_decide(
+    reservations: Reservations, store: Store
+) -> None:
+    store.snapshot = snapshot_of(node_state("numa:2 cores:32 memory:64Gi", name="b"))
+    decided: list[str] = []
+
+    def work(pod: WatchedPod) -> None:
+        def decide(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.RelaunchOn | plans.Wait:
+            decided.append(pod.name)
+            time.sleep(0.01)  # the other workers get their turn
+            return plans.choose(snapshot, pod, None, excluded)
+
+        reservations.choose(pod, decide)
+
+    pods = [gated_pod(f"p{number}", cpus=1) for number in range(8)]
+    with ThreadPoolExecutor(4) as workers:
+        list(workers.map(work, pods))
+    assert sorted(decided) == [pod.name for pod in pods]
+    assert {name for _, name in store.snapshot.assumed} == set(decided)
 
 
 def test_a_pod_that_waits_gives_its_former_assumption_back(reservations: Reservations, store: Store) -> None:

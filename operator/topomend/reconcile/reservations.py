@@ -1,10 +1,13 @@
 """Nodes reserved for pods: a pod is assumed on the nodes that are chosen for it, or the choice is repeated.
 
-Nodes are chosen on a snapshot, without a lock; when the pod is assumed, the store compares the chosen nodes with those
-of the snapshot. Owns these steps, and that they are repeated without a node whose totals other pods have used up.
-Leaves which node is best to ``decide`` and how long an assumption lasts to ``cache``.
+Nodes are chosen on a snapshot, without the store's lock; when the pod is assumed, the store compares the chosen nodes
+with those of the snapshot. They are chosen for one pod at a time, as in kube-scheduler's scheduling cycles: two pods
+of a kind would choose the same node, and one choice would be in vain. Owns these steps, and that they are repeated
+without a node whose totals other pods have used up. Leaves which node is best to ``decide`` and how long an assumption
+lasts to ``cache``.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,6 +48,7 @@ class Reservations:
     ) -> None:
         self._store, self._node_pods, self._node_backoff = store, node_pods, node_backoff
         self._metrics, self._clock = metrics, clock
+        self._cycle = threading.Lock()
 
     def plan(self, refusal: Refusal, limits: Limits) -> plans.Plan:
         """The plan for a refused pod. Where it is a relaunch, the replacement is assumed on its nodes.
@@ -97,9 +101,10 @@ class Reservations:
         """Decide and assume; decide again where chosen nodes have changed meanwhile, in the end without these."""
         tries = 0
         while True:
-            snapshot = self._store.without(pod)
-            decision, tries = decide(snapshot), tries + 1
-            changed = self._assume(pod, decision, snapshot)
+            with self._cycle:
+                snapshot = self._store.without(pod)
+                decision, tries = decide(snapshot), tries + 1
+                changed = self._assume(pod, decision, snapshot)
             if tries >= MAX_TRIES and isinstance(decision, plans.RelaunchOn) and len(changed) < len(decision.nodes):
                 decision = cast("_Decision", decision.without(changed))
                 changed = self._assume(pod, decision, snapshot)
