@@ -1,6 +1,5 @@
 """Pods with rules that only the scheduler can judge: each that runs in a plain namespace runs in a steered one too."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.clusters import BINDINGS, DEPLOYMENTS, ROOT, SYSTEM, Cluster, cluster_of, events_of, pod, shown, start_agent
+from tests.clusters import BINDINGS, DEPLOYMENTS, ROOT, SYSTEM, Cluster, cluster_of, pod, start_agent
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -25,7 +24,6 @@ from topomend.kube.client import (
     Resource,
 )
 from topomend.kube.errors import AlreadyExists
-from topomend.reconcile.gated_pods import LEFT_SECONDS
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import STEERING, STEERING_NAME
 
@@ -36,7 +34,6 @@ PLAIN, STEERED = "plain", "steered"
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
 DRIVER, ACCELERATOR = "made-up.example.com", "example.com/accelerator"
@@ -298,107 +295,6 @@ def test_a_replica_that_pods_on_the_best_nodes_repel_runs_on_another(
     finally:
         five_nodes.client.delete(DEPLOYMENTS, "web", namespace, uid=made["metadata"]["uid"])
         eventually("the pods to be gone", lambda: not _emptied(five_nodes, namespace))
-
-
-@pytest.fixture
-def full(five_nodes: Cluster) -> Iterator[list[dict[str, Any]]]:
-    """Two pods of seven CPUs on each node: one CPU of fifteen is left in total."""
-    fillers = [five_nodes.create(pod(f"{name}-{number}", 7, node=name)) for name in NAMES for number in range(2)]
-    for filler in fillers:
-        eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
-    eventually("the agents to publish them", lambda: all(len(shown(five_nodes, name)) == 2 for name in NAMES))
-    yield fillers
-    for filler in fillers:
-        five_nodes.remove(filler)
-    eventually("the agents to publish their end", lambda: not any(shown(five_nodes, name) for name in NAMES))
-
-
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
-def test_a_pod_for_which_only_totals_are_short_is_unschedulable_within_30_s_and_runs_when_they_are_there(
-    namespace: str, five_nodes: Cluster, full: list[dict[str, Any]], operator: Operator
-) -> None:
-    """Autoscalers look at pods that the scheduler calls unschedulable."""
-    made = five_nodes.create(pod("train", 6), namespace)
-    try:
-        eventually("it to be unschedulable", partial(_is_unschedulable, five_nodes, namespace, "train"), 30)
-        five_nodes.remove(full[4])
-        eventually("it to run", partial(_is_running, five_nodes, namespace, "train"))
-        assert five_nodes.get("train", namespace)["spec"]["nodeName"] == full[4]["spec"]["nodeName"]
-        assert "Traceback" not in operator.text()
-    finally:
-        five_nodes.remove(made)
-
-
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
-def test_a_pod_of_higher_priority_preempts_where_only_totals_are_short(
-    namespace: str, five_nodes: Cluster, full: list[dict[str, Any]], operator: Operator
-) -> None:
-    urgent = {
-        "apiVersion": PRIORITY_CLASSES.api_version,
-        "kind": "PriorityClass",
-        "metadata": {"name": "urgent"},
-        "value": 1000,
-    }
-    with suppress(AlreadyExists):
-        five_nodes.client.create(PRIORITY_CLASSES, urgent)
-    content = pod("train", 7)
-    content["spec"]["priorityClassName"] = "urgent"
-    made = five_nodes.create(content, namespace)
-    try:
-        eventually("it to run", partial(_is_running, five_nodes, namespace, "train"), 60)
-        names = {content["metadata"]["name"] for content in five_nodes.client.list(PODS, namespace="default").items}
-        assert len(names) == len(full) - 1
-        assert "Traceback" not in operator.text()
-    finally:
-        five_nodes.remove(made)
-
-
-@pytest.mark.parametrize("namespace", [PLAIN, STEERED])
-def test_a_pod_that_asks_for_what_no_node_has_is_unschedulable_within_30_s(
-    namespace: str, five_nodes: Cluster, operator: Operator
-) -> None:
-    content = pod("train", 3)
-    content["spec"]["containers"][0]["resources"]["limits"]["vendor.com/nowhere"] = "1"
-    made = five_nodes.create(content, namespace)
-    try:
-        eventually("it to be unschedulable", partial(_is_unschedulable, five_nodes, namespace, "train"), 30)
-        assert not events_of(five_nodes, made, "NoNodeCanEverAdmit")
-        assert "Traceback" not in operator.text()
-    finally:
-        five_nodes.remove(made)
-
-
-def test_a_pod_that_was_left_to_the_scheduler_is_refused_once_at_most(five_nodes: Cluster, operator: Operator) -> None:
-    """Totals come back in two halves, each on a NUMA node of its own."""
-    name = NAMES[0]
-    fillers = {}
-    for filler, cpus in (("first", 4), ("second", 3), ("third", 4), ("fourth", 4)):
-        fillers[filler] = five_nodes.create(pod(filler, cpus, node=name))
-        eventually(f"{filler} to run", partial(five_nodes.running, filler))
-    eventually("the agent to publish them", lambda: shown(five_nodes, name) == set(fillers))
-    content = pod("train", 6)
-    content["spec"]["nodeSelector"] = {"kubernetes.io/hostname": name}
-    made = five_nodes.create(content, STEERED)
-    try:
-        eventually("it to be unschedulable", partial(_is_unschedulable, five_nodes, STEERED, "train"), 30)
-        for filler in ("first", "third"):
-            five_nodes.remove(fillers.pop(filler))
-        eventually("it to be refused", lambda: five_nodes.get("train", STEERED)["status"]["phase"] == "Failed")
-        time.sleep(LEFT_SECONDS + 2)
-        assert five_nodes.get("train", STEERED)["metadata"]["uid"] == made["metadata"]["uid"]
-        five_nodes.remove(fillers.pop("second"))
-        eventually("it to run", partial(_is_running, five_nodes, STEERED, "train"))
-        assert len(five_nodes.records()) == 1
-        assert "Traceback" not in operator.text()
-    finally:
-        five_nodes.remove_all()
-
-
-def _is_unschedulable(cluster: Cluster, namespace: str, name: str) -> bool:
-    return any(
-        condition.get("reason") == "Unschedulable"
-        for condition in cluster.get(name, namespace)["status"].get("conditions", ())
-    )
 
 
 def _is_running(cluster: Cluster, namespace: str, name: str) -> bool:

@@ -16,7 +16,7 @@ from tests.waiting import eventually, stretched
 
 from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
-from topomend.wire.group import RELAUNCH_ANNOTATION, STEERING, STEERING_NAME
+from topomend.wire.group import STEERING, STEERING_NAME
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
 
@@ -100,8 +100,8 @@ def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_
     two_nodes: Cluster, operator: Operator
 ) -> None:
     names = [f"train-{number:02d}" for number in range(20)]
-    for name in names:  # annotated, so that none is left to the scheduler, which knows no age
-        two_nodes.create(pod(name, 3, annotations={RELAUNCH_ANNOTATION: "false"}), NAMESPACE)
+    for name in names:
+        two_nodes.create(pod(name, 3), NAMESPACE)
     for end in range(HOLES, 3 * HOLES):
         eventually(f"{end} pods to have run", lambda: len(_running(two_nodes)) == HOLES)
         running = _running(two_nodes)

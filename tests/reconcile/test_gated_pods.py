@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.builders import guaranteed_pod, running
@@ -11,10 +10,9 @@ from tests.reconcile.parts import EMPTY_B, Parts
 from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
-from topomend.decide.eligibility import Limits
 from topomend.kube.client import PODS
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.reconcile.gated_pods import LEFT_SECONDS, MAX_YIELDS, YIELD_SECONDS, GatedPods
+from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS, GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.relaunch.narrowing import named_hosts
@@ -37,14 +35,7 @@ class Gating(Parts):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, ONE_HOLE)
         self.backoff = Backoff(self.clock, Exponential(8.0, 8.0))
-        self.gated_pods = GatedPods(
-            self.collaborators, self.backoff, _unchanged, self.reported.append, limits=self.limits
-        )
-
-    @staticmethod
-    def limits(namespace: str) -> Limits:
-        assert namespace == "default"
-        return Limits()
+        self.gated_pods = GatedPods(self.collaborators, self.backoff, _unchanged, self.reported.append)
 
     def reconcile(self, pod: WatchedPod) -> Result:
         return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
@@ -89,44 +80,6 @@ def test_a_pod_that_no_node_admits_waits_for_capacity(gating: Gating, cluster: C
     assert gating.emitted.reasons() == ["UngateDeferred"]
 
 
-def test_a_pod_for_which_only_totals_are_short_is_left_to_the_scheduler_after_a_while(
-    gating: Gating, cluster: Cluster
-) -> None:
-    """Of seven CPUs five are taken."""
-    pod = gated(cluster, "train", 3)
-    gating.watch(pod)
-    result = gating.reconcile(pod)
-    assert (result.after, result.on_capacity) == (LEFT_SECONDS, True)
-    gating.clock.now += LEFT_SECONDS
-    assert gating.reconcile(pod) == DONE
-    assert gates(cluster, "train") == ()
-    assert watched(cluster, "train").node_affinity == {}
-    assert gating.assumed("train") == ()
-    assert gating.emitted.reasons() == ["UngateDeferred", "Ungated"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_left"),
-    [
-        ({"owner": Owner("ReplicaSet", "web", "9", "apps/v1")}, True),
-        ({"owner": Owner("ReplicaSet", "web", "8", "apps/v1")}, False),
-        ({"owner": Owner("Job", "train", "9", "batch/v1")}, False),
-        ({"owner": Owner("Workflow", "train", "9", "argoproj.io/v1alpha1")}, False),
-        ({"relaunch": "false"}, False),
-    ],
-    ids=["ReplicaSet", "one that was refused", "Job", "another kind", "opted out"],
-)
-def test_only_a_pod_whose_refusal_costs_nothing_is_left_to_the_scheduler_and_its_next_one_is_not(
-    fields: dict[str, Any], is_left: bool, gating: Gating, cluster: Cluster
-) -> None:
-    pod = replace(gated(cluster, "train", 3), **fields)
-    gating.watch(pod)
-    gating.gated_pods.refused(replace(pod, owner=Owner("ReplicaSet", "web", "8", "apps/v1")))
-    gating.clock.now += LEFT_SECONDS
-    assert (gating.reconcile(pod) == DONE) is is_left
-    assert gates(cluster, "train") == (() if is_left else (FIT_GATE,))
-
-
 @pytest.mark.parametrize("change", ["another gate", "being deleted", "another pod of the name"])
 def test_a_pod_whose_turn_it_is_not_is_left_alone(change: str, gating: Gating, cluster: Cluster) -> None:
     pod = gated(cluster, "train", 2, "example.com/quota") if change == "another gate" else gated(cluster, "train")
@@ -163,9 +116,7 @@ def test_a_pod_that_was_ungated_and_whose_answer_was_lost_stays_assumed(gating: 
     pod = gated(cluster, "train")
     gating.watch(pod)
     gating.reconcile(pod)
-    restarted = GatedPods(
-        gating.collaborators, gating.backoff, _unchanged, gating.reported.append, limits=gating.limits
-    )
+    restarted = GatedPods(gating.collaborators, gating.backoff, _unchanged, gating.reported.append)
     assert restarted.reconcile(PodID("default", "train", pod.uid)) == DONE
     assert gating.assumed("train") == (NODE_B,)
     assert isinstance(gating.reported[0], changes.PodUpdated)

@@ -3,7 +3,7 @@
 Owns the rule for each kind of pod. Leaves whether a node admits the pod to ``feasibility``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from topomend.cache.changes import is_refusal
@@ -132,15 +132,6 @@ def is_recreated_when_deleted(pod: WatchedPod, limits: Limits) -> bool:
     if pod.owner is None or _why_opted_out(pod, limits):
         return False
     return (pod.owner.group, pod.owner.kind) in _RECREATE_DELETED_PODS
-
-
-def is_handled_when_refused(pod: WatchedPod, limits: Limits) -> bool:
-    """Whether a refusal of the gated pod would cost nothing: it is relaunched, or its controller counts no failures."""
-    if _why_opted_out(pod, limits):
-        return False
-    if pod.owner is None:
-        return _bare(replace(pod, gates=()), limits).treatment is Treatment.RELAUNCH
-    return (pod.owner.group, pod.owner.kind) in (*_RECREATE_DELETED_PODS, *_DELETE_THEIR_FAILED_PODS)
 
 
 def _why_opted_out(pod: WatchedPod, limits: Limits) -> str:

@@ -1,7 +1,6 @@
 """Pods gated at their creation: ungated in queue order for nodes that admit them.
 
-A pod that no scheduler would bind anywhere is left to the scheduler after a while. Owns how often a pod yields to older
-ones, when one is left to the scheduler, and that no pod is ungated twice. Leaves the choice of nodes and the queue
+Owns how often a pod yields to older ones, and that no pod is ungated twice. Leaves the choice of nodes and the queue
 order to ``decide``.
 """
 
@@ -9,12 +8,10 @@ from collections.abc import Callable, Sequence
 
 from topomend.cache.changes import Change, PodRemoved, PodUpdated
 from topomend.decide import plan as plans
-from topomend.decide.eligibility import Limits, is_handled_when_refused
-from topomend.decide.feasibility import Diagnosis, hostnames_without_agent
+from topomend.decide.feasibility import hostnames_without_agent
 from topomend.decide.queue_order import Reservation
-from topomend.decide.short_totals import LeftToScheduler, left_to_scheduler
 from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import Node, WatchedPod
+from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
@@ -26,12 +23,6 @@ from topomend.wire.group import FIT_GATE
 YIELD_SECONDS, MAX_YIELDS = 0.05, 20
 """How long a pod yields to an older one that could use the same node, and how often: the older may be delayed."""
 
-LEFT_SECONDS = 20.0
-"""How long a pod waits before it is left to the scheduler: most that wait for totals have them sooner."""
-
-MAX_LISTS = 20
-"""Nodes whose pods are listed to find out whether one pod lacks totals alone; one that needs more has to wait."""
-
 MAX_ENTRIES = 10_000
 
 
@@ -39,26 +30,21 @@ class GatedPods:
     """Ungates pods as the snapshot shows them: a pod that has changed since is read again instead.
 
     ``backoff`` delays the pods of a controller; ``widened`` says which pods go to every node that admits them;
-    ``report`` gets what was read; ``limits`` are the settings of a namespace; ``reserved`` are the reservations now.
-    May be used by several threads, a pod each.
+    ``report`` gets what was read; ``reserved`` are the reservations now. May be used by several threads, a pod each.
     """
 
-    def __init__(  # noqa: PLR0913  the parts that it asks and tells
+    def __init__(
         self,
         parts: Collaborators,
         backoff: Backoff,
         widened: Callable[[WatchedPod], WatchedPod],
         report: Callable[[Change], None],
-        *,
-        limits: Callable[[str], Limits],
         reserved: Callable[[], Sequence[Reservation]] = tuple,
     ) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics = parts.announcer, parts.metrics
-        self._backoff, self._widened, self._limits = backoff, widened, limits
-        self._report, self._reserved = report, reserved
-        self._refused_owners: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
         self._yields: dict[PodID, int] = {}
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
@@ -89,41 +75,7 @@ class GatedPods:
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)
         hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
-        if hostnames:
-            return self._ungate(pod, Narrowing(hostnames), choice.reason)
-        return self._leave_to_scheduler(pod, choice)
-
-    def refused(self, pod: WatchedPod) -> None:
-        """A kubelet refused an ungated pod: the next pods of its controller wait until a node admits them."""
-        if pod.owner:
-            self._refused_owners[pod.owner.uid] = None
-
-    def _leave_to_scheduler(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
-        """Ungate a pod that no node admits once it has waited, if the scheduler would bind it nowhere either."""
-        since = self._store.snapshot.gated_since.get((pod.namespace, pod.name), self._clock())
-        remaining = since + LEFT_SECONDS - self._clock()
-        left = None if choice.diagnosis.candidates else self._left_to_scheduler(pod, choice.diagnosis)
-        if left and remaining <= 0:
-            return self._ungate(pod, left.narrowing, left.reason)
-        again = Result(remaining) if remaining > 0 else None
-        if left and not left.may_be_refused:
-            self._announcer.unschedulable(pod, choice.reason)
-            return earliest(Result(on_capacity=True), again)
-        return earliest(self._wait(pod, choice), again)
-
-    def _left_to_scheduler(self, pod: WatchedPod, diagnosis: Diagnosis) -> LeftToScheduler | None:
-        lists = 0
-
-        def is_short(node: Node) -> bool:
-            nonlocal lists
-            lists += 1
-            return lists <= MAX_LISTS and bool(self._reservations.insufficient_on(node.name, pod))
-
-        left = left_to_scheduler(self._store.snapshot, pod, diagnosis.rejected, is_short)
-        if left is None or not left.may_be_refused:
-            return left
-        was_refused = pod.owner is not None and pod.owner.uid in self._refused_owners
-        return None if was_refused or not is_handled_when_refused(pod, self._limits(pod.namespace)) else left
+        return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice)
 
     def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
         _, result = self._explainer.report_unschedulable(pod, choice.reason)

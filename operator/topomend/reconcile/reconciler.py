@@ -73,12 +73,7 @@ class Reconciler:
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
         self._turns = ReservationTurns(client, store, self._is_gated_by_us)
         self._gated_pods = GatedPods(
-            parts,
-            self._owner_backoff,
-            self._unbound_pods.widened,
-            report,
-            limits=self._namespace_limits.limits,
-            reserved=self._turns.reservations,
+            parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
         )
         self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
 
@@ -95,7 +90,6 @@ class Reconciler:
         """
         if pod.released:
             self._node_backoff.record_refusal(pod)
-            self._gated_pods.refused(pod)
         if pod.owner is None or not eligibility(pod, self._namespace_limits.limits(pod.namespace)).is_recreated:
             return
         problem = self._brake.engage(pod)

@@ -92,7 +92,7 @@ class Reservations:
             if not isinstance(decision, plans.RelaunchOn):
                 return decision
             best = decision.nodes[0]
-            resource = self.insufficient_on(best, pod)
+            resource = self._insufficient_on(best, pod)
             if not resource:
                 return decision
             excluded[best] = insufficient(best, resource)
@@ -116,13 +116,12 @@ class Reservations:
         nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
         return self._store.assume(pod, nodes, decided_on, self._clock())
 
-    def insufficient_on(self, name: str, pod: WatchedPod) -> str:
+    def _insufficient_on(self, name: str, pod: WatchedPod) -> str:
         """The resource of which the node's other pods leave too little in total; empty if there is none.
 
-        The snapshot does not contain running pods, so this lists them, which is slow. Of nodes that admit a pod only
-        the best one is checked: the scheduler itself skips other nodes that are full. A list up to a second old may
-        confirm that enough is free. It may not deny it, because a pod may have ended since; then the pods are listed
-        again. Raises APIError.
+        The snapshot does not contain running pods, so this lists them, which is slow. Only the best node is checked:
+        the scheduler itself skips other nodes that are full. A list up to a second old may confirm that enough is free.
+        It may not deny it, because a pod may have ended since; then the pods are listed again.
         """
         node = self._store.snapshot.nodes.get(name)
         if node is None:
