@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 import topomend
 from topomend.sandbox import layout
@@ -117,8 +118,7 @@ def test_a_program_that_is_to_be_restarted_is_each_time_later_until_it_lasts() -
 def test_a_number_that_another_process_has_by_now_is_not_the_supervisors(tmp_path: Path) -> None:
     script = "import sys; sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE) as process:
-        supervisor = supervisor_process(process.pid, tmp_path)
-        assert supervisor is not None
+        supervisor = eventually("its command line", lambda: supervisor_process(process.pid, tmp_path))
         assert supervisor.pid == process.pid
         assert supervisor_process(process.pid, tmp_path / "other") is None
     assert supervisor_process(process.pid, tmp_path) is None
