@@ -12,6 +12,7 @@ import pytest
 from tests.sandbox.leftovers import assert_nothing_left, eventually, mounts, processes
 
 import topomend
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox.build import ensure_binary
 
 pytestmark = pytest.mark.cluster
@@ -117,7 +118,8 @@ def test_up_stays_up_says_so_when_asked_again_and_goes_down_for_good(cache: Path
 
     status = run_sandbox("status", "--name", "t")
     assert status.returncode == 0
-    assert status.stdout.splitlines()[1].split()[:6] == ["node-1", "True", "2", "4", "16Gi", "restricted"]
+    shown = ["node-1", "True", DEFAULT_VERSION, "2", "4", "16Gi", "restricted"]
+    assert status.stdout.splitlines()[1].split()[: len(shown)] == shown
     seen = run_sandbox("exec", "--name", "t", "node-1", "--", "cat", "/sys/devices/system/node/node1/cpulist")
     assert seen.stdout == "2-3\n"
     kubeconfig = Path(run_sandbox("kubeconfig", "--name", "t").stdout.strip())
