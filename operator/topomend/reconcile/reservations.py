@@ -85,10 +85,12 @@ class Reservations:
         """Decide and assume; decide again without the best node where other pods have used up its totals."""
         excluded = dict(self._node_backoff.excluded_nodes(self._store.snapshot, pod))
         while True:
-            began = self._clock()
-            decision = self._decide(assumed, lambda snapshot: decide(snapshot, excluded))
+            with self._cycle:
+                began = self._clock()
+                decision = self._decide(assumed, lambda snapshot: decide(snapshot, excluded))
+                seconds = self._clock() - began
             if isinstance(decision, plans.RelaunchOn | plans.Wait):
-                self._metrics.diagnosed(decision.diagnosis, self._clock() - began)
+                self._metrics.diagnosed(decision.diagnosis, seconds)
             if not isinstance(decision, plans.RelaunchOn):
                 return decision
             best = decision.nodes[0]
@@ -101,10 +103,9 @@ class Reservations:
         """Decide and assume; decide again where chosen nodes have changed meanwhile, in the end without these."""
         tries = 0
         while True:
-            with self._cycle:
-                snapshot = self._store.without(pod)
-                decision, tries = decide(snapshot), tries + 1
-                changed = self._assume(pod, decision, snapshot)
+            snapshot = self._store.without(pod)
+            decision, tries = decide(snapshot), tries + 1
+            changed = self._assume(pod, decision, snapshot)
             if tries >= MAX_TRIES and isinstance(decision, plans.RelaunchOn) and len(changed) < len(decision.nodes):
                 decision = cast("_Decision", decision.without(changed))
                 changed = self._assume(pod, decision, snapshot)
