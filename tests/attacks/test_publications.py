@@ -29,7 +29,7 @@ from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
 from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import STEERING, STEERING_NAME
 from topomend.wire.node_topology import HEARTBEAT, status_of
@@ -222,7 +222,7 @@ def _is_gated(content: dict[str, Any]) -> bool:
 
 def _narrowed_to(content: dict[str, Any]) -> tuple[str, ...]:
     """The nodes that a pod was let go for."""
-    return named_hosts(content["spec"].get("affinity", {}).get("nodeAffinity") or {})
+    return narrowing_of(content["spec"].get("affinity", {}).get("nodeAffinity") or {}).hosts
 
 
 def _published(cluster: Cluster, node: str) -> bool:

@@ -318,18 +318,8 @@ def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) ->
     assert operator.get(path).code == 404
     created = operator.create(PODS, manifest.replacement(read_relaunch(operator.get(f"{RELAUNCHES}/{name}").content)))
     assert created.allowed, created.message
-    launched = operator.patch(
-        path,
-        manifest.launch(
-            read_watched_pod(operator.get(path).content),
-            Narrowing(
-                (
-                    "node-1",
-                    "node-2",
-                )
-            ),
-        ),
-    )
+    patch = manifest.launch(read_watched_pod(operator.get(path).content), Narrowing(("node-1", "node-2")))
+    launched = operator.patch(path, patch)
     assert launched.allowed, launched.message
     assert "schedulingGates" not in launched.content["spec"]
     assert operator.patch(path, {"metadata": {"annotations": {group.RECORD_ANNOTATION: "y"}}}).code == 403

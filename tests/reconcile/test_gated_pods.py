@@ -15,7 +15,7 @@ from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS, GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.runtime.backoff import Backoff, Exponential
 from topomend.wire.group import FIT_GATE
 
@@ -57,7 +57,7 @@ def test_a_pod_is_ungated_for_the_nodes_that_admit_it_and_assumed_there(gating: 
     gating.watch(pod)
     assert gating.reconcile(pod) == DONE
     assert gates(cluster, "train") == ()
-    assert named_hosts(watched(cluster, "train").node_affinity) == (NODE_B,)
+    assert narrowing_of(watched(cluster, "train").node_affinity).hosts == (NODE_B,)
     assert gating.assumed("train") == (NODE_B,)
     assert gating.emitted.reasons() == ["Ungated"]
 

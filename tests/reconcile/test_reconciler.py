@@ -25,7 +25,7 @@ from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.settings import OBSERVE, RELAUNCH, Settings
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.wire.relaunch import record_name
 
 pytestmark = pytest.mark.cluster
@@ -144,7 +144,7 @@ def test_a_pod_that_the_operator_narrowed_itself_may_go_to_other_nodes(cluster: 
     Operator(cluster, watched(cluster, "train"), EMPTY_A, LARGE_B).reconcile()
     replacement = watched(cluster, "train")
     assert replacement.uid != gated_pod.uid
-    assert named_hosts(replacement.node_affinity) == (NODE_B,)
+    assert narrowing_of(replacement.node_affinity).hosts == (NODE_B,)
 
 
 def test_a_pod_that_is_neither_refused_nor_gated_is_done(cluster: Cluster) -> None:

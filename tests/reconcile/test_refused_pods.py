@@ -19,7 +19,7 @@ from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.relaunch import records as relaunch_records
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.runtime.token_bucket import FairTokenBucket
 from topomend.wire.group import CREATOR_ANNOTATION
 from topomend.wire.relaunch import read_relaunch, record_name
@@ -65,7 +65,7 @@ def test_a_refused_pod_is_relaunched_and_its_replacement_assumed(cluster: Cluste
     relaunches.relaunch()
     replacement = watched(cluster, "train")
     assert replacement.replaces == relaunches.pod.uid
-    assert named_hosts(replacement.node_affinity) == (NODE_B,)
+    assert narrowing_of(replacement.node_affinity).hosts == (NODE_B,)
     assert relaunches.assumed("train") == (NODE_B,)
     assert "Relaunched" in relaunches.emitted.reasons()
 

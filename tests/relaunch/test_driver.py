@@ -15,7 +15,7 @@ from topomend.model.narrowing import Narrowing
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.wire.group import RELAUNCH_GATE
 from topomend.wire.relaunch import read_relaunch, record_name
 
@@ -100,7 +100,7 @@ def check_launched(attempts: Attempts, name: str = "train") -> None:
     assert replacement.uid != attempts.pod.uid
     assert replacement.replaces == attempts.pod.uid
     assert RELAUNCH_GATE not in replacement.gates
-    assert named_hosts(replacement.node_affinity) == (NODE_B,)
+    assert narrowing_of(replacement.node_affinity).hosts == (NODE_B,)
     assert (record.step, record.new_uid) == (Step.LAUNCHED, replacement.uid)
     assert (record.refused_by, record.attempt, record.protected) == (NODE_A, 1, False)
     assert (record.start_time, record.launched_time) == (NOW, NOW)

@@ -8,7 +8,7 @@ from tests.builders import pod_manifest
 from topomend.model.cluster import NodeSelectorTerm, Placement, Requirement, Toleration
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch.manifest import launch
-from topomend.relaunch.narrowing import as_asked, is_narrowed, named_hosts, narrowing_of
+from topomend.relaunch.narrowing import as_asked, is_narrowed, narrowing_of
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import NARROWED, RELEASED_ANNOTATION
 
@@ -35,7 +35,7 @@ def test_the_hosts_that_the_operator_named_are_found_and_taken_off(
     user_terms: list[dict[str, Any]], hosts: tuple[str, ...]
 ) -> None:
     node_affinity = narrowed(user_terms, *hosts)
-    assert named_hosts(node_affinity) == hosts
+    assert narrowing_of(node_affinity).hosts == hosts
     tolerations = (Toleration("gpu", "Exists"),)
     by_user = (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),) if user_terms else None
     assert as_asked(Placement({"disk": "ssd"}, None, tolerations), node_affinity) == Placement(
@@ -52,14 +52,14 @@ def test_the_hosts_that_the_operator_excluded_are_found_and_taken_off(
     found = narrowing_of(node_affinity)
     assert (found.hosts, found.excluded) == ((), ("c", "d"))
     assert [found.allows(host) for host in "bcde"] == [True, False, False, True]
-    assert named_hosts(node_affinity) == ()
+    assert narrowing_of(node_affinity).hosts == ()
     by_user = (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),) if user_terms else None
     assert as_asked(Placement(), node_affinity) == Placement({}, by_user)
 
 
 def test_an_affinity_of_the_user_names_no_hosts() -> None:
-    assert named_hosts({}) == ()
-    assert named_hosts({REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}}) == ()
+    assert narrowing_of({}).hosts == ()
+    assert narrowing_of({REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}}).hosts == ()
 
 
 @pytest.mark.parametrize(

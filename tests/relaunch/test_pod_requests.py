@@ -11,7 +11,7 @@ from tests.waiting import eventually
 from topomend.kube.client import PODS
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch import pod_requests
-from topomend.relaunch.narrowing import named_hosts
+from topomend.relaunch.narrowing import narrowing_of
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +37,7 @@ def test_a_pod_that_is_ungated_is_narrowed_in_the_same_request_and_keeps_other_g
     assert pod_requests.ungate(cluster.client, waiting, Narrowing((NODE_B,)))
     ungated = watched(cluster, "waiting")
     assert ungated.gates == ("example.com/quota",)
-    assert named_hosts(ungated.node_affinity) == (NODE_B,)
+    assert narrowing_of(ungated.node_affinity).hosts == (NODE_B,)
     assert ungated.released
 
 

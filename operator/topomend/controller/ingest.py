@@ -112,11 +112,11 @@ class Ingest:
         if event.gone:
             event = replace(event, content={"metadata": event.content["metadata"]})
         size = json_bytes(event.content, MAX_JSON_BYTES)
-        others = sum(each for name, each in self._large.copy().items() if name != node)
-        if size > LARGE_BYTES and others + size > MAX_LARGE_BYTES:
-            self._inbox.put(changes.Unreadable(node, f"its NodeTopology is ignored: {NO_ROOM}"))
-            return
         if size > LARGE_BYTES:
+            others = sum(large for name, large in self._large.copy().items() if name != node)
+            if others + size > MAX_LARGE_BYTES:
+                self._inbox.put(changes.Unreadable(node, f"its NodeTopology is ignored: {NO_ROOM}"))
+                return
             self._large[node] = size
         if self._publications.put(node, event):
             self._inbox.put(_Publication(node))
@@ -210,7 +210,7 @@ class Ingest:
             case changes.PodUpdated(pod):
                 return [pod]
             case changes.PodsListed(pods):
-                return sorted(pods, key=_order)
+                return sorted(pods, key=lambda pod: pod.order)  # a list is in the order of names
             case changes.NodeRemoved(name):
                 return [refusal.pod for refusal in self._store.snapshot.refused.values() if refusal.pod.node == name]
         return []
@@ -221,7 +221,7 @@ class Ingest:
             case changes.RelaunchUpdated(record):
                 return [record]
             case changes.RelaunchesListed(records):
-                return sorted(records, key=_age)
+                return sorted(records, key=lambda record: record.creation_time)
             case changes.PodRemoved(namespace, name, uid):
                 record_of_pod = self._store.snapshot.relaunches.get((namespace, record_name(name, uid)))
                 return [record_of_pod] if record_of_pod else []
@@ -232,10 +232,11 @@ class Ingest:
         self._waiting.clear()
         snapshot = self._store.snapshot
         for pod in sorted(
-            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()), key=_order
+            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()),
+            key=lambda pod: pod.order,
         ):
             self._enqueue_pod(pod)
-        for relaunch in sorted(snapshot.relaunches.values(), key=_age):
+        for relaunch in sorted(snapshot.relaunches.values(), key=lambda record: record.creation_time):
             self._enqueue_record(relaunch)
 
     def _enqueue_pod(self, pod: WatchedPod) -> None:
@@ -256,15 +257,6 @@ class Ingest:
 def _kept(record: Relaunch) -> Relaunch:
     """The record without what is large in it: whoever relaunches the pod reads the record again."""
     return replace(record, manifest={}, verdicts=(), counts={})
-
-
-def _order(pod: WatchedPod) -> tuple[int, str, str, str]:
-    """By which pods are enqueued: a list is in the order of names."""
-    return pod.order
-
-
-def _age(record: Relaunch) -> str:
-    return record.creation_time
 
 
 def _name(event: WatchEvent) -> str:

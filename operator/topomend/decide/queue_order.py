@@ -85,9 +85,9 @@ def patient_pods(snapshot: Snapshot, now: float, resting: Container[str] = ()) -
         patient = now - snapshot.gated_since.get((namespace, name), now) >= PATIENCE_SECONDS
         if patient and gated.uid not in resting and is_waiting(snapshot, gated):
             by_namespace.setdefault(namespace, []).append(gated)
-    queues = [nsmallest(MAX_EARLIER_PODS, pods, key=_order) for pods in by_namespace.values()]
+    queues = [nsmallest(MAX_EARLIER_PODS, pods, key=lambda pod: pod.order) for pods in by_namespace.values()]
     for rank in range(MAX_EARLIER_PODS):
-        yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=_order)
+        yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=lambda pod: pod.order)
 
 
 def reserve(snapshot: Snapshot, pods: Iterable[WatchedPod], remaining: Callable[[str], NodeState | None]) -> Reserved:
@@ -197,7 +197,7 @@ def yields_to(
     are candidates that ``pod`` is not sent to: an earlier pod that more of them admit than there are earlier pods has a
     node whatever those do.
     """
-    waiting = sorted(_earlier(snapshot, pod), key=_order)
+    waiting = sorted(_earlier(snapshot, pod), key=lambda pod: pod.order)
     without = {name: snapshot.publications[name].state_with_assumed for name in nodes}
     beside = {name: admit(state, pod.pod)[1] for name, state in without.items()} if waiting else {}
     unaffected: list[WatchedPod] = []
@@ -247,10 +247,6 @@ def _earlier(snapshot: Snapshot, pod: WatchedPod) -> Iterator[WatchedPod]:
         is_earlier = gated.order < pod.order if namespace == pod.namespace else gated.priority > pod.priority
         if is_earlier and is_waiting(snapshot, gated):
             yield gated
-
-
-def _order(pod: WatchedPod) -> tuple[int, str, str, str]:
-    return pod.order
 
 
 def _is_alike(one: WatchedPod, other: WatchedPod) -> bool:

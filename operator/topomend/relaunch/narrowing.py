@@ -40,8 +40,3 @@ def narrowing_of(node_affinity: Mapping[str, Any]) -> Narrowing:
     last_requirement = terms[0]["matchExpressions"][-1]
     hosts = tuple(last_requirement["values"])
     return Narrowing(excluded=hosts) if last_requirement["operator"] == "NotIn" else Narrowing(hosts)
-
-
-def named_hosts(node_affinity: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hostnames of the only nodes that such a pod may go to; empty where it may go to others."""
-    return narrowing_of(node_affinity).hosts
