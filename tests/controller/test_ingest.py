@@ -10,7 +10,8 @@ import pytest
 from tests.builders import gated_pod, node, node_state, node_topology_object, pod_manifest, refused_pod
 from tests.waiting import eventually
 
-from topomend.cache import changes
+from topomend.cache import changes, topology_reader
+from topomend.cache.publication_size import Room
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent
@@ -230,7 +231,10 @@ def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
     assert not seen.store.snapshot.publications
 
 
-def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable() -> None:
+def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topology_reader, "_room", Room())  # the states exist until garbage is collected
     seen = Seen()
     devices = [{"resource": "a/b", "groups": [{"ids": [f"{number}" for number in range(20_000)]}]}]
     for number in range(60):
