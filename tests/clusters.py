@@ -14,6 +14,7 @@ import yaml
 from tests.builders import pod_manifest
 from tests.waiting import eventually
 
+from topomend.gating.definitions import BRAKE, Installation, policy_and_binding
 from topomend.kube.client import (
     BRAKES,
     EVENTS,
@@ -52,6 +53,11 @@ POLICY_SECONDS = 2.0
 SHAPE = "numa:2 cores:4 memory:4Gi"
 NODE_A, NODE_B = "numa-a", "numa-b"
 """numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
+
+
+def policies(definition: str) -> tuple[dict[str, Any], ...]:
+    """A policy of new pods and its binding, as the operator installs them."""
+    return policy_and_binding(Installation(SYSTEM, "topomend-operator"), definition, "v1")
 
 
 def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata: Any) -> dict[str, Any]:
@@ -202,9 +208,8 @@ def brake_on(cluster: Cluster) -> Iterator[None]:
     with suppress(AlreadyExists):
         cluster.client.create(CRDS, yaml.safe_load((ROOT / "crds" / "topomend.io_brakes.yaml").read_text()))
     eventually("brakes to be served", lambda: [cluster.client.list(BRAKES)])
-    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text())
     made = []
-    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         with suppress(AlreadyExists):  # another test has installed everything
             made.append((resource, cluster.client.create(resource, document)))
     time.sleep(POLICY_SECONDS)

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import yaml
-from tests.clusters import BINDINGS, POLICY_SECONDS, ROOT, SYSTEM, Cluster, brake_on, pod
+from tests.clusters import BINDINGS, POLICY_SECONDS, SYSTEM, Cluster, brake_on, pod, policies
 from tests.operator_process import Operator
 from tests.waiting import consistently, eventually
 
+from topomend.gating.definitions import STEER
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES, PODS, STEERINGS
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.runtime.timestamp import timestamp
@@ -33,8 +33,7 @@ def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
         two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     made = []
     with brake_on(two_nodes):
-        documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
-        for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+        for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(STEER), strict=True):
             with suppress(AlreadyExists):
                 made.append((resource, two_nodes.client.create(resource, document)))
         yield two_nodes

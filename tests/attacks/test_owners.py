@@ -37,7 +37,7 @@ def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def brake(cluster: Cluster) -> Brake:
-    return Brake(cluster.client, SYSTEM)
+    return Brake(cluster.client, SYSTEM, lambda: "")
 
 
 @pytest.fixture

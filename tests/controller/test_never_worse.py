@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.clusters import BINDINGS, DEPLOYMENTS, ROOT, SYSTEM, Cluster, cluster_of, pod, start_agent
+from tests.clusters import BINDINGS, DEPLOYMENTS, SYSTEM, Cluster, cluster_of, pod, policies, start_agent
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.decide.plan import MAX_NAMED_NODES
+from topomend.gating.definitions import STEER
 from topomend.kube.client import (
     DEVICE_CLASSES,
     MUTATING_ADMISSION_POLICIES,
@@ -60,8 +60,7 @@ def _steer(cluster: Cluster) -> None:
         cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
     cluster.client.create(STEERINGS, steering, SYSTEM)
-    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
-    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(STEER), strict=True):
         cluster.client.create(resource, document)
     eventually("the policy to be in force", partial(_is_gated_at_creation, cluster))
 

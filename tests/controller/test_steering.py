@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-import yaml
 from tests.audit_log import audited
-from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, ROOT, SYSTEM, Cluster, events_of, pod, shown
+from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, SYSTEM, Cluster, events_of, pod, policies, shown
 from tests.deploy.api import administrator
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
+from topomend.gating.definitions import STEER
 from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
 from topomend.wire.group import STEERING, STEERING_NAME
@@ -40,9 +40,8 @@ def steered(two_nodes: Cluster) -> Iterator[None]:
     steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
     with suppress(AlreadyExists):
         two_nodes.client.create(STEERINGS, steering, SYSTEM)
-    documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steer-policy.yaml").read_text())
     made = []
-    for resource, document in zip((POLICIES, BINDINGS), documents, strict=True):
+    for resource, document in zip((POLICIES, BINDINGS), policies(STEER), strict=True):
         with suppress(AlreadyExists):  # another test has installed everything
             made.append((resource, two_nodes.client.create(resource, document)))
     eventually("the policy to be in force", lambda: _is_gated_at_birth(two_nodes))

@@ -60,9 +60,9 @@ class API:
         """Read one object, or a list."""
         return self._ask("GET", path)
 
-    def create(self, path: str, body: Any) -> Answer:
+    def create(self, path: str, body: Any, *, dry_run: bool = False) -> Answer:
         """Create an object; a field that its schema does not know is an error."""
-        return self._ask("POST", f"{path}?fieldValidation=Strict", body)
+        return self._ask("POST", f"{path}?fieldValidation=Strict" + ("&dryRun=All" if dry_run else ""), body)
 
     def replace(self, path: str, body: Any) -> Answer:
         """Put an object in the place of the one that is there."""

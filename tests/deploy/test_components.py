@@ -90,7 +90,7 @@ def test_a_layout_adds_one_folder_and_flags_that_lead_into_it(tmp_path: Path, na
         (("kubelet-root", "kubelet-state"), "/data/kubelet"),
         (("kubelet-root", "kubeadm", "node-resource-topology"), "/data/kubelet"),
         (("microk8s", "kubelet-state"), "/var/snap/microk8s/common/var/lib/kubelet"),
-        (("eks-al2023", "kubelet-state", "before-1.36"), "/var/lib/kubelet"),
+        (("eks-al2023", "kubelet-state"), "/var/lib/kubelet"),
     ],
     ids=str,
 )

@@ -98,7 +98,6 @@ def test_the_policies_read_the_accounts_that_pods_are_installed_with() -> None:
         ("-k", "deploy"),
         ("-f", "deploy/install.yaml"),
         ("-k", "deploy/overlays/kubelet-state"),
-        ("-k", "deploy/overlays/before-1.36"),
         ("-k", "deploy/overlays/node-resource-topology"),
     ],
     ids=" ".join,

@@ -232,11 +232,18 @@ def _start_as_deployed(cluster: Cluster, admin: API, folder: Path) -> Operator:
     own = eventually("the operator's pod", lambda: cluster.client.list(PODS, namespace=HOME, labels=labels).items)[0]
     metadata, container = own["metadata"], own["spec"]["containers"][0]
     values = {"POD_NAME": metadata["name"], "POD_NAMESPACE": metadata["namespace"], "POD_UID": metadata["uid"]}
-    values["POD_IP"] = "127.0.0.1"
-    assert {entry["name"] for entry in container["env"]} == set(values)
+    values["POD_IP"], values["POD_SERVICE_ACCOUNT"] = "127.0.0.1", own["spec"]["serviceAccountName"]
+    written = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+    assert written == {"TOPOMEND_GATING_SERVICE": f"{PREFIX}topomend-gating"}
+    assert {entry["name"] for entry in container["env"]} == {*values, *written}
     program, *flags = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in container["args"]]
     assert program == "operator"
-    own_pod = (f"--pod-name={values['POD_NAME']}", f"--pod-uid={values['POD_UID']}")
+    own_pod = (
+        f"--pod-name={values['POD_NAME']}",
+        f"--pod-uid={values['POD_UID']}",
+        f"--service-account={values['POD_SERVICE_ACCOUNT']}",
+        f"--gating-service={written['TOPOMEND_GATING_SERVICE']}",
+    )
     configuration = yaml.safe_load(cluster.sandbox.kubeconfig.read_text())
     configuration["users"][0]["user"] = {"token": token_of(admin, HOME, own["spec"]["serviceAccountName"], own)}
     path = folder / "operator.kubeconfig"

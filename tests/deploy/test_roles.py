@@ -81,10 +81,12 @@ OPERATOR = EVERYBODY | {
     "relaunches/status.topomend.io": "patch",
     "subjectaccessreviews.authorization.k8s.io": "create",
     "events.events.k8s.io": "create",
+    "brakes.topomend.io": "get",
+    "steerings.topomend.io": "get",
 }
 OPERATOR_AT_HOME = OPERATOR | {
-    "brakes.topomend.io": "create",
-    "steerings.topomend.io": "create",
+    "brakes.topomend.io": "get create",
+    "steerings.topomend.io": "get create",
     "leases.coordination.k8s.io": "get create update patch",
 }
 
@@ -147,6 +149,23 @@ def test_an_agent_may_ask_for_tokens_of_the_reader_alone(admin: API, account: st
     allowed = may(admin, "topomend-agent", "topomend-agent", right, "topomend-agent", name=account)
     assert allowed == (account == "topomend-kubelet-reader")
     assert not may(admin, "topomend-agent", "topomend-agent", right, "topomend-system", name=account)
+
+
+def test_the_operator_may_install_what_it_is_to_and_nothing_of_another_name(admin: API) -> None:
+    """Rights by name again. Who may write any of these objects decides about every new object of the cluster."""
+    group = "admissionregistration.k8s.io"
+    for resource, verbs in (
+        ("mutatingwebhookconfigurations", "get patch"),
+        ("mutatingadmissionpolicies", "create patch delete"),
+        ("mutatingadmissionpolicybindings", "create patch delete"),
+    ):
+        for name in ("topomend-steer", "topomend-brake", "topomend-creator", "topomend-changes", "another"):
+            granted = [
+                verb
+                for verb in VERBS
+                if may(admin, "topomend-system", "topomend-operator", (verb, group, resource), "", name=name)
+            ]
+            assert sorted(granted) == sorted(verbs.split() if name != "another" else []), (resource, name)
 
 
 def granted(admin: API, namespace: str, account: str, where: str) -> dict[str, str]:

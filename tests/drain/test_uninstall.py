@@ -11,7 +11,13 @@ from tests.drain.conftest import DENIED, STEERED, Installed
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.waiting import eventually
 
-from topomend.kube.client import LEASES, MUTATING_ADMISSION_POLICY_BINDINGS, PODS
+from topomend.kube.client import (
+    LEASES,
+    MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    MUTATING_WEBHOOKS,
+    PODS,
+)
 from topomend.wire.group import FIT_GATE, RECORD_ANNOTATION, RELAUNCH_FINALIZER, RELAUNCH_GATE, REPLACES_ANNOTATION
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -162,11 +168,10 @@ def _crd(installed: Installed) -> dict[str, dict[str, str]]:
     return installed.cluster.client.get(CRDS, "relaunches.topomend.io")
 
 
-def test_the_bindings_and_not_the_policies_are_what_a_drain_deletes(installed: Installed) -> None:
+def test_a_drain_deletes_whatever_acts_on_new_pods(installed: Installed) -> None:
+    client = installed.cluster.client
     assert installed.drain().code == 0
-    left = [
-        binding["metadata"]["name"]
-        for binding in installed.cluster.client.list(MUTATING_ADMISSION_POLICY_BINDINGS).items
-    ]
-    assert [name for name in left if name.startswith("topomend")] == []
+    for resource in (MUTATING_WEBHOOKS, MUTATING_ADMISSION_POLICY_BINDINGS):
+        assert not client.list(resource, labels="app.kubernetes.io/name=topomend").items
+    eventually("the policies to follow", lambda: not client.list(MUTATING_ADMISSION_POLICIES).items)
     assert not installed.cluster.client.list(PODS, namespace=SYSTEM).items

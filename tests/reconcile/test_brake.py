@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import yaml
-from tests.clusters import BINDINGS, DEPLOYMENTS, NODE_A, ROOT, SYSTEM, Cluster, pod
+from tests.clusters import BINDINGS, DEPLOYMENTS, NODE_A, SYSTEM, Cluster, pod, policies
 from tests.deploy.api import administrator
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
+from topomend.gating.definitions import BRAKE
 from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, NAMESPACES
 from topomend.wire.group import API_VERSION
 
@@ -92,12 +92,11 @@ def test_a_controller_in_a_namespace_that_opted_out_is_not_braked(fragmented: Cl
 
 def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes: Cluster) -> None:
     """With a list in a ConfigMap the API server never saw it change again."""
-    documents = list(yaml.safe_load_all((ROOT / "deploy" / "base" / "brake-policy.yaml").read_text()))
-    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         policy = two_nodes.client.get(resource, document["metadata"]["name"])
         two_nodes.client.delete(resource, document["metadata"]["name"], uid=policy["metadata"]["uid"])
     time.sleep(3)
-    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), documents, strict=True):
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         two_nodes.client.create(resource, document)
     uid = f"after-{time.monotonic_ns()}"
     head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}

@@ -48,7 +48,9 @@ class Operator:
         metrics = Metrics(lambda: store.snapshot, lambda: 0, lambda: True)
         settings = Settings(mode=mode, namespace="nowhere")
         announcer, reported = self.emitted.announcer, list[changes.Change]()
-        self._reconciler = Reconciler(cluster.client, store, announcer, settings, reported.append, metrics=metrics)
+        self._reconciler = Reconciler(
+            cluster.client, store, announcer, settings, reported.append, metrics=metrics, why_not_gating=lambda: ""
+        )
 
     def reconcile(self) -> Result:
         return self._reconciler.reconcile(PodID(self.pod.namespace, self.pod.name, self.pod.uid))

@@ -11,6 +11,7 @@ import click
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.log_flags import log_flags
 from topomend.cli.setting_flags import setting_flags
+from topomend.gating.definitions import SERVICE
 from topomend.model.address import host_and_port
 from topomend.reconcile.settings import Settings
 from topomend.runtime.log import log_to_stderr
@@ -37,6 +38,9 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
     settings = Settings(**values)
     _check_address("--health-address", settings.health_address)
     _check_address("--metrics-address", settings.metrics_address)
+    _check_address("--webhook-address", settings.webhook_address)
+    if SERVICE not in settings.gating_service:
+        raise BadInput(f"--gating-service {settings.gating_service!r} does not contain {SERVICE!r}")
     if bool(settings.pod_name) != bool(settings.pod_uid):
         raise BadInput("--pod-name and --pod-uid belong together: give both or neither")
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from topomend.cache.changes import TimePassed
 from topomend.controller.ingest import Ingest
 from topomend.controller.relist import Relister
+from topomend.gating.definitions import Installation
+from topomend.gating.installer import Installer
+from topomend.gating.parameters import ENSURE_SECONDS, Parameters
 from topomend.kube.client import Client
 from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted, retry_after
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.metrics import Metrics
-from topomend.reconcile.parameters import ENSURE_SECONDS, Parameters
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
 from topomend.reconcile.replay_shares import within_shares
@@ -77,6 +79,10 @@ class Operator:
         self._leads = threading.Event()
         self._election: LeaderElection | None = None
         self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
+        installation = Installation(settings.namespace, settings.service_account, settings.gating_service)
+        self._gating = Installer(
+            client, installation, settings.webhook_address, settings.webhook_url, self._leads.is_set
+        )
         if settings.leader_elect:
             self._election = LeaderElection(
                 client, settings.namespace, settings.identity or _new_identity(), self._lead
@@ -94,7 +100,15 @@ class Operator:
         self._recorder = EventRecorder(client)
         self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
         announcer = Announcer(self._recorder)
-        self._reconciler = Reconciler(client, self._store, announcer, settings, self._ingest.put, metrics=self._metrics)
+        self._reconciler = Reconciler(
+            client,
+            self._store,
+            announcer,
+            settings,
+            self._ingest.put,
+            metrics=self._metrics,
+            why_not_gating=self._gating.why_not_gating,
+        )
         self._staleness = Staleness(client, self._store, announcer)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
@@ -117,7 +131,7 @@ class Operator:
         threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._expire_loop, name="expiry", daemon=True).start()
-        threading.Thread(target=self._keep_parameters, name="parameters", daemon=True).start()
+        threading.Thread(target=self._keep_gating, name="gating", daemon=True).start()
         if self._election:
             self._election.start()
         else:
@@ -131,6 +145,7 @@ class Operator:
         self._recorder.stop()
         if self._election:
             self._election.stop()
+        self._gating.close()
         for served in endpoints:
             served.close()
         if self._streams:
@@ -266,18 +281,19 @@ class Operator:
                 _log.error("assumed pods, brake and agents were not all checked: unexpected: %r; retried", error)
             self._ingest.put(TimePassed(time.monotonic()))
 
-    def _keep_parameters(self) -> None:
-        """Have the policies gate pods as long as this process runs in its pod, whether it leads or not."""
+    def _keep_gating(self) -> None:
+        """Have new pods gated as long as this process runs in its pod, whether it leads or not."""
         wait = 0.0
         while not self._stopped.wait(wait):
             wait = ENSURE_SECONDS
-            try:
-                self._parameters.ensure(renews=self._makes_progress())
-            except APIError as error:
-                _log.debug("the policies' parameters could not be checked: %s; retried", error)
-                wait = max(TICK_SECONDS, _retry_after(error))
-            except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
-                _log.error("the policies' parameters could not be checked: unexpected: %r; retried", error)
+            for ensure in (self._gating.ensure, lambda: self._parameters.ensure(renews=self._makes_progress())):
+                try:
+                    ensure()
+                except APIError as error:
+                    _log.debug("the gating of new pods could not be checked: %s; retried", error)
+                    wait = max(TICK_SECONDS, _retry_after(error))
+                except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
+                    _log.error("the gating of new pods could not be checked: unexpected: %r; retried", error)
 
     @property
     def _late_seconds(self) -> float:
@@ -320,6 +336,8 @@ class Operator:
         """Why this operator could not take over; empty if it could."""
         if not self._parameters.ensured:
             return "the policies' parameters do not name this pod as an owner yet"
+        if not self._gating.is_ready:
+            return "the admission webhook is not served yet"
         if not self._listed.is_set():
             return "the cluster is not listed yet"
         late = time.monotonic() - self._relisted

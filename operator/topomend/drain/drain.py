@@ -15,7 +15,7 @@ from topomend.kube.client import Client
 
 IN_FORCE_SECONDS = 7.0
 """An API server notices within a second that a policy's binding is gone, and may gate pods until then. The rest of the
-time is for an operator that still runs: it recreates the parameter objects (``reconcile/parameters.py``), which the
+time is for an operator that still runs: it recreates the parameter objects (``gating/parameters.py``), which the
 drain then reports."""
 
 PASS_SECONDS = 1.0

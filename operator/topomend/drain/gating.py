@@ -1,36 +1,47 @@
-"""Stop the gating of new pods: delete the policies' bindings and the parameter objects that the policies read.
+"""Stop the gating of new pods: delete webhook configurations, the policies' bindings, and what both read.
 
-Leaves the policies themselves to the removal of the manifests: without a binding they do nothing.
+The configurations own the policies, so the garbage collector deletes those.
 """
 
 from topomend.drain.journal import Journal
-from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICY_BINDINGS, STEERINGS, Client, Resource
+from topomend.kube.client import (
+    BRAKES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    MUTATING_WEBHOOKS,
+    STEERINGS,
+    Client,
+    Resource,
+)
 from topomend.kube.errors import Conflict, NotFound
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 LABELS = "app.kubernetes.io/name=topomend"
-"""Of the bindings, whose names an administrator may have given a prefix."""
+"""Of configurations and bindings, whose names an administrator may have given a prefix."""
+
+_IN_FORCE = (MUTATING_WEBHOOKS, MUTATING_ADMISSION_POLICY_BINDINGS)
+"""In this order: without its configuration, an operator that still runs installs no policy again."""
 
 _PARAMETERS = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
 
 
 class Gating:
-    """The bindings and parameter objects of the policies. ``namespace`` is the operator's."""
+    """Webhook configurations, bindings and parameter objects. ``namespace`` is the operator's."""
 
     def __init__(self, client: Client, namespace: str, journal: Journal) -> None:
         self._client, self._namespace, self._journal = client, namespace, journal
 
     def stop(self) -> None:
-        """Delete the bindings, so that no new pod is gated or stamped. Raises APIError.
+        """Delete configurations and bindings, so that no new pod is gated or stamped. Raises APIError.
 
         An API server takes up to a second to notice.
         """
-        try:
-            bindings = self._client.list(MUTATING_ADMISSION_POLICY_BINDINGS, labels=LABELS).items
-        except NotFound:
-            return  # API servers before 1.36 do not know the kind
-        for binding in bindings:
-            self._delete(MUTATING_ADMISSION_POLICY_BINDINGS, binding["metadata"]["name"], "")
+        for resource in _IN_FORCE:
+            try:
+                listed = self._client.list(resource, labels=LABELS).items
+            except NotFound:
+                continue  # API servers before 1.36 do not know policies
+            for content in listed:
+                self._delete(resource, content["metadata"]["name"], "")
 
     def forget(self) -> None:
         """Delete the parameter objects. Call it once no operator runs that would recreate them. Raises APIError."""

@@ -31,6 +31,9 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 WATCH_SECONDS = 300
 """How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
 
+FIELD_MANAGER = "topomend"
+"""The name under which applied fields are ours."""
+
 FIRST_PAGE, MAX_PAGE = 5, 500
 """Objects on the first page of a list, of which nothing is known yet, and on any. Pages keep answers of the API server
 small, which has a minute for each."""
@@ -97,6 +100,8 @@ NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
 BRAKES = Resource(API_VERSION, "brakes")
 STEERINGS = Resource(API_VERSION, "steerings")
+SECRETS = Resource("v1", "secrets")
+MUTATING_WEBHOOKS = Resource("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", namespaced=False)
 MUTATING_ADMISSION_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
     "admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False
@@ -265,6 +270,17 @@ class Client:
         """
         path = resource.path(namespace, name, subresource)
         return self._ask("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    def apply(self, resource: Resource, name: str, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
+        """Apply ``content`` (server-side), created where it does not exist. Fields of others become ours where both set
+        them. Returns the result; raises APIError.
+
+        A role may name an object that is created by this, unlike one that is posted: the API server asks for the rights
+        to patch and to create it by name (apiserver pkg/endpoints/handlers/patch.go:PatchResource).
+        """
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        path = resource.path(namespace, name)
+        return self._ask("PATCH", path, content, query=query, content_type="application/apply-patch+yaml")
 
     def delete(
         self, resource: Resource, name: str, namespace: str = "", *, uid: str, version: str = ""

@@ -1,5 +1,7 @@
 """The storm brake: a list of controllers whose new pods the API server gates, in a Brake object that its policy reads.
 
+Where the API server has no such policies, the operator's webhook reads it (``gating``).
+
 A controller replaces a refused pod at once, and the replacement is refused as well. From the first refusal on, the
 controller is on the list, and the policy gates its new pods. The operator ungates them one by one for nodes that admit
 them. A controller leaves the list after QUIET_SECONDS without a gated or refused pod. A StatefulSet or a Job, which
@@ -17,10 +19,10 @@ second time, a ConfigMap would have no effect.
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from topomend.kube.client import BRAKES, MUTATING_ADMISSION_POLICIES, Client
+from topomend.kube.client import BRAKES, Client
 from topomend.kube.errors import AlreadyExists, APIError, Forbidden, Invalid, NotFound
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Owner, WatchedPod
@@ -33,7 +35,6 @@ QUIET_SECONDS = 60.0
 IN_FORCE_SECONDS = 2.0
 """If a listed controller's pods are created ungated after this long, somebody emptied the list: it is written again."""
 
-CHECK_SECONDS = 60.0
 REMEMBERED = 10_000
 
 MOST_OF_A_NAMESPACE = 100
@@ -41,10 +42,6 @@ MOST_OF_A_NAMESPACE = 100
 
 _LONGEST_TEXT = 400
 """The longest value that the schema of the list allows."""
-
-NO_POLICIES = (
-    "the API server has no MutatingAdmissionPolicy, so new pods cannot be gated; it is enabled from Kubernetes 1.36 on"
-)
 
 _log = logging.getLogger(__name__)
 
@@ -59,13 +56,16 @@ class _Listed:
 
 
 class Brake:
-    """Keeps the list. ``namespace`` is the operator's. May be used by several threads."""
+    """Keeps the list. ``namespace`` is the operator's. May be used by several threads.
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+    ``why_not_gating`` says why no new pod can be gated, empty if it can; it may raise APIError.
+    """
+
+    def __init__(self, client: Client, namespace: str, why_not_gating: Callable[[], str]) -> None:
+        self._client, self._namespace, self._why_not_gating = client, namespace, why_not_gating
         self._owners: dict[str, _Listed] | None = None
         self._counted: BoundedDict[str, None] = BoundedDict(REMEMBERED)
-        self._gates, self._checked = False, float("-inf")
+        self._off_because = ""
         self._lock = threading.Lock()
 
     def engage(self, pod: WatchedPod) -> str:
@@ -79,8 +79,8 @@ class Brake:
         if owner is None or pod.uid in self._counted or not self._is_brakable(pod, owner):
             return ""
         with self._lock:
-            if not self._gates_pods():
-                return NO_POLICIES
+            if problem := self._why_off():
+                return problem
             is_known = owner.uid in self._listed()
         # Without the lock: what strangers write on their pods must not delay other controllers.
         try:
@@ -113,14 +113,13 @@ class Brake:
     def _is_full(self, namespace: str) -> bool:
         return sum(listed.namespace == namespace for listed in self._listed().values()) >= MOST_OF_A_NAMESPACE
 
-    def _gates_pods(self) -> bool:
-        """Whether the API server has mutating policies. Checked again while it has none: it may be upgraded."""
-        now = time.monotonic()
-        if not self._gates and now - self._checked > CHECK_SECONDS:
-            self._gates, self._checked = self._client.serves(MUTATING_ADMISSION_POLICIES), now
-            if not self._gates:
-                _log.warning("the storm brake is off: %s", NO_POLICIES)
-        return self._gates
+    def _why_off(self) -> str:
+        """Why the list has no effect; empty if it has."""
+        problem = self._why_not_gating()
+        if problem and problem != self._off_because:
+            _log.warning("the storm brake is off: %s", problem)
+        self._off_because = problem
+        return problem
 
     def lists(self, owner_uid: str) -> bool:
         """Whether this operator has the controller on its list."""
@@ -138,7 +137,7 @@ class Brake:
         ``still_gated`` are the uids of controllers that have gated pods.
         """
         with self._lock:
-            if not self._gates_pods():
+            if self._why_off():
                 return
             listed_owners, now = self._listed(), time.monotonic()
             for uid in still_gated:
@@ -183,7 +182,7 @@ class Brake:
         try:
             self._client.create(BRAKES, content, self._namespace)
         except AlreadyExists:
-            return self._write(changes) if changes else ""  # another thread was faster (reconcile/parameters.py)
+            return self._write(changes) if changes else ""  # another thread was faster (gating/parameters.py)
         except APIError as error:
             return self._off(error)
         return ""

@@ -46,7 +46,7 @@ DELETIONS_PER_SECOND, DELETION_BURST = 10.0, 50
 class Reconciler:
     """Reconciles pods. May be used by several threads, a pod each.
 
-    ``report`` gets the changes that reconciling reveals.
+    ``report`` gets the changes that reconciling reveals. ``why_not_gating`` is for the brake.
     """
 
     def __init__(  # noqa: PLR0913  the parts it is composed of
@@ -58,10 +58,11 @@ class Reconciler:
         report: Callable[[Change], None],
         *,
         metrics: Metrics,
+        why_not_gating: Callable[[], str],
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._deletions = FairTokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
-        self._brake = Brake(client, settings.namespace)
+        self._brake = Brake(client, settings.namespace, why_not_gating)
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
         self._namespace_limits = NamespaceLimits(client, _default_limits(settings))

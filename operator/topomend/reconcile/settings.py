@@ -83,6 +83,29 @@ class Settings:
         "The operator's own namespace, with its Lease and the objects that the gating policies read.",
         default="topomend-system",
     )
+    service_account: str = _setting(
+        "The operator's own account, in --namespace. Pods that it creates get no stamp of their creator.",
+        default="topomend-operator",
+        metavar="NAME",
+        environment=("POD_SERVICE_ACCOUNT",),
+    )
+    webhook_address: str = _setting(
+        "Serve the admission webhook here if the API server has no MutatingAdmissionPolicy. Off by default; without "
+        "it no pod is gated there.",
+        default="",
+        metavar="HOST:PORT",
+    )
+    webhook_url: str = _setting(
+        "The URL at which the API server reaches the webhook. Default: that of the Service --gating-service.",
+        default="",
+        metavar="URL",
+    )
+    gating_service: str = _setting(
+        "The webhook's Service and the Secret with its certificate, in --namespace. The policies and webhook "
+        "configurations have the same prefix and suffix.",
+        default="topomend-gating",
+        metavar="NAME",
+    )
     leader_elect: bool = _setting(
         "Act only while holding the Lease topomend-operator in --namespace, so that several operators may run.",
         default=False,

@@ -1,6 +1,7 @@
-"""The HTTP endpoints of agent and operator: health, readiness and metrics, for kubelets and Prometheus.
+"""The HTTP endpoints of agent and operator: pages for kubelets and Prometheus, answers for the API server.
 
-Owns the server: its address family, its limits, and that it asks no name service. The pages are their owners' business.
+Owns the server: its address family, TLS, its limits, and that it asks no name service. Pages and answers are their
+owners' business.
 Anybody in the cluster may connect, so connections are bounded in number and time, and a new one takes the place of the
 oldest: however many a stranger holds, kubelet's probe is answered.
 The standard library's server looks its own address up in reverse as it starts (``HTTPServer.server_bind``), which takes
@@ -10,20 +11,22 @@ many seconds where no name service answers; this one never does.
 import logging
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 from topomend.model.address import host_and_port
 
 LOOPBACK = "127.0.0.1"
 HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
 
-MAX_CONNECTIONS = 32
-"""Connections served at once, a thread each; a further one closes the oldest. Kubelet and Prometheus need two."""
+MAX_CONNECTIONS, MAX_KEPT_CONNECTIONS = 32, 128
+"""Connections served at once, a thread each; a further one closes the oldest. Kubelet and Prometheus need two. An API
+server keeps 25 (k8s.io/client-go transport/cache.go:idleConnsPerHost)."""
 
 EVICTION_SECONDS = 1.0
 """How long the thread of a closed connection may take to end."""
@@ -33,6 +36,19 @@ MAX_BACKLOG = 128
 
 CONNECTION_SECONDS = 10.0
 """How long a connection may stay silent."""
+
+MAX_BODY = 4 << 20
+"""The longest body that is read, in bytes: a review of an update has an object of the API server's twice."""
+
+SMALL_BODY = 64 << 10
+"""Longer bodies take turns, for a decoded one has ten times its length."""
+
+BODY_SECONDS = 1.0
+"""How long a body that is not small may take to have its turn, and again to arrive."""
+
+IDLE_SECONDS = 120.0
+"""How long a kept connection may stay silent: longer than an API server keeps one (net/http Transport.IdleConnTimeout,
+90 s), which so never sends a request to an end."""
 
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -66,8 +82,11 @@ class Endpoints:
     """
 
     def __init__(self, address: str, pages: Mapping[str, Callable[[], Page]]) -> None:
+        self._serve(address, _handler_of(pages), None)
+
+    def _serve(self, address: str, handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None) -> None:
         host, port = host_and_port(address)
-        self._server = _Server(host or LOOPBACK, port, _handler_of(pages))
+        self._server = _Server(host or LOOPBACK, port, handler, tls)
         self._thread = threading.Thread(target=self._server.serve_forever, name=f"endpoints-{self.port}", daemon=True)
         self._thread.start()
 
@@ -83,13 +102,25 @@ class Endpoints:
         self._thread.join()
 
 
+class Answers(Endpoints):
+    """Answers POST requests over TLS: each path's answer is made from the request's body. Connections are kept.
+
+    The context's certificate may be replaced meanwhile. Raises as Endpoints does.
+    """
+
+    def __init__(self, address: str, answers: Mapping[str, Callable[[bytes], Page]], tls: ssl.SSLContext) -> None:
+        own = {"answers": answers, "turn": threading.BoundedSemaphore()}
+        self._serve(address, type("Answerer", (_Answerer,), own), tls)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = MAX_BACKLOG
 
-    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        self._free = threading.BoundedSemaphore(MAX_KEPT_CONNECTIONS if tls else MAX_CONNECTIONS)
         self._open: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -100,6 +131,13 @@ class _Server(ThreadingHTTPServer):
         """Bind without the reverse look-up of ``HTTPServer``."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def get_request(self) -> tuple[Any, Any]:
+        """The next connection. Its thread shakes hands with the client, which may take its time."""
+        connection, address = super().get_request()
+        if self._tls is None:
+            return connection, address
+        return self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve the connection in a thread, in place of the oldest one where too many are open."""
@@ -151,14 +189,68 @@ def _handler_of(pages: Mapping[str, Callable[[], Page]]) -> type[BaseHTTPRequest
 
         def do_GET(self) -> None:
             make_page = pages.get(self.path.partition("?")[0])
-            page = make_page() if make_page else unknown
-            self.send_response(page.status)
-            self.send_header("Content-Type", page.content_type)
-            self.send_header("Content-Length", str(len(page.body)))
-            self.end_headers()
-            self.wfile.write(page.body)
+            _send(self, make_page() if make_page else unknown)
 
         def log_message(self, *_: object) -> None:
             """Probes and scrapes are not logged."""
 
     return Handler
+
+
+class _Answerer(BaseHTTPRequestHandler):
+    """Answers POST requests; ``answers`` and ``turn`` belong to the server."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = IDLE_SECONDS
+    answers: ClassVar[Mapping[str, Callable[[bytes], Page]]]
+    turn: ClassVar[threading.BoundedSemaphore]
+
+    def do_POST(self) -> None:
+        length = self._length()
+        if length is None:
+            self._decline(Page(413, _PLAIN, b"a body has a length, of four MiB at most\n"))
+        elif length <= SMALL_BODY:
+            self._answer(length)
+        elif self.turn.acquire(timeout=BODY_SECONDS):
+            ending = threading.Timer(BODY_SECONDS, self._end)
+            ending.start()
+            try:
+                self._answer(length)
+            finally:
+                ending.cancel()
+                self.turn.release()
+        else:
+            self._decline(Page(503, _PLAIN, b"busy\n"))
+
+    def _length(self) -> int | None:
+        text = self.headers.get("Content-Length", "")
+        is_number = text.isascii() and text.isdecimal() and len(text) < 10
+        return int(text) if is_number and int(text) <= MAX_BODY else None
+
+    def _answer(self, length: int) -> None:
+        body = self.rfile.read(length)
+        if len(body) < length:
+            self.close_connection = True
+            return
+        make = self.answers.get(self.path.partition("?")[0])
+        _send(self, make(body) if make else Page(404, _PLAIN, b"unknown\n"))
+
+    def _decline(self, page: Page) -> None:
+        self.close_connection = True
+        _send(self, page)
+
+    def _end(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, *_: object) -> None:
+        """Requests are not logged."""
+
+
+def _send(handler: BaseHTTPRequestHandler, page: Page) -> None:
+    handler.send_response(page.status)
+    handler.send_header("Content-Type", page.content_type)
+    handler.send_header("Content-Length", str(len(page.body)))
+    handler.end_headers()
+    handler.wfile.write(page.body)

@@ -209,7 +209,7 @@ class Sandbox:
         They run as long as the sandbox, each with the account and a token of its pod. Returns once every node's
         NodeTopology is Ready and the operator is at work. Raises ProgramFailed if that does not happen in time.
         """
-        self._apply(installation.manifests(self._version, self.folder), on_progress)
+        self._apply(installation.manifests(), on_progress)
         on_progress(f"starting topomend: the operator and {len(self.nodes)} agent{'s' if len(self.nodes) != 1 else ''}")
         self._supervisor.start([installation.TOKENS_PROGRAM])
         for component in self._components:

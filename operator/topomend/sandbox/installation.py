@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from topomend.sandbox import layout
 from topomend.sandbox.api import API
 from topomend.sandbox.control_plane import HOST
-from topomend.sandbox.go_modules import minor_of
 from topomend.wire.group import API_VERSION
 
 AGENTS = "topomend-agent"
@@ -28,9 +25,7 @@ TOKENS_PROGRAM = "topomend-tokens"
 MOST_RESTARTS = 3
 """A program of topomend that ends more often than this during the start will not come up."""
 
-MUTATING_POLICIES_MINOR = 36
-_MUTATING_POLICY = "MutatingAdmissionPolicy"
-
+_GATING = "/apis/admissionregistration.k8s.io/v1"
 _BRAKE = f"/apis/{API_VERSION}/namespaces/{OPERATORS}/brakes/topomend-brake"
 
 
@@ -61,9 +56,12 @@ class Component:
 
 
 def components(node_names: Sequence[str], ports: Sequence[int]) -> tuple[Component, ...]:
-    """The operator and an agent for each node. Each takes one of ``ports`` for its metrics."""
-    operator_port, *agent_ports = ports
-    operator = Component("topomend-operator", OPERATORS, OPERATOR_ACCOUNT, "", ("operator",), operator_port)
+    """The operator and an agent for each node. Each takes one of ``ports`` for its metrics, the operator the first for
+    its webhook."""
+    webhook_port, operator_port, *agent_ports = ports
+    webhook = f"{HOST}:{webhook_port}"
+    arguments = ("operator", f"--webhook-address={webhook}", f"--webhook-url=https://{webhook}")
+    operator = Component("topomend-operator", OPERATORS, OPERATOR_ACCOUNT, "", arguments, operator_port)
     agents = (_agent(name, port) for name, port in zip(node_names, agent_ports, strict=True))
     return (operator, *agents)
 
@@ -79,19 +77,10 @@ def _agent(node: str, port: int) -> Component:
     return Component(f"topomend-agent-{node}", AGENTS, AGENTS, node, arguments, port)
 
 
-def manifests(version: str, folder: Path) -> Path:
-    """The file with the manifests for an API server of the release ``version``; a shorter one is written to ``folder``.
-
-    MutatingAdmissionPolicy v1 is served since Kubernetes 1.36.
-    """
+def manifests() -> Path:
+    """The file with topomend's manifests."""
     installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
-    path = installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
-    if minor_of(version) >= MUTATING_POLICIES_MINOR:
-        return path
-    documents = [item for item in yaml.safe_load_all(path.read_text()) if not item["kind"].startswith(_MUTATING_POLICY)]
-    shorter = folder / "install.yaml"
-    shorter.write_text(yaml.safe_dump_all(documents))
-    return shorter
+    return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
 
 
 def missing(api: API, node_names: Sequence[str]) -> str:
@@ -100,7 +89,17 @@ def missing(api: API, node_names: Sequence[str]) -> str:
         problem = _not_ready(api, name)
         if problem:
             return f"{name} to publish its topology ({problem})"
-    return "" if api.get(_BRAKE) is not None else "the operator to begin"
+    if api.get(_BRAKE) is None:
+        return "the operator to begin"
+    return "" if _gates_new_pods(api) else "the operator to have new pods gated"
+
+
+def _gates_new_pods(api: API) -> bool:
+    """Whether the steering policy is installed, or written as a webhook."""
+    if api.get(f"{_GATING}/mutatingadmissionpolicybindings/topomend-steer") is not None:
+        return True
+    webhooks = api.get(f"{_GATING}/mutatingwebhookconfigurations/topomend-steer")
+    return webhooks is not None and bool(webhooks.get("webhooks"))
 
 
 def _not_ready(api: API, node: str) -> str:

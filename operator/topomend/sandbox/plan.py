@@ -64,7 +64,7 @@ class Preparation:
         self._files = control_plane.Files(folder)
         self._accounts = control_plane.accounts(spec.name for spec in specs)
         names, count = [spec.name for spec in specs], len(specs)
-        self._port, *ports = free_ports(2 + 2 * count)
+        self._port, *ports = free_ports(3 + 2 * count)
         self._kubelet_ports = dict(zip(names, ports[:count], strict=True))
         self.components = components(names, ports[count:])
         self._server = f"https://{control_plane.HOST}:{self._port}"

@@ -10,11 +10,11 @@ from tests.clusters import CRDS, ROOT, Cluster
 from tests.refused_pods import gated
 from tests.waiting import eventually
 
+from topomend.gating import parameters as parameters_module
+from topomend.gating.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
 from topomend.kube.client import BRAKES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
-from topomend.reconcile import parameters as parameters_module
-from topomend.reconcile.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 pytestmark = pytest.mark.cluster

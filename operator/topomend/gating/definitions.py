@@ -1,0 +1,73 @@
+"""The four definitions of what happens to a new pod, as MutatingAdmissionPolicies and as webhooks of the same effect.
+
+Each is one YAML file of this folder, the policy and its binding. A webhook has the policy's rules and those of its
+conditions that need no parameter object; what is left of the definition is in ``review``.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from string import Template
+from typing import Any
+
+import yaml
+
+from topomend.wire.group import GROUP
+
+STEER, BRAKE, CREATOR, CHANGES = NAMES = ("steer", "brake", "creator", "changes")
+
+SERVICE = "topomend-gating"
+"""The name of the webhook's Service and of the Secret with its certificate, without an installation's prefix."""
+
+ADMISSION = "admissionregistration.k8s.io"
+TIMEOUT_SECONDS = 2
+"""How long the API server waits for the webhook: a pod is created without a gate rather than late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The names that one installation goes by. ``service`` is ``topomend-gating`` with a prefix, a suffix or both."""
+
+    namespace: str
+    account: str
+    service: str = SERVICE
+
+    def __post_init__(self) -> None:
+        if SERVICE not in self.service:
+            raise ValueError(f"{self.service!r} does not contain {SERVICE!r}, from which other names are derived")
+
+    def name(self, definition: str) -> str:
+        """The name of a definition's policy, binding and webhook configuration."""
+        return self.service.replace(SERVICE, f"topomend-{definition}")
+
+
+def policy_and_binding(installation: Installation, definition: str, version: str) -> tuple[dict[str, Any], ...]:
+    """The policy and its binding, in the group's ``version``: ``v1`` or ``v1beta1``, which have the same fields."""
+    names = {name: installation.name(name) for name in NAMES}
+    text = Template(_text(definition)).substitute(names, namespace=installation.namespace, account=installation.account)
+    return tuple({**content, "apiVersion": f"{ADMISSION}/{version}"} for content in yaml.safe_load_all(text))
+
+
+def webhook(installation: Installation, definition: str, client: dict[str, Any]) -> dict[str, Any]:
+    """The webhook of the same effect. ``client`` says where the API server finds it (WebhookClientConfig)."""
+    spec = policy_and_binding(installation, definition, "v1")[0]["spec"]
+    constraints = spec["matchConstraints"]
+    conditions = [each for each in spec["matchConditions"] if "params" not in each["expression"]]
+    return {
+        "name": f"{definition}.gating.{GROUP}",
+        "clientConfig": client,
+        "rules": constraints["resourceRules"],
+        "namespaceSelector": constraints.get("namespaceSelector", {}),
+        "matchConditions": conditions,
+        "reinvocationPolicy": spec["reinvocationPolicy"],
+        "failurePolicy": spec["failurePolicy"],
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+@cache
+def _text(definition: str) -> str:
+    return resources.files(__package__).joinpath(f"{definition}.yaml").read_text()

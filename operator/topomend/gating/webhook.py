@@ -1,0 +1,59 @@
+"""The admission webhook's server: a path for each definition, and a certificate that is replaced while it serves."""
+
+import json
+import logging
+import ssl
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from topomend.gating.certificates import KeyPairs
+from topomend.gating.definitions import NAMES
+from topomend.gating.review import Parameter, answered
+from topomend.runtime.endpoints import Answers, Page
+
+_log = logging.getLogger(__name__)
+
+
+class Webhook:
+    """Serves the API server's reviews at ``address`` (HOST:PORT), with ``key_pairs``, until it is closed.
+
+    ``parameter`` returns the newest parameter of a definition. Raises OSError where nothing can listen there, and
+    ssl.SSLError for key pairs that are none.
+    """
+
+    def __init__(self, address: str, key_pairs: KeyPairs, parameter: Callable[[str], Parameter]) -> None:
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._parameter = parameter
+        self.use(key_pairs)
+        answers = {f"/{definition}": partial(self._answer, definition) for definition in NAMES}
+        self._server = Answers(address, answers, self._tls)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.port
+
+    def use(self, key_pairs: KeyPairs) -> None:
+        """Show new connections this certificate. Raises ssl.SSLError."""
+        with tempfile.TemporaryDirectory() as folder:  # of mode 0700; the library reads files alone
+            path = Path(folder, "pair.pem")
+            path.touch(0o600)
+            path.write_bytes(key_pairs.key + b"\n" + key_pairs.certificate)
+            self._tls.load_cert_chain(path)
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.close()
+
+    def _answer(self, definition: str, body: bytes) -> Page:
+        try:
+            review = json.loads(body)
+            answer = answered(review, definition, self._parameter(definition), datetime.now(UTC))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            _log.debug("a request to the webhook is no AdmissionReview: %r", error)
+            return Page(400, "text/plain; charset=utf-8", b"no AdmissionReview of admission.k8s.io/v1\n")
+        return Page(200, "application/json", json.dumps(answer).encode())

@@ -1,0 +1,179 @@
+"""Webhook and policies do the same to random pods of random users, on one real API server, one after the other."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from deploy.manifests import objects
+from tests.clusters import NODE_A, SHAPE, SYSTEM, policies
+from tests.deploy.api import API, administrator, path_of
+from tests.seeds import SEED
+from tests.waiting import eventually
+
+from topomend.gating.certificates import renewed
+from topomend.gating.definitions import BRAKE, NAMES, STEER, Installation, webhook
+from topomend.gating.review import Parameter
+from topomend.gating.webhook import Webhook
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire import group
+
+pytestmark = pytest.mark.cluster
+
+STEERED, PLAIN = "steered", "plain"
+BRAKED = "11111111-0000-0000-0000-000000000000"
+CASES = 250
+INSTALLATION = Installation(SYSTEM, "topomend-operator")
+OPERATOR = f"system:serviceaccount:{SYSTEM}:topomend-operator"
+
+_names = (f"random-{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def admin() -> Iterator[API]:
+    """The administrator of a cluster with everything installed but what gates new pods, and two namespaces."""
+    with Sandbox.up([NodeSpec.of_shape(NODE_A, SHAPE)]) as sandbox:
+        api = administrator(sandbox.kubeconfig)
+        for item in objects():
+            if item["kind"] not in ("DaemonSet", "Deployment"):
+                eventually(path_of(item), lambda item=item: api.apply(path_of(item), item).allowed)  # type: ignore[misc]
+        for name, labels in ((STEERED, {group.STEER_LABEL: "enabled"}), (PLAIN, {})):
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+            assert api.apply(f"/api/v1/namespaces/{name}", namespace).allowed
+        testers = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "testers"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [
+                {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "testers"},
+            ],
+        }
+        assert api.apply(path_of(testers), testers).allowed
+        yield api
+
+
+def parameters(admin: API, valid_until: datetime) -> dict[str, Parameter]:
+    """Write both parameter objects. Returns what the webhook is to know of them."""
+    time = valid_until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    root = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}"
+    head = {"apiVersion": group.API_VERSION, "validUntil": time}
+    brake = {**head, "kind": group.BRAKE, "metadata": {"name": group.BRAKE_NAME}, "owners": {BRAKED: "plain/x/y"}}
+    steering = {**head, "kind": group.STEERING, "metadata": {"name": group.STEERING_NAME}}
+    assert admin.apply(f"{root}/brakes/{group.BRAKE_NAME}", brake).allowed
+    assert admin.apply(f"{root}/steerings/{group.STEERING_NAME}", steering).allowed
+    known = Parameter(exists=True, valid_until=time, owners=frozenset({BRAKED}))
+    return {BRAKE: known, STEER: known}
+
+
+def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    known = parameters(admin, datetime.now(UTC) + timedelta(hours=1))
+    cases = [(rng.choice((STEERED, PLAIN)), random_user(rng, admin), random_pod(rng)) for _ in range(CASES)]
+    for item in (item for definition in NAMES for item in policies(definition)):
+        assert admin.apply(path_of(item), item).allowed
+    eventually("the policies", lambda: effects(admin, STEERED, probe()) == (True, True))
+    by_policy = [effects(api, namespace, pod) for namespace, api, pod in cases]
+    notes_by_policy = notes(admin, random.Random(SEED))
+    for item in (item for definition in NAMES for item in policies(definition)):
+        assert admin.delete(path_of(item)).allowed
+    eventually("the policies' end", lambda: effects(admin, STEERED, probe()) == (False, False))
+    pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))
+    assert pairs is not None
+    server = Webhook("127.0.0.1:0", pairs, lambda definition: known.get(definition, Parameter()))
+    try:
+        for definition in NAMES:
+            client = {"url": f"https://127.0.0.1:{server.port}/{definition}", "caBundle": pairs.as_secret()["ca.crt"]}
+            path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/topomend-{definition}"
+            assert admin.patch(path, {"webhooks": [webhook(INSTALLATION, definition, client)]}).allowed
+        eventually("the webhooks", lambda: effects(admin, STEERED, probe()) == (True, True))
+        by_webhook = [effects(api, namespace, pod) for namespace, api, pod in cases]
+        notes_by_webhook = notes(admin, random.Random(SEED))
+    finally:
+        server.close()
+    assert len(set(map(str, by_policy))) > 4, "the random pods differ too little"
+    for case, policy, hook in zip(cases, by_policy, by_webhook, strict=True):
+        assert hook == policy, case
+    assert any(notes_by_policy)
+    assert notes_by_webhook == notes_by_policy
+
+
+def probe() -> dict[str, Any]:
+    container = {"name": "c", "image": "none", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    return {"containers": [container], "metadata": {}}
+
+
+def effects(api: API, namespace: str, pod: dict[str, Any]) -> tuple[Any, ...]:
+    """Whether the pod gets our gate, and its stamp; or why it cannot be created."""
+    metadata = {"name": next(_names), **pod["metadata"]}
+    spec = {key: value for key, value in pod.items() if key != "metadata"}
+    content = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    answer = api.create(f"/api/v1/namespaces/{namespace}/pods", content, dry_run=True)
+    if not answer.allowed:
+        return answer.code, answer.message.replace(metadata["name"], "")
+    gates = [gate["name"] for gate in answer.content["spec"].get("schedulingGates", [])]
+    stamp = answer.content["metadata"].get("annotations", {}).get(group.CREATOR_ANNOTATION, "")
+    if not pod["metadata"]:
+        return group.FIT_GATE in gates, bool(stamp)
+    return sorted(gates), stamp
+
+
+def notes(admin: API, rng: random.Random) -> list[str]:
+    """The notes about random changes of one stamped pod, one after the other."""
+    name, seen = next(_names), []
+    path = f"/api/v1/namespaces/{PLAIN}/pods"
+    container = {"name": "c", "image": "none", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    spec = {"containers": [container], "nodeSelector": {"no": "node"}}
+    assert admin.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).allowed
+    for _ in range(15):
+        key = rng.choice(("a", "example.com/b", "x"))
+        value = rng.choice((None, "1", "2"))
+        patch = {"metadata": {rng.choice(("annotations", "labels")): {key: value}}}
+        answer = admin.patch(f"{path}/{name}", patch)
+        assert answer.allowed, answer.message
+        seen.append(answer.content["metadata"]["annotations"].get(group.CHANGED_ANNOTATION, ""))
+    assert admin.delete(f"{path}/{name}").allowed
+    return seen
+
+
+def random_user(rng: random.Random, admin: API) -> API:
+    user = admin.impersonating(rng.choice(("jane", "system:serviceaccount:a:b", OPERATOR)), "testers")
+    if rng.random() < 0.2:
+        return user.with_extra(rng.choice(("scopes", "authentication.kubernetes.io%2fcredential-id")), "x")
+    return admin if rng.random() < 0.2 else user
+
+
+def random_pod(rng: random.Random) -> dict[str, Any]:
+    pod: dict[str, Any] = {"containers": [random_container(rng, f"c{number}") for number in range(rng.randint(1, 2))]}
+    if rng.random() < 0.2:
+        pod["initContainers"] = [random_container(rng, "i")]
+    if rng.random() < 0.1:
+        pod["resources"] = {"limits": {"cpu": "4", "memory": "4Gi"}}
+    if rng.random() < 0.1:
+        pod["priorityClassName"] = rng.choice(("system-node-critical", "system-cluster-critical"))
+    if rng.random() < 0.1:
+        pod["nodeName"] = "anywhere"
+    elif rng.random() < 0.2:
+        pod["schedulingGates"] = [{"name": rng.choice(("example.com/quota", group.FIT_GATE))}]
+    metadata: dict[str, Any] = {"labels": {"random": "pod"}}
+    if rng.random() < 0.5:
+        owner = {"apiVersion": "apps/v1", "kind": rng.choice(("ReplicaSet", "DaemonSet")), "name": "r"}
+        uid, is_controller = rng.choice((BRAKED, "22222222-0000-0000-0000-000000000000")), rng.random() < 0.8
+        metadata["ownerReferences"] = [{**owner, "uid": uid, "controller": is_controller}]
+    if rng.random() < 0.2:
+        metadata["annotations"] = {rng.choice(("a", group.CREATOR_ANNOTATION, group.RELAUNCH_ANNOTATION)): "true"}
+    return {**pod, "metadata": metadata}
+
+
+def random_container(rng: random.Random, name: str) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if rng.random() < 0.8:
+        resources["limits"] = {"cpu": rng.choice(("1", "1500m")), "memory": "1Gi"}
+    if rng.random() < 0.2:
+        resources["requests"] = {"cpu": rng.choice(("1", "500m"))}
+    if rng.random() < 0.2:
+        resources.setdefault("limits", {})["vendor.com/gpu"] = "1"
+    return {"name": name, "image": "none", "resources": resources}

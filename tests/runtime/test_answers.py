@@ -1,0 +1,116 @@
+"""Answers to POST requests over TLS: kept connections, bounded bodies, clients that are slow or many."""
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from topomend.gating.certificates import KeyPairs, renewed
+from topomend.runtime import endpoints
+from topomend.runtime.endpoints import MAX_BODY, MAX_KEPT_CONNECTIONS, SMALL_BODY, Answers, Page
+
+
+@pytest.fixture(scope="module")
+def pairs() -> KeyPairs:
+    made = renewed(None, ["127.0.0.1"], datetime.now(UTC))
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def tls(pairs: KeyPairs, tmp_path: Path) -> ssl.SSLContext:
+    pair = tmp_path / "pair.pem"
+    pair.write_bytes(pairs.key + pairs.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    return context
+
+
+@pytest.fixture
+def server(tls: ssl.SSLContext) -> Iterator[Answers]:
+    """Answers with the length of the body."""
+    made = Answers("127.0.0.1:0", {"/length": lambda body: Page(200, "text/plain", str(len(body)).encode())}, tls)
+    yield made
+    made.close()
+
+
+def connection(server: Answers, pairs: KeyPairs) -> http.client.HTTPSConnection:
+    context = ssl.create_default_context(cadata=pairs.authority.decode())
+    return http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+
+
+def ask(client: http.client.HTTPSConnection, body: bytes, path: str = "/length") -> tuple[int, bytes]:
+    client.request("POST", path, body)
+    answer = client.getresponse()
+    return answer.status, answer.read()
+
+
+def test_one_connection_carries_many_requests(server: Answers, pairs: KeyPairs) -> None:
+    client = connection(server, pairs)
+    client.connect()
+    kept = client.sock
+    for length in (0, 1, SMALL_BODY, SMALL_BODY + 1, MAX_BODY):
+        assert ask(client, b"x" * length) == (200, str(length).encode())
+    assert ask(client, b"x", "/elsewhere")[0] == 404
+    assert client.sock is kept
+    client.close()
+
+
+@pytest.mark.parametrize("length", [str(MAX_BODY + 1), "9" * 5000, "-1", "0x10", ""])
+def test_a_body_that_is_too_long_or_of_no_length_is_not_read(server: Answers, pairs: KeyPairs, length: str) -> None:
+    client = connection(server, pairs)
+    client.putrequest("POST", "/length")
+    client.putheader("Content-Length", length)
+    client.endheaders()
+    assert client.getresponse().status == 413
+    client.close()
+
+
+def test_a_long_body_that_does_not_arrive_holds_up_others_for_a_second(
+    server: Answers, pairs: KeyPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.3)
+    slow, other, small, later = (connection(server, pairs) for _ in range(4))
+    slow.putrequest("POST", "/length")
+    slow.putheader("Content-Length", str(MAX_BODY))
+    slow.endheaders()
+    time.sleep(0.1)
+    assert ask(small, b"x") == (200, b"1")
+    assert ask(other, b"x" * MAX_BODY)[0] in (200, 503)
+    time.sleep(0.4)
+    assert ask(later, b"x" * MAX_BODY) == (200, str(MAX_BODY).encode())
+    for client in (slow, other, small, later):
+        client.close()
+
+
+def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(server: Answers, pairs: KeyPairs) -> None:
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_KEPT_CONNECTIONS + 20)]
+    client = connection(server, pairs)
+    assert ask(client, b"xy") == (200, b"2")
+    client.close()
+    for stranger in held:
+        stranger.close()
+
+
+def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyPairs) -> None:
+    answers: list[tuple[int, bytes]] = []
+
+    def several() -> None:
+        client = connection(server, pairs)
+        answers.extend(ask(client, json.dumps({"n": number}).encode()) for number in range(20))
+        client.close()
+
+    threads = [threading.Thread(target=several) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 200
+    assert {status for status, _ in answers} == {200}
