@@ -63,8 +63,11 @@ START_SECONDS = 120.0
 class Cluster:
     """A running cluster; a context manager that removes it."""
 
-    def __init__(self, network: Network, archives: Sequence[Path], pause: str) -> None:
+    def __init__(
+        self, network: Network, archives: Sequence[Path], pause: str, more_api_server_flags: Sequence[str]
+    ) -> None:
         self._network, self._archives, self._pause = network, archives, pause
+        self._more_api_server_flags = more_api_server_flags
         self._numbers = itertools.count(1)
         self._keeper = keeper.Keeper(_new_folder())
         self.folder = self._keeper.folder
@@ -83,6 +86,7 @@ class Cluster:
         *,
         pause: str,
         network: Network = IPV4,
+        api_server_flags: Sequence[str] = (),
         on_progress: Callable[[str], None] = print,
     ) -> Self:
         """Start a cluster of ``nodes`` with the images of ``archives``; ``pause`` names the image of pod sandboxes.
@@ -92,7 +96,7 @@ class Cluster:
         prerequisites.check()
         binary = ensure_binary(on_progress)
         keeper.remove_abandoned()
-        cluster = cls(network, archives, pause)
+        cluster = cls(network, archives, pause, api_server_flags)
         try:
             cluster._start_control_plane(binary)
             with ThreadPoolExecutor() as pool:
@@ -243,6 +247,9 @@ class Cluster:
             f"--kubelet-client-certificate={INSIDE / 'pki' / certificate.name}",
             f"--kubelet-client-key={INSIDE / 'pki' / key.name}",
             "--kubelet-preferred-address-types=InternalIP",
+            # Without a kube-proxy a webhook's Service has no address; this connects to its pods.
+            "--enable-aggregator-routing=true",
+            *self._more_api_server_flags,
         ]
 
     def _bind_nodes_to_their_role(self) -> None:
