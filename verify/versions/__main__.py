@@ -1,18 +1,21 @@
 """``python -m verify.versions v1.30.4 v1.32.5 ...``: try topomend's promises on real clusters of other releases.
 
 On each release: a refused pod is explained and runs elsewhere, also after the operator is killed with SIGKILL; the pods
-that a ReplicaSet of one replica makes in half a minute in which no node admits any; and random pods, of which simulate
-says what each kubelet answers (``tests/live/test_agreement.py``). Prints a row for each release. Exits with 1 if a
-promise is broken.
+that a ReplicaSet of one replica makes in half a minute in which no node admits any; pods of a steered namespace, of
+which no kubelet refuses any; how long requests for such pods take at 50 a second, beside pods that nothing gates; and
+random pods, of which simulate says what each kubelet answers (``tests/live/test_agreement.py``). Prints a row for each
+release. Exits with 1 if a promise is broken.
 """
 
 import argparse
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from tests.builders import pod_manifest
 from tests.waiting import TimedOut, eventually
 
 from topomend.cli.table import echo_table
-from topomend.kube.client import EVENTS, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.client import EVENTS, NAMESPACES, NODES, PODS, RELAUNCHES, Client, Resource, connect
 from topomend.sandbox import NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.go_modules import NotARelease
 
@@ -29,6 +32,14 @@ ROOT = Path(__file__).parents[2]
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 NARROW, WIDE = "narrow", "wide"
 STORM_SECONDS = 30
+MOST_REFUSED = 3
+"""The refused pods of a storm of one replica before the brake takes effect."""
+
+STEERED, PLAIN = "steered", "plain"
+STEERED_PODS = 12
+"""As many as fit on both nodes one after the other, each for a second."""
+
+REQUESTS, REQUESTS_PER_SECOND = 500, 50
 OPERATOR = "topomend-operator"
 
 
@@ -41,6 +52,8 @@ class Row:
     running: float
     after_kill: float
     storm: int
+    steered: str
+    new_pods: str
     random_pods: str
 
     def cells(self) -> tuple[str, ...]:
@@ -64,9 +77,10 @@ def try_release(release: str, pods: int) -> Row:
             explained, running = _relaunch(client, "first")
             after_kill = _relaunch_across_kill(client, sandbox.name)
             storm = _storm(client)
+            steered, new_pods = _steer(client), _new_pods(client)
         finally:
             client.close()
-    return Row(release, explained, running, after_kill, storm, _compare(release, pods))
+    return Row(release, explained, running, after_kill, storm, steered, new_pods, _compare(release, pods))
 
 
 def _relaunch(client: Client, name: str) -> tuple[float, float]:
@@ -103,7 +117,7 @@ def _relaunch_across_kill(client: Client, sandbox: str) -> float:
 
 
 def _storm(client: Client) -> int:
-    """How many pods a ReplicaSet of one replica makes while no node that may be used admits any."""
+    """How many pods of a ReplicaSet of one replica are refused while no node that may be used admits any."""
     _cordon(client, WIDE, unschedulable=True)
     labels = {"app": "storm"}
     content = _pod("storm")
@@ -121,7 +135,69 @@ def _storm(client: Client) -> int:
         time.sleep(0.05)
     _cordon(client, WIDE, unschedulable=False)
     eventually("the replica to run", lambda: _running(client, "app=storm"), 60)
-    return len(uids)
+    refused = len(uids) - 1
+    assert refused <= MOST_REFUSED, f"{refused} pods of one replica were refused"
+    return refused
+
+
+def _steer(client: Client) -> str:
+    """Of pods of a steered namespace, how many ran, and how many were refused before."""
+    for name, labels in ((STEERED, {"topomend.io/steer": "enabled"}), (PLAIN, {})):
+        metadata = {"name": name, "labels": labels}
+        client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    eventually("new pods to be gated", lambda: _is_gated(client.create(PODS, _pod("tried"), STEERED, dry_run=True)))
+    names = [f"steered-{number}" for number in range(STEERED_PODS)]
+    for name in names:
+        content = _pod(name)
+        content["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+        assert _is_gated(client.create(PODS, content, STEERED)), name
+    refused: set[str] = set()
+    ran: set[str] = set()
+
+    def all_ran() -> bool:
+        for pod in client.list(PODS, namespace=STEERED).items:
+            name, status = pod["metadata"]["name"], pod["status"]
+            if status.get("reason") == "TopologyAffinityError":
+                refused.add(pod["metadata"]["uid"])
+            if status.get("phase") == "Running":
+                ran.add(name)
+                client.delete(PODS, name, STEERED, uid=pod["metadata"]["uid"])
+        return ran == set(names)
+
+    eventually("every steered pod to run", all_ran, 120)
+    assert not refused, f"{len(refused)} steered pods were refused"
+    return f"{len(ran)} ran, {len(refused)} refused"
+
+
+def _new_pods(client: Client) -> str:
+    """The median and the 99th percentile of requests for new pods that are gated, and of those that nothing gates."""
+    seconds: dict[str, list[float]] = {PLAIN: [], STEERED: []}
+
+    def create(number: int, namespace: str) -> None:
+        content = _pod(f"new-{number}")
+        if namespace == PLAIN:
+            del content["spec"]["containers"][0]["resources"]  # no kubelet would align it
+        begin = time.monotonic()
+        made = client.create(PODS, content, namespace, dry_run=True)
+        seconds[namespace].append(time.monotonic() - begin)
+        assert _is_gated(made) == (namespace == STEERED), made["metadata"]
+
+    with ThreadPoolExecutor(16) as pool:
+        began, sent = time.monotonic(), []
+        for number in range(2 * REQUESTS):
+            time.sleep(max(0.0, began + number / (2 * REQUESTS_PER_SECOND) - time.monotonic()))
+            sent.append(pool.submit(create, number, (PLAIN, STEERED)[number % 2]))
+        for future in sent:
+            future.result()
+    texts = []
+    for namespace in (STEERED, PLAIN):
+        ordered = statistics.quantiles(seconds[namespace], n=100)
+        texts.append(f"{1000 * ordered[49]:.0f}/{1000 * ordered[98]:.0f} ms")
+    return f"{texts[0]}, not gated {texts[1]}"
+
+
+def _is_gated(pod: dict[str, Any]) -> bool:
+    return any(gate["name"] == "topomend.io/fit" for gate in pod["spec"].get("schedulingGates", ()))
 
 
 def _compare(release: str, pods: int) -> str:
@@ -201,7 +277,16 @@ def main() -> int:
     for held, row in rows(arguments.releases, arguments.pods):
         results.append((held, row))
         print(*row, flush=True)
-    heading = ("RELEASE", "EXPLAINED", "RUNNING", "AFTER-KILL", f"STORM-{STORM_SECONDS}S", "RANDOM-PODS")
+    heading = (
+        "RELEASE",
+        "EXPLAINED",
+        "RUNNING",
+        "AFTER-KILL",
+        "STORM-REFUSED",
+        "STEERED",
+        "NEW-POD-P50/P99",
+        "RANDOM-PODS",
+    )
     echo_table([heading, *(row for _, row in results)])
     return 0 if all(held for held, _ in results) else 1
 
