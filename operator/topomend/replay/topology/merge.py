@@ -14,10 +14,12 @@ Up to ``TABLED_NODES`` NUMA nodes a list is a table of all masks. Beyond that ``
 Both raise KubeletBreaks if the kubelet's walk would take more than an hour (``walk_time``).
 """
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from operator import add, sub
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
@@ -199,8 +201,9 @@ def _common_preferred(
     info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...]
 ) -> NUMAMask | None:
     best: list[NUMAMask] = []
+    common = list(map(all, zip(*tables, strict=True)))
     for index in _by_width(len(ids)):
-        if not all(table[index] for table in tables):
+        if not common[index]:
             continue
         check()
         mask = _expand(index, ids)
@@ -213,28 +216,34 @@ def _common_preferred(
     return closest(best, info.distances) if best else None
 
 
-def _intersections(tables: list[list[bool]]) -> list[int]:
-    """For every mask, the number of choices of one mask from each table whose intersection is exactly this mask."""
-    counts = [1] * len(tables[0])
+def _intersections(tables: list[list[bool]]) -> Sequence[int]:
+    """For every mask, the number of choices of one mask from each table whose intersection is exactly this mask.
+
+    No number exceeds that of all choices, which ``check_walk`` bounds, so 64 bits hold each.
+    """
+    counts: Sequence[int] = [1] * len(tables[0])
     for table in tables:
-        supersets = [int(offered) for offered in table]
-        _over_halves(supersets, 1)
+        supersets = _over_halves(table, add)
         counts = [count * more for count, more in zip(counts, supersets, strict=True)]
-    _over_halves(counts, -1)
-    return counts
+    return _over_halves(counts, sub)
 
 
-def _over_halves(counts: list[int], sign: int) -> None:
-    """Add the counts of its supersets to every mask's count, or subtract them; one NUMA node after the other."""
+def _over_halves(counts: Sequence[int], put: Callable[[int, int], int]) -> Sequence[int]:
+    """Add the counts of its supersets to every mask's count, or subtract them; one NUMA node after the other.
+
+    One integer holds all counts, 64 bits each, so that each NUMA node takes one addition. No count becomes negative:
+    half way, counts are exact in the NUMA nodes that were subtracted and include supersets in the others.
+    """
+    size = len(counts)
+    form = struct.Struct(f"<{size}Q")
+    packed = int.from_bytes(form.pack(*counts), "little")
     step = 1
-    while step < len(counts):
+    while step < size:
         check()
-        for start in range(0, len(counts), 2 * step):
-            middle, end = start + step, start + 2 * step
-            upper = counts[middle:end]
-            lower = counts[start:middle]
-            counts[start:middle] = [a + sign * b for a, b in zip(lower, upper, strict=True)]
+        upper = int.from_bytes((bytes(8 * step) + b"\xff" * (8 * step)) * (size // (2 * step)), "little")
+        packed = put(packed, (packed & upper) >> (64 * step))
         step *= 2
+    return form.unpack(packed.to_bytes(8 * size, "little"))
 
 
 def _offered(hints: Hints, ids: tuple[int, ...]) -> Iterator[NUMAMask]:
