@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.builders import TWO_NUMA_NODES, node_state, pod, running
 
-from topomend.decide.nearest import NearestAmount
+from topomend.decide.nearest.nearest_amounts import NearestAmount
 from topomend.decide.remedy import MAX_ENDS, changed_pod, remedy_of
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import is_admitted, release

@@ -23,7 +23,7 @@ from verify.oracle.cases import node_state
 from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.decide.feasibility import diagnose
-from topomend.decide.nearest import nearest_amounts
+from topomend.decide.nearest.nearest_amounts import nearest_amounts
 from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod

@@ -16,7 +16,7 @@ from random import Random
 
 from verify.nearest.counterfactual import faults, refused_pods
 
-from topomend.decide.nearest import nearest_amounts
+from topomend.decide.nearest.nearest_amounts import nearest_amounts
 
 BATCH = 20
 """How many random cases a process takes at a time; a case has about two refused pods."""

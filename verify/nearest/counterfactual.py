@@ -11,7 +11,7 @@ from random import Random
 from verify.oracle.cases import node_state
 from verify.oracle.generate import random_case
 
-from topomend.decide.nearest import NearestAmount, nearest_amounts
+from topomend.decide.nearest.nearest_amounts import NearestAmount, nearest_amounts
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, Pod, Resources
 from topomend.model.quantity import value

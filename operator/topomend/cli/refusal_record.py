@@ -6,7 +6,7 @@ Owns the layout, which is an interface: scripts read it. Leaves printing to its 
 from typing import Any
 
 from topomend.decide.cause import Cause
-from topomend.decide.nearest import NearestAmount
+from topomend.decide.nearest.nearest_amounts import NearestAmount
 from topomend.decide.remedy import Remedy
 from topomend.model.quantity import exact_bytes
 from topomend.replay import qos

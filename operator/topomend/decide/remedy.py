@@ -7,7 +7,8 @@ Every remedy is verified by replay. Owns which remedies are tried, and their wor
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from topomend.decide.nearest import NearestAmount, nearest_amounts, with_quantity
+from topomend.decide.nearest.nearest_amounts import NearestAmount, nearest_amounts
+from topomend.decide.nearest.varied_amount import with_quantity
 from topomend.model.node_state import NodeState, PodAllocation, emptied
 from topomend.model.pod import Pod
 from topomend.model.quantity import exact_bytes

@@ -42,6 +42,20 @@ class Providers:
         if self.memory:
             self.memory.remove_pod()
 
+    def copy(self) -> "Providers":
+        """The same managers; an admission by one of the two leaves the other as it is."""
+        return Providers(self.devices.copy(), self.cpu and self.cpu.copy(), self.memory and self.memory.copy())
+
+    def lacks(self, pod: Pod) -> set[str]:
+        """The resources of which the pod needs more at any one time than is free in all, wherever it is.
+
+        Then no policy admits the pod, whatever else it asks for. Of some resources that is not known.
+        """
+        lacks = self.devices.lacks(pod)
+        lacks |= self.cpu.lacks(pod) if self.cpu else set()
+        lacks |= self.memory.lacks(pod) if self.memory else set()
+        return lacks
+
     def utilization(self) -> list[dict[int, int]]:
         """The utilization of each NUMA node in percent: one mapping of the CPU Manager, one of the Memory Manager."""
         return [manager.utilization() for manager in (self.cpu, self.memory) if manager]
@@ -86,22 +100,24 @@ class Scope:
     prefer_most_allocated: bool = False
     traces: bool = True
 
-    def admit(self, pod: Pod, scope: str) -> Admission:
+    def admit(self, pod: Pod, scope: str, first: int = 0) -> Admission:
         """Admit the pod under ``scope``, ``container`` or ``pod``. Policy ``none`` uses neither hints nor scope.
 
+        Where containers are admitted one by one, the ``providers`` may stand behind those before number ``first``
+        already, which are left out then.
         Raises KubeletBreaks if the admission would crash or hang the kubelet.
         """
         admission = Admission()
         if self.policy == NONE:
-            self._allocate_containers(pod, admission)
+            self._allocate_containers(pod, admission, first)
         elif scope == "container":
-            self._admit_containers(pod, admission)
+            self._admit_containers(pod, admission, first)
         else:
             self._admit_pod(pod, admission)
         return admission
 
-    def _admit_containers(self, pod: Pod, admission: Admission) -> None:
-        for container in pod.containers:
+    def _admit_containers(self, pod: Pod, admission: Admission, first: int) -> None:
+        for container in pod.containers[first:]:
             if not self._merge(self.providers.hints(pod, container), container.name, admission):
                 admission.rejection = (
                     pod_level_affinity_error(
@@ -153,8 +169,8 @@ class Scope:
             else lowest(nodes)
         )
 
-    def _allocate_containers(self, pod: Pod, admission: Admission) -> None:
-        for container in pod.containers:
+    def _allocate_containers(self, pod: Pod, admission: Admission, first: int = 0) -> None:
+        for container in pod.containers[first:]:
             self._allocate(pod, container, admission)
             if admission.rejection:
                 return

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from tests.seeds import SEED
 
-from topomend.decide.amount_range import NotLinear, Range, TrackedAmount
+from topomend.decide.nearest.amount_range import NotLinear, Range, TrackedAmount
 
 ALL_ONES = (1 << 64) - 1
 

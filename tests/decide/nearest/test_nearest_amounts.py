@@ -1,7 +1,7 @@
 """The nearest amounts that would be admitted: true, and none nearer, on random nodes and on a few known ones."""
 
 import time
-from itertools import count
+from itertools import chain, count
 from random import Random
 
 import pytest
@@ -11,9 +11,10 @@ from verify.nearest.counterfactual import faults, refused_pods
 from verify.oracle.cases import node_state as verify_node_state
 from verify.oracle.generate import random_case
 
-from topomend.decide.nearest import NearestAmount, nearest_amounts
+from topomend.decide.nearest.nearest_amounts import NearestAmount, nearest_amounts
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit, is_admitted
+from topomend.replay.effort import Overspent, metered, working_on
 from topomend.wire.pod import read_pod
 
 REFUSED_PODS = 200
@@ -98,6 +99,27 @@ def test_the_search_ends_where_a_numa_node_has_less_memory_than_is_set_aside_on_
     nearest_amounts(found.state, found.pod)
     assert time.process_time() - begin < 10  # milliseconds; the search of 16Ei takes hours
     assert faults(found, Random(0), samples=12) == []
+
+
+def test_under_policy_none_only_amounts_of_the_manager_that_refuses_are_tried() -> None:
+    """Nothing ties managers together there. Trying all amounts of five containers takes half a minute."""
+    state = node_state(f"{EIGHT} device:vendor.com/gpu@0=2", "none", memory_manager="Static")
+    containers = ["cpu=8 memory=40Gi"] * 4 + ["cpu=4 memory=10Gi vendor.com/gpu=3"]
+    begin = time.process_time()
+    assert nearest(state, *containers) == [("vendor.com/gpu", 3, 2)]
+    assert time.process_time() - begin < 1
+
+
+def test_no_amount_is_named_where_the_node_has_too_little_of_two_resources_in_all() -> None:
+    state = node_state("sockets:2 cores:4 memory:8Gi device:vendor.com/gpu@0=2", "best-effort")
+    assert nearest(state, "cpu=4 memory=1Gi vendor.com/gpu=2", "cpu=4 memory=1Gi vendor.com/gpu=1") == []
+
+
+def test_the_search_keeps_to_the_share_of_its_node() -> None:
+    state = node_state(EIGHT, "none", memory_manager="Static")
+    clock = chain([0, 0], count(10))  # two looks at the start, then every look ten seconds later
+    with metered(lambda: next(clock)), pytest.raises(Overspent), working_on(state.name, 1):
+        nearest_amounts(state, pod("p", "cpu=8 memory=600Gi"))
 
 
 def test_a_container_of_several_is_named() -> None:

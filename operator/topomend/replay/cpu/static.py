@@ -124,6 +124,12 @@ class CPUManager:
         self.bubble = bubble
         self._reusable: CPUSet = 0
 
+    def copy(self) -> "CPUManager":
+        """The same manager in a state of its own."""
+        copied = CPUManager(self._policy, self.pool, self.assigned, self.bubble)
+        copied._reusable = self._reusable
+        return copied
+
     def remove_pod(self) -> None:
         """Return the pod's CPUs to the shared pool (RemoveContainer of every container)."""
         self.pool |= self.bubble
@@ -159,6 +165,12 @@ class CPUManager:
         if pod.resources is not None and qos.uses_pod_level_managers(pod, gates):
             return whole_cpus(pod.resources.requests.get(qos.CPU, 0)) if qos.is_guaranteed(pod, gates) else 0
         return largest_need((container.kind, self.requested(pod, container)) for container in pod.containers)
+
+    def lacks(self, pod: Pod) -> set[str]:
+        """The CPUs, if the pod needs more at any one time than are free before it. Empty where that is not known."""
+        if pod.resources is not None or not self._policy.topology.is_even:
+            return set()
+        return {qos.CPU} if self.requested_by_pod(pod) > self._available.bit_count() else set()
 
     def has_enough(self, pod: Pod, container: Container) -> bool:
         """Whether there are enough CPUs free for the container, wherever they are. Of more the same is never true."""

@@ -7,6 +7,7 @@ Source: pkg/kubelet/cm/devicemanager/topology_hints.go, manager.go.
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import lru_cache, reduce
 from operator import or_
 
@@ -50,6 +51,12 @@ class DevicePool:
         self.all = {device.id: device for device in devices}
         self.healthy = {name for name, device in self.all.items() if device.healthy}
         self.in_use: set[str] = set()
+
+    def copy(self) -> "DevicePool":
+        """The same devices, in use by themselves."""
+        copied = copy(self)
+        copied.in_use = set(self.in_use)
+        return copied
 
     @property
     def registered(self) -> bool:
@@ -114,6 +121,14 @@ class DeviceManager:
                 self._pool(resource).in_use.update(ids)
         self._reusable: dict[str, set[str]] = {}
 
+    def copy(self) -> "DeviceManager":
+        """The same manager in a state of its own."""
+        copied = copy(self)
+        copied._pools = {resource: pool.copy() for resource, pool in self._pools.items()}
+        copied.allocated = {name: dict(by_resource) for name, by_resource in self.allocated.items()}
+        copied._reusable = dict(self._reusable)
+        return copied
+
     def _pool(self, resource: str) -> DevicePool:
         return self._pools.setdefault(resource, DevicePool())
 
@@ -134,6 +149,15 @@ class DeviceManager:
             )
             offers.append(self._offer(resource, count, allocated, set()))
         return offers
+
+    def lacks(self, pod: Pod) -> set[str]:
+        """The resources of which the pod needs more devices at any one time than are free before it.
+
+        Empty where devices are not given at admission: to a pod with resources of its own.
+        """
+        if pod.resources is not None:
+            return set()
+        return {name for name, count in self._requests(_pod_limits(pod)) if len(self._pool(name).free()) < count}
 
     def has_enough(self, container: Container, but: str = "") -> bool:
         """Whether enough devices are free for the container, on any NUMA node. Ignores the resource ``but``."""

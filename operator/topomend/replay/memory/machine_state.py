@@ -5,7 +5,7 @@ pkg/kubelet/cm/memorymanager/state, and the functions of policy_static.go that c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.node_state import MemoryBlock, NUMANodeMemory
@@ -61,6 +61,16 @@ class MachineState:
         self.nodes = {
             node: _NUMANodeState(node, dict(amounts), cells=1 << node) for node, amounts in sorted(allocatable.items())
         }
+
+    def copy(self) -> "MachineState":
+        """The same state; what changes one of the two leaves the other as it is."""
+        copied = MachineState({})
+        copied._allocatable = self._allocatable
+        copied.nodes = {
+            number: replace(node, free=dict(node.free), reserved=dict(node.reserved))
+            for number, node in self.nodes.items()
+        }
+        return copied
 
     def load(self, nodes: Iterable[NUMANodeMemory]) -> None:
         """Restore the state that the kubelet saved. NUMA nodes and resources that the machine lacks are skipped."""

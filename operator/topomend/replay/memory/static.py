@@ -99,6 +99,12 @@ class MemoryManager:
         self.pod_blocks = pod_blocks
         self._reusable: dict[tuple[NUMAMask, str], int] = {}
 
+    def copy(self) -> "MemoryManager":
+        """The same manager in a state of its own."""
+        copied = MemoryManager(self._policy, self.machine_state.copy(), self.blocks, self.pod_blocks)
+        copied._reusable = dict(self._reusable)
+        return copied
+
     def remove_pod(self) -> None:
         """Free all memory of the pod (RemoveContainer of every container)."""
         for block in self.pod_blocks or (block for blocks in self.blocks.values() for block in blocks):
@@ -113,6 +119,17 @@ class MemoryManager:
             number: utilization(node.reserved.get(qos.MEMORY, 0), allocatable[number])
             for number, node in self.machine_state.nodes.items()
         }
+
+    def lacks(self, pod: Pod) -> set[str]:
+        """The kinds of memory of which the pod needs more at any one time than is free before it.
+
+        Empty where that is not known.
+        """
+        if pod.resources is not None or not self._is_served(pod):
+            return set()
+        needs = self._requested_by_pod(pod) or {}
+        nodes = self.machine_state.nodes.values()
+        return {name for name, need in needs.items() if need > sum([max(0, node.free.get(name, 0)) for node in nodes])}
 
     def hints(self, pod: Pod, container: Container) -> list[ResourceOffer]:
         """The container's hints (GetTopologyHints)."""

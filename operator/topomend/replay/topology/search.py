@@ -208,9 +208,10 @@ def _with_sum(thresholds: Iterable[Threshold], including: NUMAMask) -> list[Thre
     """
     rules = list(thresholds)
     lacks = [(rule, rule.need - rule.gathered(including)) for rule in rules if rule.adds_up]
-    weighed = [(rule, _SCALE // lack) for rule, lack in lacks if lack > 0]
-    if len(weighed) < 2:
+    lacks = [(rule, lack) for rule, lack in lacks if lack > 0]
+    if len(lacks) < 2:
         return rules
+    weighed = [(rule, _SCALE // lack) for rule, lack in lacks]
     groups = tuple([(nodes, weight * amount) for rule, weight in weighed for nodes, amount in rule.groups])
     return [*rules, Threshold(groups, sum([weight * rule.need for rule, weight in weighed]))]
 

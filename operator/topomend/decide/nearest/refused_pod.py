@@ -1,0 +1,130 @@
+"""A refused pod on its node, and replays of it with one container changed.
+
+Where containers are admitted one by one, a replay starts at the changed container: those before it are given what they
+were given. Owns what all searches for one pod share. Leaves to ``search`` what is tried.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from topomend.model.node_state import NodeState
+from topomend.model.pod import ContainerKind, Pod
+from topomend.replay.admission import providers_of
+from topomend.replay.container_manager import ContainerManager
+from topomend.replay.cpu import static as cpu_static
+from topomend.replay.devices import manager as device_manager
+from topomend.replay.devices.manager import DeviceManager
+from topomend.replay.errors import KubeletBreaks
+from topomend.replay.memory import static as memory_static
+from topomend.replay.scopes import Providers, Scope
+from topomend.replay.topology.policies import NONE
+
+
+@dataclass
+class RefusedPod:
+    """A refused pod on its node. The pod's QoS class is set."""
+
+    node: NodeState
+    kubelet: ContainerManager
+    pod: Pod
+    _before: list[Providers | None] = field(default_factory=list)
+
+    @cached_property
+    def policy(self) -> str:
+        """The Topology Manager's policy."""
+        return self.node.kubelet.topology_manager_policy
+
+    @cached_property
+    def by_container(self) -> bool:
+        """Whether containers are merged one by one, or not at all."""
+        return self.policy == NONE or self.node.kubelet.topology_manager_scope == "container"
+
+    @cached_property
+    def fresh(self) -> Providers:
+        """The managers before the pod."""
+        return providers_of(self.kubelet, self.node, None)
+
+    def before(self, position: int) -> Providers | None:
+        """The managers after the containers before ``position``; None where one of these is refused.
+
+        In scope pod nothing is given before the merge.
+        """
+        if not self.by_container:
+            return self.fresh
+        self._before = self._before or [self.fresh]
+        while len(self._before) <= position:
+            self._before.append(self._after(len(self._before) - 1))
+        return self._before[position]
+
+    def _after(self, position: int) -> Providers | None:
+        """The managers after the container at ``position``, None where it is refused."""
+        before = self._before[position]
+        if before is None:
+            return None
+        providers = before.copy()
+        upto = replace(self.pod, containers=self.pod.containers[: position + 1])
+        return providers if self._admits(upto, providers, position) else None
+
+    def is_admitted_as(self, changed: Pod, position: int) -> bool:
+        """Whether the node would admit the pod if its container at ``position`` were as in ``changed``."""
+        before = self.before(position)
+        return before is not None and self._admits(changed, before.copy(), position)
+
+    def _admits(self, pod: Pod, providers: Providers, first: int) -> bool:
+        settings, kubelet = self.node.kubelet, self.kubelet
+        scope = Scope(
+            settings.topology_manager_policy,
+            kubelet.numa,
+            kubelet.gates,
+            providers,
+            kubelet.prefer_most_allocated,
+            traces=False,
+        )
+        try:
+            return scope.admit(pod, settings.topology_manager_scope, first).rejection is None
+        except KubeletBreaks:
+            return False
+
+    @cached_property
+    def refusing_providers(self) -> frozenset[str]:
+        """The managers that refuse the pod by themselves. Known under policy none, where they share no affinity."""
+        if self.policy != NONE:
+            return frozenset()
+        fresh, nothing = self.fresh.copy(), DeviceManager(self.kubelet.gates, self.kubelet.numa.nodes, (), (), {})
+        alone = {
+            device_manager.PROVIDER: Providers(fresh.devices, None, None),
+            cpu_static.PROVIDER: Providers(nothing, fresh.cpu, None),
+            memory_static.PROVIDER: Providers(nothing, None, fresh.memory),
+        }
+        return frozenset(name for name, providers in alone.items() if not self._admits(self.pod, providers, 0))
+
+    @cached_property
+    def memory_is_sure(self) -> bool:
+        """Whether memory that has no hint is never given.
+
+        It could be where a NUMA node of a group may be used on its own. Then the other nodes of the group say so too,
+        unless the groups contradict each other, or the kubelet is too old to check them.
+        """
+        if self.fresh.memory is None:
+            return True
+        nodes = self.fresh.memory.machine_state.nodes
+        grouped = [page for page in nodes.values() if page.cells.bit_count() > 1]
+        return self.kubelet.gates.refuses_mixed_groups and all(
+            page.assignments
+            and all(
+                other.cells == page.cells and other.assignments
+                for number, other in nodes.items()
+                if page.cells >> number & 1
+            )
+            for page in grouped
+        )
+
+    @cached_property
+    def may_take_reserved_cpus(self) -> bool:
+        """Whether init containers may leave reserved CPUs to the containers after them.
+
+        On uneven cores the kubelet takes some with their cores.
+        """
+        cpu = self.kubelet.cpu
+        has_init = any(container.kind is ContainerKind.INIT for container in self.pod.containers)
+        return cpu is not None and not cpu.topology.is_even and has_init
