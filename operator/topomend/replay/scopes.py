@@ -7,6 +7,7 @@ Source: pkg/kubelet/cm/topologymanager/scope_{none,container,pod}.go.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, lowest, members
 from topomend.model.pod import Container, Pod
@@ -26,6 +27,8 @@ TRACED_MASKS = 16
 
 NO_AFFINITY = Hint(None, preferred=False)
 
+Manager: TypeAlias = device_manager.DeviceManager | cpu_static.CPUManager | memory_static.MemoryManager
+
 
 @dataclass(frozen=True)
 class Providers:
@@ -42,6 +45,15 @@ class Providers:
         if self.memory:
             self.memory.remove_pod()
 
+    def managers(self) -> dict[str, Manager]:
+        """The managers by the names that offers and failures have, in the order in which the kubelet asks them."""
+        managers = {
+            device_manager.PROVIDER: self.devices,
+            cpu_static.PROVIDER: self.cpu,
+            memory_static.PROVIDER: self.memory,
+        }
+        return {name: manager for name, manager in managers.items() if manager is not None}
+
     def copy(self) -> "Providers":
         """The same managers; an admission by one of the two leaves the other as it is."""
         return Providers(self.devices.copy(), self.cpu and self.cpu.copy(), self.memory and self.memory.copy())
@@ -51,10 +63,7 @@ class Providers:
 
         Then no policy admits the pod, whatever else it asks for. Of some resources that is not known.
         """
-        lacks = self.devices.lacks(pod)
-        lacks |= self.cpu.lacks(pod) if self.cpu else set()
-        lacks |= self.memory.lacks(pod) if self.memory else set()
-        return lacks
+        return set().union(*(manager.lacks(pod) for manager in self.managers().values()))
 
     def utilization(self) -> list[dict[int, int]]:
         """The utilization of each NUMA node in percent: one mapping of the CPU Manager, one of the Memory Manager."""

@@ -18,7 +18,7 @@ from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketR
 from topomend.replay.topology.merge import (
     Hint,
     NUMAInfo,
-    common_preferred_masks,
+    every_preferred_mask,
     first_masks,
     least_width,
     merge,
@@ -187,7 +187,7 @@ def test_narrowest_first_and_preferred_masks_are_those_of_the_list(seed: int, mo
         assert first_masks(info, offer, 5) == masks[:5]
         preferred = tuple(mask for mask in masks if offer.prefers(mask))
         assert preferred_masks(info, offer, 5) == preferred[:5]
-        assert common_preferred_masks(info, [offer]) == list(preferred)
+        assert every_preferred_mask(info, offer) == set(preferred)
         monkeypatch.setattr("topomend.replay.topology.merge.LISTED_NODES", 0)
         assert first_masks(info, offer, 5) == masks[:5]
         monkeypatch.undo()

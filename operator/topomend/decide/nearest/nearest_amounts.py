@@ -6,6 +6,7 @@ amount to ``search``.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 from topomend.decide.nearest.refused_pod import RefusedPod
 from topomend.decide.nearest.search import Search
@@ -66,6 +67,7 @@ class _Searches:
     """The searches for one refused pod."""
 
     refused: RefusedPod
+    _fresh_units: dict[int | None, Unit] = field(default_factory=dict)
     _units: dict[int | None, Unit | None] = field(default_factory=dict)
 
     def may_help(self, amount: VariedAmount) -> bool:
@@ -106,8 +108,17 @@ class _Searches:
         merged = position if self.refused.by_container else None
         if merged not in self._units:
             providers = self.refused.before(position)
-            self._units[merged] = None if providers is None else Unit(self.refused, providers, merged)
+            if providers is self.refused.fresh:
+                self._units[merged] = self._fresh_unit(merged)
+            else:
+                self._units[merged] = None if providers is None else Unit(self.refused, providers, merged)
         return self._units[merged]
+
+    def _fresh_unit(self, position: int | None) -> Unit:
+        """A container, or the pod, as if no container stood before it."""
+        if position not in self._fresh_units:
+            self._fresh_units[position] = Unit(self.refused, self.refused.fresh, position)
+        return self._fresh_units[position]
 
     @cached_property
     def _lacking(self) -> frozenset[str]:
@@ -116,17 +127,17 @@ class _Searches:
 
     @cached_property
     def _hopeless(self) -> frozenset[int]:
-        """The containers that fail by themselves, whatever the others are given.
+        """The containers that fail by themselves, whatever the others are given; two of them if there are more.
 
         Not known where they may be given reserved CPUs, and for a pod with resources of its own.
         """
         refused = self.refused
         if refused.pod.resources is not None or refused.may_take_reserved_cpus:
             return frozenset()
-        whole = Unit(refused, refused.fresh, None)
-        failing = []
-        for position, container in enumerate(refused.pod.containers):
-            unit = Unit(refused, refused.fresh, position) if refused.by_container else whole
-            if not unit.could_allocate(container) or (refused.by_container and not unit.could_merge()):
-                failing.append(position)
-        return frozenset(failing)
+        failing = (
+            position
+            for position, container in enumerate(refused.pod.containers)
+            if not self._fresh_unit(position).could_allocate(container)
+            or (refused.by_container and not self._fresh_unit(position).could_merge())
+        )
+        return frozenset(islice(failing, 2))  # of two, neither amount helps

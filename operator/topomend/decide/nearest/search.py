@@ -186,7 +186,7 @@ class Search:
         """Whether enough is free in all for the pod, and for the container; its memory is left to its hints."""
         if pod.resources is not None:
             return True
-        if self.refused.fresh.lacks(pod):
+        if self.refused.fresh.managers()[self.amount.provider].lacks(pod):
             return False
         container, providers = pod.containers[self.amount.position], self.unit.providers
         if self.amount.provider == device_manager.PROVIDER:

@@ -13,12 +13,12 @@ from topomend.decide.nearest.varied_amount import VariedAmount
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.pod import Container, Pod
 from topomend.replay.cpu import static as cpu_static
-from topomend.replay.devices import manager as device_manager
+from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.memory import static as memory_static
-from topomend.replay.scopes import Providers
-from topomend.replay.topology.hints import Answer, Hints, ResourceOffer
-from topomend.replay.topology.merge import common_preferred_masks
+from topomend.replay.scopes import Manager, Providers
+from topomend.replay.topology.hints import Answer, Family, Hints, ResourceOffer
+from topomend.replay.topology.merge import every_preferred_mask
 from topomend.replay.topology.policies import BEST_EFFORT, NONE, SINGLE_NUMA_NODE
 
 
@@ -30,6 +30,7 @@ class Unit:
     providers: Providers
     position: int | None
     _common: dict[tuple[str, str], Mapping[int, list[NUMAMask]] | None] = field(default_factory=dict)
+    _preferred: dict[int, set[NUMAMask]] = field(default_factory=dict)
 
     @property
     def container(self) -> Container | None:
@@ -38,21 +39,14 @@ class Unit:
 
     def offers(self, pod: Pod, provider: str = "") -> list[ResourceOffer]:
         """The offers for this container of ``pod`` or all of it: of one manager, or of all."""
-        managers = {
-            device_manager.PROVIDER: self.providers.devices,
-            cpu_static.PROVIDER: self.providers.cpu,
-            memory_static.PROVIDER: self.providers.memory,
-        }
         offers: list[ResourceOffer] = []
-        for name, manager in managers.items():
-            if manager is not None and provider in {"", name}:
+        for name, manager in self.providers.managers().items():
+            if provider in {"", name}:
                 offers += self._asked(manager, pod)
         return offers
 
-    def _asked(
-        self, manager: "device_manager.DeviceManager | cpu_static.CPUManager | memory_static.MemoryManager", pod: Pod
-    ) -> list[ResourceOffer]:
-        if isinstance(manager, device_manager.DeviceManager):
+    def _asked(self, manager: Manager, pod: Pod) -> list[ResourceOffer]:
+        if isinstance(manager, DeviceManager):
             return manager.pod_hints(pod) if self.position is None else manager.hints(pod.containers[self.position])
         return manager.pod_hints(pod) if self.position is None else manager.hints(pod, pod.containers[self.position])
 
@@ -80,7 +74,7 @@ class Unit:
             self._common[key] = None if masks is None else _by_width(masks)
         return self._common[key]
 
-    def _common_masks(self, without: VariedAmount | None) -> list[NUMAMask] | None:
+    def _common_masks(self, without: VariedAmount | None) -> Iterable[NUMAMask] | None:
         policy, numa = self.refused.policy, self.refused.kubelet.numa
         if policy in {NONE, BEST_EFFORT}:
             return None
@@ -93,7 +87,13 @@ class Unit:
         if policy == SINGLE_NUMA_NODE:
             nodes = reduce(and_, (offer.preferred_nodes() for offer in hints), numa.nodes)
             return [1 << number for number in members(nodes)]
-        return common_preferred_masks(numa, hints)
+        return reduce(and_, map(self._preferred_masks, hints or [Hints((Family(numa.nodes, ()),))]))
+
+    def _preferred_masks(self, hints: Hints) -> set[NUMAMask]:
+        masks = self._preferred.get(id(hints))
+        if masks is None:
+            masks = self._preferred[id(hints)] = every_preferred_mask(self.refused.kubelet.numa, hints)
+        return masks
 
     def could_allocate(self, container: Container, without: VariedAmount | None = None) -> bool:
         """Whether the managers have enough in all for the container, the amount ``without`` left out."""
@@ -111,7 +111,7 @@ class Unit:
         return cpu is None or (cpu.has_enough(pod, container) and not cpu.divides_cores(pod, container))
 
     def _could_take_memory(self) -> bool:
-        """A container whose memory has no hint is refused at its allocation."""
+        """A container whose memory has no hint is refused at its allocation, in scope pod as well."""
         answers = [offer.offer for offer in self._all or () if offer.provider == memory_static.PROVIDER]
         sure = self.position is not None and self.refused.memory_is_sure
         return not sure or Answer.NO_PREFERENCE not in answers

@@ -140,15 +140,9 @@ def preferred_masks(info: NUMAInfo, hints: Hints, limit: int) -> tuple[NUMAMask,
     return tuple(islice(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)))), limit))
 
 
-def common_preferred_masks(info: NUMAInfo, hints: Sequence[Hints]) -> list[NUMAMask]:
-    """Every mask that all resources offer and prefer, narrowest first; all masks where there is no resource.
-
-    For machines of at most ``TABLED_NODES`` NUMA nodes.
-    """
-    ids = tuple(members(info.nodes))
-    tables = [_table(hint, ids) for hint in hints]
-    masks = (_expand(index, ids) for index in _by_width(len(ids)) if all(table[index] for table in tables))
-    return [mask for mask in masks if all(hint.prefers(mask) for hint in hints)]
+def every_preferred_mask(info: NUMAInfo, hints: Hints) -> set[NUMAMask]:
+    """All masks that are offered and preferred, on machines of at most ``TABLED_NODES`` NUMA nodes."""
+    return set(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)))))
 
 
 def list_lengths(info: NUMAInfo, hints: Sequence[Hints]) -> list[int]:
