@@ -101,11 +101,8 @@ class _Searches:
         return None if common == {} else Search(self.refused, amount, unit, common)
 
     def _unit_at(self, position: int) -> Unit | None:
-        """What is merged with the container at ``position``; None where the pod fails before that.
-
-        In scope pod it is the pod, whatever the container.
-        """
-        merged = position if self.refused.by_container else None
+        """What is merged with the container at ``position``; None where the pod fails before that."""
+        merged = self._merged_with(position)
         if merged not in self._units:
             providers = self.refused.before(position)
             if providers is self.refused.fresh:
@@ -113,6 +110,10 @@ class _Searches:
             else:
                 self._units[merged] = None if providers is None else Unit(self.refused, providers, merged)
         return self._units[merged]
+
+    def _merged_with(self, position: int) -> int | None:
+        """The position of what is merged: the container's own; None for the whole pod in scope pod."""
+        return position if self.refused.by_container else None
 
     def _fresh_unit(self, position: int | None) -> Unit:
         """A container, or the pod, as if no container stood before it."""
@@ -137,7 +138,7 @@ class _Searches:
         failing = (
             position
             for position, container in enumerate(refused.pod.containers)
-            if not self._fresh_unit(position).could_allocate(container)
+            if not self._fresh_unit(self._merged_with(position)).could_allocate(container)
             or (refused.by_container and not self._fresh_unit(position).could_merge())
         )
         return frozenset(islice(failing, 2))  # of two, neither amount helps

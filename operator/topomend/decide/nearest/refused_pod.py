@@ -16,7 +16,7 @@ from topomend.replay.devices import manager as device_manager
 from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.memory import static as memory_static
-from topomend.replay.scopes import Providers, Scope
+from topomend.replay.scopes import Admission, Providers, Scope
 from topomend.replay.topology.policies import NONE
 
 
@@ -63,14 +63,21 @@ class RefusedPod:
             return None
         providers = before.copy()
         upto = replace(self.pod, containers=self.pod.containers[: position + 1])
-        return providers if self._admits(upto, providers, position) else None
+        return providers if _admits(self._admission(upto, providers, position)) else None
 
     def is_admitted_as(self, changed: Pod, position: int) -> bool:
         """Whether the node would admit the pod if its container at ``position`` were as in ``changed``."""
-        before = self.before(position)
-        return before is not None and self._admits(changed, before.copy(), position)
+        return _admits(self.admission_of(changed, position))
 
-    def _admits(self, pod: Pod, providers: Providers, first: int) -> bool:
+    def admission_of(self, changed: Pod, position: int) -> Admission | None:
+        """The admission of the pod if its container at ``position`` were as in ``changed``, from that container on.
+
+        None where a container before it is refused, or where the kubelet crashes or hangs.
+        """
+        before = self.before(position)
+        return None if before is None else self._admission(changed, before.copy(), position)
+
+    def _admission(self, pod: Pod, providers: Providers, first: int) -> Admission | None:
         settings, kubelet = self.node.kubelet, self.kubelet
         scope = Scope(
             settings.topology_manager_policy,
@@ -81,9 +88,9 @@ class RefusedPod:
             traces=False,
         )
         try:
-            return scope.admit(pod, settings.topology_manager_scope, first).rejection is None
+            return scope.admit(pod, settings.topology_manager_scope, first)
         except KubeletBreaks:
-            return False
+            return None
 
     @cached_property
     def refusing_providers(self) -> frozenset[str]:
@@ -96,7 +103,8 @@ class RefusedPod:
             cpu_static.PROVIDER: Providers(nothing, fresh.cpu, None),
             memory_static.PROVIDER: Providers(nothing, None, fresh.memory),
         }
-        return frozenset(name for name, providers in alone.items() if not self._admits(self.pod, providers, 0))
+        admissions = {name: self._admission(self.pod, providers, 0) for name, providers in alone.items()}
+        return frozenset(name for name, admission in admissions.items() if not _admits(admission))
 
     @cached_property
     def memory_is_sure(self) -> bool:
@@ -128,3 +136,7 @@ class RefusedPod:
         cpu = self.kubelet.cpu
         has_init = any(container.kind is ContainerKind.INIT for container in self.pod.containers)
         return cpu is not None and not cpu.topology.is_even and has_init
+
+
+def _admits(admission: Admission | None) -> bool:
+    return admission is not None and admission.rejection is None

@@ -67,7 +67,7 @@ class Search:
         check()
         amount, refused = self.amount, self.refused
         if amount.provider != memory_static.PROVIDER:
-            return refused.is_admitted_as(self._pod(k), amount.position), k
+            return self._is_admitted(self._pod(k)), k
         seen = Range()
         quantity = TrackedAmount.of(amount.at(k), 1000, seen)
         try:
@@ -79,6 +79,22 @@ class Search:
             return admitted, min(k, max(amount.first, last))
         last = amount.last if seen.most is None else (seen.most - amount.asked) // amount.step
         return admitted, max(k, min(amount.last, last))
+
+    def _is_admitted(self, pod: Pod) -> bool:
+        """Whether the pod is admitted with another number of CPUs or devices.
+
+        In scope pod the merge sees what the pod needs of them in all, and the other managers see the affinity alone. So
+        what they refuse, they refuse whichever container has so much more or less.
+        """
+        need = self.unit.need(pod, self.amount)
+        if need in self.unit.refused_needs:
+            return False
+        admission = self.refused.admission_of(pod, self.amount.position)
+        if admission is None or admission.rejection is None:
+            return admission is not None
+        if need is not None and (admission.failure is None or admission.failure.provider != self.amount.provider):
+            self.unit.refused_needs.add(need)
+        return False
 
     def _pod(self, k: int) -> Pod:
         return self.amount.put_into(self.refused.pod, self.amount.at(k) * 1000)
@@ -127,13 +143,25 @@ class Search:
             if direction > 0:
                 if width == _NEVER:
                     return None
-                k = self._first_of_width(k, end + 1, width + 1)
+                k = self._first_of_width(k, end + 1, min(other for other in self._widths if other > width))
+                continue
+            if width not in self._widths:
+                narrower = max((other for other in self._widths if other < width), default=0)
+                k = self._first_of_width(end, k, narrower + 1) - 1
                 continue
             least = self._first_of_width(end, k, width)
             if self._condition(least)[1]:
                 return self._bisect(least, k, lambda number: not self._condition(number)[1]) - 1
             k = least - 1
         return None
+
+    @cached_property
+    def _widths(self) -> frozenset[int]:
+        """The preferred widths with which an amount could be merged, and ``_NEVER``."""
+        numa, cpu = self.refused.kubelet.numa, self.unit.providers.cpu
+        by_socket = self.amount.provider == cpu_static.PROVIDER and cpu is not None and cpu.aligns_by_socket
+        every = self.common is None or by_socket
+        return frozenset({*(range(numa.nodes.bit_count() + 1) if every else self.common or ()), _NEVER})
 
     def _first_of_width(self, low: int, high: int, width: int) -> int:
         """The first number that prefers at least so many NUMA nodes."""

@@ -24,13 +24,17 @@ from topomend.replay.topology.policies import BEST_EFFORT, NONE, SINGLE_NUMA_NOD
 
 @dataclass
 class Unit:
-    """What is merged at once: a container (``position``), or the whole pod. ``providers`` stand right before it."""
+    """What is merged at once: a container (``position``), or the whole pod. ``providers`` stand right before it.
+
+    ``refused_needs`` are what the whole pod may not need of one resource: the merge or another manager refuses it then.
+    """
 
     refused: RefusedPod
     providers: Providers
     position: int | None
     _common: dict[tuple[str, str], Mapping[int, list[NUMAMask]] | None] = field(default_factory=dict)
     _preferred: dict[int, set[NUMAMask]] = field(default_factory=dict)
+    refused_needs: set[tuple[str, int]] = field(default_factory=set)
 
     @property
     def container(self) -> Container | None:
@@ -49,6 +53,13 @@ class Unit:
         if isinstance(manager, DeviceManager):
             return manager.pod_hints(pod) if self.position is None else manager.hints(pod.containers[self.position])
         return manager.pod_hints(pod) if self.position is None else manager.hints(pod, pod.containers[self.position])
+
+    def need(self, pod: Pod, amount: VariedAmount) -> tuple[str, int] | None:
+        """What the whole ``pod`` needs of the amount's resource; None for a container, and for what is not merged."""
+        if self.position is not None:
+            return None
+        offers = self.offers(pod, amount.provider)
+        return next(((offer.resource, offer.requested) for offer in offers if is_offer_of(offer, amount)), None)
 
     @cached_property
     def _all(self) -> list[ResourceOffer] | None:
@@ -111,7 +122,7 @@ class Unit:
         return cpu is None or (cpu.has_enough(pod, container) and not cpu.divides_cores(pod, container))
 
     def _could_take_memory(self) -> bool:
-        """A container whose memory has no hint is refused at its allocation, in scope pod as well."""
+        """A container whose memory has no hint is refused at its allocation."""
         answers = [offer.offer for offer in self._all or () if offer.provider == memory_static.PROVIDER]
         sure = self.position is not None and self.refused.memory_is_sure
         return not sure or Answer.NO_PREFERENCE not in answers

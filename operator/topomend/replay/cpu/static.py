@@ -143,6 +143,11 @@ class CPUManager:
     def _available(self) -> CPUSet:
         return self.pool & ~self._policy.reserved
 
+    @property
+    def aligns_by_socket(self) -> bool:
+        """Whether a mask is preferred for its sockets as well, whatever its width (option align-by-socket)."""
+        return self._policy.options.align_by_socket
+
     def utilization(self) -> dict[int, int]:
         """The exclusively assigned share of each NUMA node's unreserved CPUs, in percent."""
         unreserved = {node: cpus & ~self._policy.reserved for node, cpus in self._policy.topology.numa_nodes.items()}
