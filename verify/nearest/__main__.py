@@ -1,4 +1,4 @@
-"""``python -m verify.nearest``: check the nearest amounts of many random refused pods, on all cores.
+"""``python -m verify.nearest``: check the nearest amounts of many random refused pods, on all cores by default.
 
 Prints the seed, the number of refused pods, the number of named amounts, and every error. Exits with 1 if there is one.
 """
@@ -43,13 +43,13 @@ def check(seed: int, samples: int) -> Checked:
             amounts = nearest_amounts(pod.state, pod.pod)
             slowest = max(slowest, time.process_time() - begin)
             refused, named = refused + 1, named + len(amounts)
-            wrong += [f"seed {number}, pod {pod.pod.name}: {fault}" for fault in faults(pod, Random(number), samples)]
+            found = faults(pod, amounts, Random(number), samples)
+            wrong += [f"seed {number}, pod {pod.pod.name}: {fault}" for fault in found]
     return Checked(refused, named, tuple(wrong), slowest)
 
 
-def _batches(seed: int, samples: int) -> Generator[Checked, None, None]:
+def _batches(seed: int, samples: int, processes: int) -> Generator[Checked, None, None]:
     """The batches in order, a few ahead of who reads them."""
-    processes = os.cpu_count() or 1
     with ProcessPoolExecutor(processes) as executor:
         seeds = count(seed, BATCH)
         running = [executor.submit(check, start, samples) for start in islice(seeds, 2 * processes)]
@@ -67,12 +67,13 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=100_000, help="how many refused pods")
     parser.add_argument("--samples", type=int, default=12, help="how many amounts to ask about for each resource")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     sys.stdout.write(f"seed {options.seed}\n")
     refused = named = 0
     slowest = 0.0
     wrong: list[str] = []
-    batches = _batches(options.seed, options.samples)
+    batches = _batches(options.seed, options.samples, options.processes)
     for checked in batches:
         refused, named = refused + checked.refused, named + checked.named
         slowest = max(slowest, checked.slowest)

@@ -4,14 +4,14 @@ The check knows nothing of the search: it asks replay about the amounts themselv
 that the comparison with the kubelet is made with, all policies, scopes and options among them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from verify.oracle.cases import node_state
 from verify.oracle.generate import random_case
 
-from topomend.decide.nearest.nearest_amounts import NearestAmount, nearest_amounts
+from topomend.decide.nearest.nearest_amounts import NearestAmount
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, Pod, Resources
 from topomend.model.quantity import value
@@ -49,14 +49,14 @@ def refused_pods(seed: int) -> Iterator[RefusedPod]:
             return
 
 
-def faults(refused: RefusedPod, random: Random, samples: int) -> list[str]:
-    """What is wrong with the nearest amounts of the pod; nothing where they are true.
+def faults(refused: RefusedPod, amounts: Iterable[NearestAmount], random: Random, samples: int) -> list[str]:
+    """What is wrong with ``amounts`` as the nearest ones of the pod; nothing where they are true.
 
     Of the amounts that must be refused ``samples`` are asked about for each named amount: the one next to it, and
     random others. So are as many of each amount that is not named, anywhere.
     """
     state, pod = refused.state, refused.pod
-    named = {(amount.container, amount.resource): amount for amount in nearest_amounts(state, pod)}
+    named = {(amount.container, amount.resource): amount for amount in amounts}
     wrong: list[str] = []
     for container in pod.containers:
         for resource in _varied(state, pod, container):
