@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from random import Random
-from statistics import median
+from statistics import mean, median
 
 from verify.bench import workloads
 from verify.oracle.build import OracleNotBuilt, oracle_binary
@@ -43,6 +44,7 @@ CUT_OFF_SECONDS = 30
 NODES = 5000
 ADMISSIONS = 300
 RUNS = 5
+REFUSED_PODS = 20
 
 WIDE_OPTIONS = {"max-allowable-numa-nodes": "64"}
 
@@ -199,6 +201,21 @@ def refusals() -> Iterator[Row]:
         ]
         slowest = max(_median(partial(nearest_amounts, state, pod), 5) for pod in pods)
         yield Row(f"the nearest amounts for a refused pod on 8 NUMA nodes, {policy}", slowest, target=0.005)
+    for policy, scope in product(POLICIES, ("container", "pod")):
+        if policy != "none" or scope == "container":
+            yield _of_five_containers(policy, scope)
+
+
+def _of_five_containers(policy: str, scope: str) -> Row:
+    """The mean of refused pods. The target is for policies that refuse most merges, which narrows the search."""
+    state = workloads.half_full(workloads.EIGHT, policy)
+    state = replace(state, kubelet=replace(state.kubelet, topology_manager_scope=scope))
+    random = Random(5)
+    pods = (read_pod(workloads.pod_of_several("p", random, 5)) for _ in range(200))
+    refused = [pod for pod in pods if not _admits(state, pod)][:REFUSED_PODS]
+    times = [_median(partial(nearest_amounts, state, pod), 3) for pod in refused]
+    what = f"the nearest amounts for a pod of 5 containers, {policy}, {scope} (slowest {_duration(max(times))})"
+    return Row(what, mean(times), target=0.005 if policy in {"restricted", "single-numa-node"} else None)
 
 
 def _admits(state: NodeState, pod: Pod) -> bool:

@@ -95,6 +95,20 @@ def pod(name: str, **limits: str | int) -> Case:
     return {"metadata": {"namespace": "default", "name": name, "uid": name}, "spec": {"containers": [container]}}
 
 
+def pod_of_several(name: str, random: Random, containers: int) -> Case:
+    """A Guaranteed pod of several containers, some of which fit no NUMA node of ``EIGHT`` or share its devices."""
+    made = pod(name)
+    made["spec"]["containers"] = [_random_container(f"c{number}", random) for number in range(containers)]
+    return made
+
+
+def _random_container(name: str, random: Random) -> Case:
+    limits = {"cpu": str(random.randint(1, 24)), "memory": f"{random.choice((1, 4, 10, 20, 60, 70, 100))}Gi"}
+    if random.random() < 0.4:
+        limits[GPU] = str(random.randint(1, 4))
+    return {"name": name, "image": "none", "resources": {"limits": limits}}
+
+
 def many_pods(random: Random, count: int) -> list[Case]:
     """Pods of 1 to 24 CPUs, half of them with a GPU or two."""
     pods = []
