@@ -54,6 +54,16 @@ class Providers:
         }
         return {name: manager for name, manager in managers.items() if manager is not None}
 
+    def only(self, name: str) -> "Providers":
+        """The manager of that name alone: without the others, which then neither give nor refuse anything."""
+        devices = self.devices if name == device_manager.PROVIDER else self.devices.without_devices()
+        return replace(
+            self,
+            devices=devices,
+            cpu=self.cpu if name == cpu_static.PROVIDER else None,
+            memory=self.memory if name == memory_static.PROVIDER else None,
+        )
+
     def copy(self) -> "Providers":
         """The same managers; an admission by one of the two leaves the other as it is."""
         return Providers(self.devices.copy(), self.cpu and self.cpu.copy(), self.memory and self.memory.copy())

@@ -10,7 +10,7 @@ from verify.nearest.counterfactual import RefusedPod as Case
 from verify.nearest.counterfactual import refused_pods
 
 from topomend.decide.nearest.refused_pod import RefusedPod
-from topomend.decide.nearest.varied_amount import varied_amounts
+from topomend.decide.nearest.varied_amount import VariedAmount, varied_amounts
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay import qos
@@ -24,6 +24,11 @@ def refused(state: NodeState, asked: Pod) -> RefusedPod:
     kubelet = start(state.machine, state.kubelet)
     assert isinstance(kubelet, ContainerManager)
     return RefusedPod(state, kubelet, replace(asked, qos_class=qos.qos_class(asked, kubelet.gates)))
+
+
+def cpus_of(asked: RefusedPod, position: int) -> VariedAmount:
+    amounts = varied_amounts(asked.node, asked.kubelet, asked.pod)
+    return next(amount for amount in amounts if (amount.position, amount.resource) == (position, "cpu"))
 
 
 def starts(case: Case) -> bool:
@@ -40,7 +45,7 @@ def test_a_replay_from_the_changed_container_on_has_the_answer_of_a_whole_admiss
             for amount in varied_amounts(case.state, shared.kubelet, shared.pod):
                 for k in {amount.first, amount.last, random.randint(amount.first, max(amount.first, amount.last))}:
                     changed = amount.put_into(shared.pod, amount.at(k) * 1000)
-                    answer = shared.is_admitted_as(changed, amount.position)
+                    answer = shared.is_admitted_with(amount, amount.at(k) * 1000)
                     assert answer == is_admitted(case.state, changed), (number, case.pod.name, amount, k)
                     asked, admitted = asked + 1, admitted + answer
     assert 0 < admitted < asked
@@ -81,15 +86,15 @@ def test_no_container_is_replayed_after_one_that_is_refused() -> None:
     asked = refused(state, pod("p", "cpu=17 memory=1Gi", "cpu=1 memory=1Gi"))
     assert asked.before(0) is asked.fresh
     assert asked.before(1) is None
-    assert not asked.is_admitted_as(asked.pod, 1)
+    assert not asked.is_admitted_with(cpus_of(asked, 1), 1000)
 
 
 def test_a_replay_leaves_the_managers_for_the_next_one_as_they_were() -> None:
     state = node_state(EIGHT, memory_manager="Static")
     asked = refused(state, pod("p", "cpu=14 memory=60Gi vendor.com/gpu=2", "cpu=17 memory=1Gi"))
-    smaller = pod("p", "cpu=14 memory=60Gi vendor.com/gpu=2", "cpu=14 memory=1Gi", qos_class="Guaranteed")
-    assert [asked.is_admitted_as(smaller, 1) for _ in range(12)] == [True] * 12
-    assert [asked.is_admitted_as(smaller, 0) for _ in range(12)] == [True] * 12
+    assert [asked.is_admitted_with(cpus_of(asked, 1), 14_000) for _ in range(12)] == [True] * 12
+    fits = refused(state, pod("p", "cpu=14 memory=60Gi vendor.com/gpu=2", "cpu=14 memory=1Gi"))
+    assert [fits.is_admitted_with(cpus_of(fits, 0), 12_000) for _ in range(12)] == [True] * 12
 
 
 def test_a_manager_that_refuses_is_known_only_where_managers_share_no_affinity() -> None:

@@ -5,8 +5,10 @@ from tests.builders import node_state, pod
 
 from topomend.decide.nearest.nearest_amounts import nearest_amounts
 from topomend.decide.nearest.refused_pod import RefusedPod
+from topomend.decide.nearest.varied_amount import VariedAmount
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
+from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit
 from topomend.replay.scopes import Admission
 
@@ -18,13 +20,13 @@ def replayed(monkeypatch: pytest.MonkeyPatch, state: NodeState, asked: Pod) -> l
     """The pods that the search for the nearest amounts replays."""
     assert not admit(state, asked)[0].admitted
     pods: list[Pod] = []
-    admission_of = RefusedPod.admission_of
+    admission_with = RefusedPod.admission_with
 
-    def recorded(refused: RefusedPod, changed: Pod, position: int) -> Admission | None:
-        pods.append(changed)
-        return admission_of(refused, changed, position)
+    def recorded(refused: RefusedPod, amount: VariedAmount, quantity: MilliQuantity) -> Admission | None:
+        pods.append(amount.put_into(refused.pod, quantity))
+        return admission_with(refused, amount, quantity)
 
-    monkeypatch.setattr(RefusedPod, "admission_of", recorded)
+    monkeypatch.setattr(RefusedPod, "admission_with", recorded)
     nearest_amounts(state, asked)
     return pods
 

@@ -7,15 +7,13 @@ were given. Owns what all searches for one pod share. Leaves to ``search`` what 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from topomend.decide.nearest.varied_amount import VariedAmount
 from topomend.model.node_state import NodeState
 from topomend.model.pod import ContainerKind, Pod
+from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import providers_of
 from topomend.replay.container_manager import ContainerManager
-from topomend.replay.cpu import static as cpu_static
-from topomend.replay.devices import manager as device_manager
-from topomend.replay.devices.manager import DeviceManager
 from topomend.replay.errors import KubeletBreaks
-from topomend.replay.memory import static as memory_static
 from topomend.replay.scopes import Admission, Providers, Scope
 from topomend.replay.topology.policies import NONE
 
@@ -65,17 +63,22 @@ class RefusedPod:
         upto = replace(self.pod, containers=self.pod.containers[: position + 1])
         return providers if _admits(self._admission(upto, providers, position)) else None
 
-    def is_admitted_as(self, changed: Pod, position: int) -> bool:
-        """Whether the node would admit the pod if its container at ``position`` were as in ``changed``."""
-        return _admits(self.admission_of(changed, position))
+    def is_admitted_with(self, amount: VariedAmount, quantity: MilliQuantity) -> bool:
+        """Whether the node would admit the pod with another ``quantity`` of the amount's resource."""
+        return _admits(self.admission_with(amount, quantity))
 
-    def admission_of(self, changed: Pod, position: int) -> Admission | None:
-        """The admission of the pod if its container at ``position`` were as in ``changed``, from that container on.
+    def admission_with(self, amount: VariedAmount, quantity: MilliQuantity) -> Admission | None:
+        """The admission of the pod with another ``quantity``, from the container on that asks for it.
 
-        None where a container before it is refused, or where the kubelet crashes or hangs.
+        Only by the manager of the amount where all others admit the pod whatever the amount is. None where a container
+        before it is refused, or where the kubelet crashes or hangs.
         """
-        before = self.before(position)
-        return None if before is None else self._admission(changed, before.copy(), position)
+        before = self.before(amount.position)
+        if before is None:
+            return None
+        if self.policy == NONE and self.refusing_providers <= {amount.provider}:
+            before = before.only(amount.provider)
+        return self._admission(amount.put_into(self.pod, quantity), before.copy(), amount.position)
 
     def _admission(self, pod: Pod, providers: Providers, first: int) -> Admission | None:
         settings, kubelet = self.node.kubelet, self.kubelet
@@ -97,14 +100,9 @@ class RefusedPod:
         """The managers that refuse the pod by themselves. Known under policy none, where they share no affinity."""
         if self.policy != NONE:
             return frozenset()
-        fresh, nothing = self.fresh.copy(), DeviceManager(self.kubelet.gates, self.kubelet.numa.nodes, (), (), {})
-        alone = {
-            device_manager.PROVIDER: Providers(fresh.devices, None, None),
-            cpu_static.PROVIDER: Providers(nothing, fresh.cpu, None),
-            memory_static.PROVIDER: Providers(nothing, None, fresh.memory),
-        }
-        admissions = {name: self._admission(self.pod, providers, 0) for name, providers in alone.items()}
-        return frozenset(name for name, admission in admissions.items() if not _admits(admission))
+        fresh = self.fresh.copy()
+        alone = {name: self._admission(self.pod, fresh.only(name), 0) for name in fresh.managers()}
+        return frozenset(name for name, admission in alone.items() if not _admits(admission))
 
     @cached_property
     def memory_is_sure(self) -> bool:

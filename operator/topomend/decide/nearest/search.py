@@ -67,29 +67,29 @@ class Search:
         check()
         amount, refused = self.amount, self.refused
         if amount.provider != memory_static.PROVIDER:
-            return self._is_admitted(self._pod(k)), k
+            return self._is_admitted(k), k
         seen = Range()
         quantity = TrackedAmount.of(amount.at(k), 1000, seen)
         try:
-            admitted = refused.is_admitted_as(amount.put_into(refused.pod, quantity), amount.position)
+            admitted = refused.is_admitted_with(amount, quantity)
         except NotLinear:
-            return refused.is_admitted_as(self._pod(k), amount.position), k
+            return refused.is_admitted_with(amount, amount.at(k) * 1000), k
         if direction < 0:
             last = amount.first if seen.least is None else -((amount.asked - seen.least) // amount.step)
             return admitted, min(k, max(amount.first, last))
         last = amount.last if seen.most is None else (seen.most - amount.asked) // amount.step
         return admitted, max(k, min(amount.last, last))
 
-    def _is_admitted(self, pod: Pod) -> bool:
-        """Whether the pod is admitted with another number of CPUs or devices.
+    def _is_admitted(self, k: int) -> bool:
+        """Whether amount ``k`` of CPUs or devices is admitted.
 
         In scope pod the merge sees what the pod needs of them in all, and the other managers see the affinity alone. So
         what they refuse, they refuse whichever container has so much more or less.
         """
-        need = self.unit.need(pod, self.amount)
+        need = self.unit.need(self._pod(k), self.amount)
         if need in self.unit.refused_needs:
             return False
-        admission = self.refused.admission_of(pod, self.amount.position)
+        admission = self.refused.admission_with(self.amount, self.amount.at(k) * 1000)
         if admission is None or admission.rejection is None:
             return admission is not None
         if need is not None and (admission.failure is None or admission.failure.provider != self.amount.provider):

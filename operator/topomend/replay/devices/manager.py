@@ -129,6 +129,10 @@ class DeviceManager:
         copied._reusable = dict(self._reusable)
         return copied
 
+    def without_devices(self) -> "DeviceManager":
+        """The manager of a node on which no plugin has registered a resource."""
+        return DeviceManager(self._gates, self._numa_nodes, (), (), {})
+
     def _pool(self, resource: str) -> DevicePool:
         return self._pools.setdefault(resource, DevicePool())
 
