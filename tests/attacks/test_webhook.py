@@ -48,7 +48,7 @@ def post(port: int, context: ssl.SSLContext, body: bytes) -> int:
 
 
 @pytest.mark.parametrize("size", [SMALL_BODY, 1 << 20, MAX_BODY])
-@pytest.mark.parametrize("unit", [b"{},", b"[],", b'{"a":[{}]},'])
+@pytest.mark.parametrize("unit", [b'{"a":[{}]},'])
 def test_reviews_that_grow_when_they_are_decoded_take_bounded_memory(
     webhook: tuple[int, ssl.SSLContext, psutil.Process], unit: bytes, size: int
 ) -> None:
