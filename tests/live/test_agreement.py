@@ -23,6 +23,7 @@ from topomend.kube.errors import NotFound
 from topomend.model.bitmask import format_id_list, parse_id_list
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.pod import requests_of
+from topomend.replay.container_manager import start
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.cluster import read_node
 from topomend.wire.pod import read_pod
@@ -117,10 +118,24 @@ OTHERS = (
 
 RELEASE = os.environ.get("TOPOMEND_KUBERNETES", DEFAULT_VERSION)
 
-SPECS = tuple(
-    replace(spec, kubelet=replace(spec.kubelet, version=RELEASE))
-    for spec in ((*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN)
-)
+GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}
+"""What the sandbox enables for a node with options."""
+
+
+def of_release(spec: NodeSpec) -> NodeSpec:
+    """The node with a kubelet of RELEASE."""
+    return replace(spec, kubelet=replace(spec.kubelet, version=RELEASE))
+
+
+def starts(spec: NodeSpec) -> bool:
+    """Whether a kubelet of its release knows the node's options: v1.30 lacks some of OTHERS."""
+    kubelet = replace(spec.kubelet, feature_gates={**spec.kubelet.feature_gates, **GATES})
+    return not isinstance(start(spec.machine, kubelet), str)
+
+
+EVERY = tuple(map(of_release, (*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN))
+SPECS = tuple(filter(starts, EVERY))
+"""The nodes of this run. ``test_every_node_of_the_default_release_is_tried`` counts them."""
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +143,12 @@ def sandbox() -> Iterator[Sandbox]:
     """The kubelets of SPECS."""
     with Sandbox.up(SPECS, version=RELEASE, on_progress=print) as up:
         yield up
+
+
+def test_every_node_of_the_default_release_is_tried() -> None:
+    left_out = [spec.name for spec in EVERY if spec not in SPECS]
+    print(f"{RELEASE} does not know the options of: {', '.join(left_out) or 'none'}")
+    assert RELEASE != DEFAULT_VERSION or not left_out
 
 
 @dataclass
