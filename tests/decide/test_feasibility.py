@@ -23,7 +23,7 @@ from verify.oracle.kubelet_oracle import Case
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot
-from topomend.decide import feasibility
+from topomend.decide import node_status
 from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.decide.feasibility import Diagnosis, any_node_admits, diagnose, hostnames_without_agent
 from topomend.decide.scoring import Score, score
@@ -51,7 +51,9 @@ def diagnosed(states: list[NodeState], asked: Pod) -> Diagnosis:
 
 def answers_of(diagnosis: Diagnosis) -> tuple[list[tuple[str, Score]], list[tuple[str, str, str, str]]]:
     yes = [(candidate.place, candidate.score) for candidate in diagnosis.candidates]
-    return yes, [(status.node, status.reason, status.summary, status.explanation) for status in diagnosis.rejected]
+    return yes, [
+        (status.node, status.reason, status.summary, diagnosis.explanation(status)) for status in diagnosis.rejected
+    ]
 
 
 def admitted_whole(
@@ -124,7 +126,7 @@ def test_common_pods_are_diagnosed_without_an_admission(policy: str, monkeypatch
     asked = pod("p", "cpu=2 v.com/gpu=1 memory=1Gi") if policy != "none" else pod("p", "cpu=2 memory=1Gi")
     states = [empty, full] if policy != "none" else [empty]
     expected = admitted_whole(states, asked)
-    monkeypatch.setattr(feasibility, "_replay_whole", lambda *_: pytest.fail("admitted"))
+    monkeypatch.setattr(node_status, "_replay_whole", lambda *_: pytest.fail("admitted"))
     assert answers_of(diagnosed(states, asked)) == expected
     assert len(expected[0]) == 1
 
@@ -132,14 +134,14 @@ def test_common_pods_are_diagnosed_without_an_admission(policy: str, monkeypatch
 def test_answers_are_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
     state = node_state()
     gc.collect()
-    before = len(feasibility._answers)
+    before = len(node_status._answers)
     for memory in range(1, 3 * MAX_ANSWERS):
         diagnosed([state], pod("p", f"cpu=1 memory={memory}Mi"))
-    assert len(feasibility._answers) == before + 1
-    assert len(feasibility._answers.of(state).by_shape) == MAX_ANSWERS
+    assert len(node_status._answers) == before + 1
+    assert len(node_status._answers.of(state)) == MAX_ANSWERS
     del state
     gc.collect()
-    assert len(feasibility._answers) == before
+    assert len(node_status._answers) == before
 
 
 @pytest.mark.parametrize(
@@ -168,5 +170,6 @@ def test_a_pod_that_no_node_admits_goes_to_nodes_without_an_agent_and_to_no_othe
 
 def test_a_diagnosis_says_in_words_what_contradicts_a_node() -> None:
     unbelieved = applied(changes.NodeUpdated(node(capacity={"cpu": 4000})), to=snapshot_of(node_state()))
-    (rejected,) = diagnose(unbelieved, guaranteed_pod(cpus=2), Placement()).rejected
-    assert rejected.explanation == "a: its agent is not believed: it publishes 8 CPUs, its Node has 4"
+    diagnosis = diagnose(unbelieved, guaranteed_pod(cpus=2), Placement())
+    (rejected,) = diagnosis.rejected
+    assert diagnosis.explanation(rejected) == "a: its agent is not believed: it publishes 8 CPUs, its Node has 4"

@@ -9,7 +9,8 @@ from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.explanation import explain
-from topomend.decide.feasibility import RejectedBy, diagnose, insufficient
+from topomend.decide.feasibility import diagnose
+from topomend.decide.node_status import RejectedBy, insufficient
 from topomend.model.cluster import HOSTNAME_LABEL, Placement, WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState

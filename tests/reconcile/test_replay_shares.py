@@ -44,7 +44,7 @@ def test_a_pod_goes_to_another_node_and_the_costly_one_says_why_it_was_not_asked
     assert time.thread_time() - began < 4 * ADMISSION_SECONDS
     assert isinstance(chosen, plans.RelaunchOn)
     assert chosen.nodes == ("b",)
-    assert [status.explanation for status in chosen.diagnosis.rejected] == [ASIDE]
+    assert [status.why for status in chosen.diagnosis.rejected] == [ASIDE]
 
 
 def test_later_pods_do_not_wait_for_the_costly_node_whatever_it_publishes(store: Store) -> None:

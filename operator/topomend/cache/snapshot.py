@@ -52,6 +52,12 @@ class Publication:
         """Why the state cannot be relied on, in one line; empty where it can."""
         return self.agent_problem or self.distrust
 
+    @cached_property
+    def pod_names(self) -> frozenset[str]:
+        """The names of the pods that ``state_with_assumed`` may hold, in any namespace."""
+        names = self.state.pod_names
+        return names.union(pod.name for pod in self.assumed_pods) if self.assumed_pods else names
+
     @property
     def shown(self) -> set[PodKey]:
         """The pods that the node holds according to its agent, without those that have ended."""
@@ -209,6 +215,14 @@ def topology_changed(before: Snapshot, after: Snapshot) -> bool:
         old is not new and (bool(old.problem) != bool(new.problem) or emptied(old.state) != emptied(new.state))
         for old, new in pairs
     )
+
+
+def replaced(before: Mapping[_Key, object], after: Mapping[_Key, object]) -> set[_Key]:
+    """The keys whose values are not the same object in both mappings."""
+    if before is after:
+        return set()
+    new = {key for key, value in after.items() if before.get(key) is not value}
+    return new | (before.keys() - after.keys())
 
 
 def is_newer(version: str, other: str) -> bool:

@@ -1,94 +1,38 @@
-"""Each node's answer for one pod: the scheduler filter that rejects it, or the decision of its kubelet by replay.
+"""The diagnosis of a pod: all nodes' answers, and what they mean together.
 
-Owns the answer's type, its memory, and the summary of all answers. Leaves the filters, the rules of admission and the
-order of the candidates to ``filters``, ``replay`` and ``scoring``.
+Owns what differs between the pods of a kind, and the summary of all answers. Leaves the answers of a kind of pods to
+``survey``.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from types import MappingProxyType
 
-from topomend.cache.snapshot import Publication, Snapshot, is_newer
-from topomend.decide.explanation import blocking_resources, explain
-from topomend.decide.filters import filter_node
-from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
-from topomend.decide.trace_text import numa_text
-from topomend.model.bitmask import NUMAMask
-from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.explanation import explain
+from topomend.decide.node_status import (
+    ADMITS,
+    BACKING_OFF,
+    JUST_REFUSED,
+    MISMATCHED,
+    UNKNOWN,
+    NodeStatus,
+    RejectedBy,
+    just_refused,
+    question_about,
+    status_of,
+)
+from topomend.decide.survey import answers_to, in_order
+from topomend.model.cluster import HOSTNAME_LABEL, Placement
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod, requests_of
-from topomend.model.quantity import MilliQuantity
+from topomend.model.pod import Pod
 from topomend.model.relaunch import NodeVerdict
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import (
-    MAX_ANSWERS,
-    FastAdmission,
-    FastPlacement,
-    FastRefusal,
-    PodShape,
-    shape_of,
-)
-from topomend.replay.identity_cache import IdentityCache
-
-MAX_MISMATCHES = 3
-"""A node whose kubelet refused this many pods in a row that replay admits is not a candidate: replay cannot tell."""
-
-ADMITS = "Admits"
-MISMATCHED = "ReplayMismatch"
-UNKNOWN = "Unknown"
-JUST_REFUSED = "JustRefused"
-BACKING_OFF = "BackingOff"
+from topomend.replay.fast_path.admission import PodShape
 
 _DISTRUSTED = (JUST_REFUSED, BACKING_OFF, MISMATCHED)
 """The answers for a node whose kubelet refused what replay admits, or may do so."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """One node's answer for one pod (kube-scheduler: framework.Status in NodeToStatus).
-
-    ``reason`` is ``ADMITS``, or in one word why the node does not admit the pod, and ``summary`` what that is counted
-    under; it is empty for the node that refused the pod, which an explanation has named already.
-
-    Of a node that admits the pod, ``hostname`` is the label by which the scheduler knows it and ``numa_nodes`` are
-    those that the pod is aligned to, none where it is not aligned.
-    """
-
-    node: str
-    reason: str
-    summary: str = ""
-    hostname: str = ""
-    numa_nodes: NUMAMask = 0
-    score: Score = NO_SCORE
-    _explain: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def admits(self) -> bool:
-        """Whether the node admits the pod."""
-        return self.reason == ADMITS
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether its kubelet refuses the pod: the kubelet's reasons all end in ``Error``."""
-        return self.reason.endswith("Error")
-
-    @property
-    def place(self) -> str:
-        """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
-        return f"{self.node} {numa_text(self.numa_nodes)}" if self.numa_nodes else self.node
-
-    @property
-    def explanation(self) -> str:
-        """Where the node admits the pod, or why it does not, in one line.
-
-        Worked out on demand: of thousands of nodes that reject a pod few are explained.
-        """
-        return self._explain() if self._explain else f"on {self.place}"
-
 
 ExcludedNodes = Mapping[str, NodeStatus]
 """Nodes that are not asked, by name, and the answer that stands for theirs."""
@@ -101,12 +45,20 @@ class Diagnosis:
     """All nodes' answers (kube-scheduler: framework.Diagnosis): ``candidates``, best first, and ``rejected`` nodes.
 
     ``replayed`` are the kubelet settings of the admissions that were replayed, each with its outcome; the other answers
-    were remembered.
+    were remembered. ``explain_refusal`` words the refusal of the node of this name.
     """
 
     candidates: tuple[NodeStatus, ...]
     rejected: tuple[NodeStatus, ...]
-    replayed: tuple[tuple[KubeletSettings, str], ...] = ()
+    replayed: tuple[tuple[KubeletSettings, str], ...]
+    explain_refusal: Callable[[str], str] = field(repr=False, compare=False)
+
+    def explanation(self, status: NodeStatus) -> str:
+        """Where the node admits the pod, or why it does not, in one line.
+
+        Worked out on demand: of thousands of nodes that reject a pod few are explained.
+        """
+        return f"on {status.place}" if status.admits else status.why or self.explain_refusal(status.node)
 
     @property
     def any_node_will_do(self) -> bool:
@@ -126,7 +78,7 @@ class Diagnosis:
                 status.node,
                 admitted=status.admits,
                 reason="" if status.admits else status.reason,
-                explanation=status.explanation if status.admits or position < explained else "",
+                explanation=self.explanation(status) if status.admits or position < explained else "",
             )
             for position, status in enumerate(answers)
         )
@@ -147,14 +99,6 @@ class Diagnosis:
         return f"{', '.join(named)}{more} would admit it" + (f"; other nodes: {reasons}" if reasons else "")
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedBy:
-    """The node that refused the pod, and the pod's resourceVersion at that time; None where it is not known."""
-
-    node: str
-    version: str | None
-
-
 def diagnose(
     snapshot: Snapshot,
     pod: Pod,
@@ -167,27 +111,41 @@ def diagnose(
     The node that refused the pod is asked again only once it has published since: until then its state is the one that
     misled the scheduler. Where it is not known which came first, that node is the last candidate.
     """
-    question = _question(pod, placement)
-    answers = [
-        excluded_nodes[node.name] if node.name in excluded_nodes else _answer(snapshot, node, question, rejected_by)
-        for node in snapshot.nodes.values()
-    ]
-    candidates = sorted((status for status in answers if status.admits), key=attrgetter("score"))
+    question = question_about(pod, placement)
+    candidates, rejected = answers_to(snapshot, question)
+    own = _own_answers(snapshot, rejected_by, excluded_nodes)
+    if own:
+        others = [status for status in (*candidates, *rejected) if status.node not in own]
+        candidates, rejected = in_order([*others, *own.values()])
     if rejected_by:
-        candidates.sort(key=lambda status: status.node == rejected_by.node)
-    rejected = sorted((status for status in answers if not status.admits), key=_refusals_first)
-    return Diagnosis(tuple(candidates), tuple(rejected), tuple(question.replayed))
+        candidates = tuple(sorted(candidates, key=lambda status: status.node == rejected_by.node))
+
+    def explain_refusal(name: str) -> str:
+        state = snapshot.publications[name].state_with_assumed
+        return explain(admit(state, pod)[0], state, pod)
+
+    return Diagnosis(candidates, rejected, tuple(question.replayed), explain_refusal)
+
+
+def _own_answers(
+    snapshot: Snapshot, rejected_by: RejectedBy | None, excluded_nodes: ExcludedNodes
+) -> dict[str, NodeStatus]:
+    """The answers of nodes that are not asked for this pod, by node."""
+    own = {}
+    if rejected_by and (refused := just_refused(snapshot.publications.get(rejected_by.node), rejected_by)):
+        own[refused.node] = refused
+    return {name: status for name, status in (own | dict(excluded_nodes)).items() if name in snapshot.nodes}
 
 
 def kind_of(pod: Pod, placement: Placement) -> PodShape:
     """What all pods have in common to which every node answers alike, but for one that holds something already."""
-    return _question(pod, placement).shape
+    return question_about(pod, placement).kind
 
 
 def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
     """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
-    question = _question(pod, placement)
-    answers = (_answer(snapshot, snapshot.nodes[name], question, None) for name in names if name in snapshot.nodes)
+    question = question_about(pod, placement)
+    answers = (status_of(snapshot, snapshot.nodes[name], question) for name in names if name in snapshot.nodes)
     return any(status.admits or _has_no_agent(snapshot, status) for status in answers)
 
 
@@ -202,141 +160,3 @@ def hostnames_without_agent(snapshot: Snapshot, diagnosis: Diagnosis) -> tuple[s
 
 def _has_no_agent(snapshot: Snapshot, status: NodeStatus) -> bool:
     return status.reason == UNKNOWN and not snapshot.has_agent(status.node)
-
-
-def insufficient(name: str, resource: str) -> NodeStatus:
-    """The answer of a node whose other pods leave too little of ``resource`` in total."""
-    return _rejected(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
-
-
-def backing_off(name: str) -> NodeStatus:
-    """The answer of a node that refused a pod of the same workload which replay had admitted there."""
-    why = f"{name} refused a pod of this workload that replay had admitted, and has published nothing since"
-    return _rejected(name, BACKING_OFF, why, "backing off")
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What every node is asked. ``shape`` is one for all pods with the same requests and placement; ``replayed`` gets
-    the admissions that are replayed for it."""
-
-    fit: FastAdmission
-    placement: Placement
-    requests: Mapping[str, MilliQuantity]
-    shape: PodShape
-    replayed: list[tuple[KubeletSettings, str]] = field(default_factory=list)
-
-
-def _question(pod: Pod, placement: Placement) -> _Question:
-    fit = FastAdmission(pod)
-    selector = tuple(sorted(placement.node_selector.items()))
-    return _Question(
-        fit, placement, requests_of(pod), shape_of((fit.shape, selector, placement.terms, placement.tolerations))
-    )
-
-
-def _answer(snapshot: Snapshot, node: Node, question: _Question, rejected_by: RejectedBy | None) -> NodeStatus:
-    publication = snapshot.publications.get(node.name)
-    if rejected_by and rejected_by.node == node.name and not _published_since(publication, rejected_by):
-        return _rejected(node.name, JUST_REFUSED, f"{node.name} refused it and has published nothing since", "")
-    if publication is None or publication.problem:
-        problem = snapshot.why_unknown(node.name)
-        return _filtered(node, question) or _rejected(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
-    mismatches = snapshot.mismatches.get(node.name)
-    if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
-        why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
-        return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
-    state, pod = publication.state_with_assumed, question.fit.pod
-    status = _remembered(node, state, question)
-    if status.admits or status._explain:
-        return status
-    return NodeStatus(
-        status.node,
-        status.reason,
-        status.summary,
-        _explain=lambda: explain(admit(state, pod)[0], state, pod),
-    )
-
-
-def _filtered(node: Node, question: _Question) -> NodeStatus | None:
-    """The answer of the scheduler's filters, where one rejects the node."""
-    why = filter_node(node, question.placement, question.requests)
-    return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
-
-
-class _Answers:
-    """The answers of one state, by the kind of pods that it was asked about, and the node that it was taken from."""
-
-    __slots__ = ("_names", "by_shape")
-
-    def __init__(self) -> None:
-        self.by_shape: BoundedDict[PodShape, tuple[Node, NodeStatus]] = BoundedDict(MAX_ANSWERS)
-        self._names: frozenset[str] | None = None
-
-    def may_hold(self, state: NodeState, name: str) -> bool:
-        """Whether a pod of this name, in any namespace, has an allocation there.
-
-        ``FastAdmission.is_on`` checks that first too, but has to look up the state again: a fifth of a large diagnosis.
-        """
-        if self._names is None:
-            self._names = frozenset([pod.name for pod in state.pods])
-        return name in self._names
-
-
-_answers: IdentityCache[NodeState, _Answers] = IdentityCache(_Answers)
-
-
-def _remembered(node: Node, state: NodeState, question: _Question) -> NodeStatus:
-    """The answer of filters and replay, remembered with the state for all pods of the kind.
-
-    A refusal by replay has no explanation yet: that names the pod.
-    """
-    answers = _answers.of(state)
-    if answers.may_hold(state, question.fit.pod.name) and question.fit.is_on(state):
-        return _filtered(node, question) or _counted(question, state, _replay_whole(node, state, question.fit.pod))
-    known = answers.by_shape.get(question.shape)
-    if known is not None and known[0] is node:
-        return known[1]
-    status = _filtered(node, question) or _counted(question, state, _replay(node, state, question.fit))
-    answers.by_shape[question.shape] = (node, status)
-    return status
-
-
-def _counted(question: _Question, state: NodeState, status: NodeStatus) -> NodeStatus:
-    question.replayed.append((state.kubelet, status.reason))
-    return status
-
-
-def _replay(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
-    outcome = fit.outcome(state)
-    if isinstance(outcome, FastPlacement):
-        return _admits(node, outcome.numa_nodes, score_of(state, outcome))
-    if isinstance(outcome, FastRefusal):
-        return NodeStatus(node.name, outcome.reason, ",".join(outcome.lacking))
-    return _replay_whole(node, state, fit.pod)
-
-
-def _replay_whole(node: Node, state: NodeState, pod: Pod) -> NodeStatus:
-    verdict, after = admit(state, pod)
-    if not verdict.admitted:
-        return NodeStatus(node.name, verdict.reason, blocking_resources(verdict))
-    return _admits(node, numa_nodes_of(verdict), score(after, verdict))
-
-
-def _admits(node: Node, numa_nodes: NUMAMask, its_score: Score) -> NodeStatus:
-    return NodeStatus(node.name, ADMITS, hostname=node.labels[HOSTNAME_LABEL], numa_nodes=numa_nodes, score=its_score)
-
-
-def _rejected(name: str, reason: str, explanation: str, summary: str) -> NodeStatus:
-    return NodeStatus(name, reason, summary, _explain=lambda: explanation)
-
-
-def _published_since(publication: Publication | None, rejected_by: RejectedBy) -> bool:
-    if rejected_by.version is None:
-        return True
-    return publication is not None and is_newer(publication.version, rejected_by.version)
-
-
-def _refusals_first(status: NodeStatus) -> tuple[bool, str]:
-    """Kubelets' refusals before rejections by the scheduler's filters."""
-    return not status.is_refusal, status.node

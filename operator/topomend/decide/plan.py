@@ -14,8 +14,9 @@ from topomend.decide import queue_order
 from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import blocking_resources, explain
-from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, NodeStatus, RejectedBy, diagnose
+from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose
 from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
+from topomend.decide.node_status import NodeStatus, RejectedBy
 from topomend.decide.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod

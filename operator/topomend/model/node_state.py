@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from topomend.model.bitmask import CPUSet, NUMAMask
 from topomend.model.kubelet import KubeletSettings
@@ -96,6 +97,15 @@ class NodeState:
     pods: tuple[PodAllocation, ...] = ()
     memory: tuple[NUMANodeMemory, ...] | None = None
     cpu_pool: CPUSet | None = None
+
+    @cached_property
+    def pod_names(self) -> frozenset[str]:
+        """The names of the pods, in any namespace."""
+        return frozenset([pod.name for pod in self.pods])
+
+    def holds(self, namespace: str, name: str) -> bool:
+        """Whether a pod of this name has an allocation."""
+        return name in self.pod_names and any((pod.namespace, pod.name) == (namespace, name) for pod in self.pods)
 
 
 def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:

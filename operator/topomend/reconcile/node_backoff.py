@@ -8,7 +8,8 @@ which node backs off from which workload. Leaves the delays to ``runtime.backoff
 import threading
 
 from topomend.cache.snapshot import Snapshot, is_newer
-from topomend.decide.feasibility import ExcludedNodes, backing_off
+from topomend.decide.feasibility import ExcludedNodes
+from topomend.decide.node_status import backing_off
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.runtime.backoff import Backoff

@@ -11,7 +11,8 @@ from dataclasses import replace
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, renames
-from topomend.decide.feasibility import Diagnosis, RejectedBy
+from topomend.decide.feasibility import Diagnosis
+from topomend.decide.node_status import RejectedBy
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import ANYWHERE
 from topomend.model.relaunch import Relaunch, Step

@@ -17,8 +17,9 @@ from topomend.cache.changes import PodForgotten
 from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
-from topomend.decide.feasibility import ExcludedNodes, insufficient
+from topomend.decide.feasibility import ExcludedNodes
 from topomend.decide.filters import insufficient_resource
+from topomend.decide.node_status import insufficient
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.pod import Pod
 from topomend.reconcile.metrics import Metrics

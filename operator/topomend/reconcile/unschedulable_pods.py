@@ -7,10 +7,10 @@ Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). L
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from topomend.cache.snapshot import Publication, Snapshot, topology_changed
+from topomend.cache.snapshot import Publication, Snapshot, replaced, topology_changed
 from topomend.decide.feasibility import any_node_admits, kind_of
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.pod_id import PodID
@@ -134,11 +134,11 @@ class _Difference:
         before, after = self._before, self.after
         published = {
             name
-            for name in _replaced(before.publications, after.publications)
+            for name in replaced(before.publications, after.publications)
             if _differs(before.publications.get(name), after.publications.get(name))
         }
         return frozenset(
-            published | _replaced(before.nodes, after.nodes) | _replaced(before.mismatches, after.mismatches)
+            published | replaced(before.nodes, after.nodes) | replaced(before.mismatches, after.mismatches)
         )
 
     @cached_property
@@ -175,14 +175,6 @@ def _watched(snapshot: Snapshot, pod: PodID) -> WatchedPod | None:
     """The pod, or its gated replacement."""
     refusal = snapshot.refused.get(pod.uid)
     return snapshot.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
-
-
-def _replaced(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
-    """The keys whose values are not the same object in both mappings."""
-    if before is after:
-        return set()
-    new = {key for key, value in after.items() if before.get(key) is not value}
-    return new | (before.keys() - after.keys())
 
 
 def _differs(before: Publication | None, after: Publication | None) -> bool:

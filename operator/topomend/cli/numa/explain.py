@@ -19,7 +19,8 @@ from topomend.cli.output import DOCUMENTS, NAME, TABLE, WIDE, document_text, out
 from topomend.cli.refusal_record import refusal_record
 from topomend.decide.explanation import cause_of
 from topomend.decide.explanation import explain as explanation
-from topomend.decide.feasibility import UNKNOWN, Diagnosis, diagnose
+from topomend.decide.feasibility import Diagnosis, diagnose
+from topomend.decide.node_status import UNKNOWN
 from topomend.decide.remedy import remedy_of
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.model.narrowing import ANYWHERE
@@ -178,7 +179,7 @@ def _record(answer: Answer) -> dict[str, Any]:
                     "node": one.node,
                     "admits": None if one.reason == UNKNOWN else False,
                     "reason": one.reason,
-                    "explanation": one.explanation,
+                    "explanation": answer.diagnosis.explanation(one),
                 }
                 for one in answer.diagnosis.rejected
             ),
@@ -270,7 +271,7 @@ def _elsewhere(answer: Answer, most: int | None) -> Iterator[str]:
     else:
         yield "elsewhere: no other node would admit it now"
     for one in rejected:
-        yield f"  {one.explanation}"
+        yield f"  {answer.diagnosis.explanation(one)}"
 
 
 def _done(relaunches: Iterable[Relaunch]) -> Iterator[str]:

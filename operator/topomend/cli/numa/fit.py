@@ -13,7 +13,8 @@ from topomend.cli.numa.cluster import Cluster, cluster_options
 from topomend.cli.numa.pod_argument import RequestedPod, pod_of_file
 from topomend.cli.output import Printer, Row, output_option
 from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
-from topomend.decide.feasibility import UNKNOWN, NodeStatus, diagnose
+from topomend.decide.feasibility import diagnose
+from topomend.decide.node_status import UNKNOWN, NodeStatus
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 
@@ -114,14 +115,15 @@ def _room(state: NodeState, asked: RequestedPod, wanted: int) -> Room:
 
 
 def _rejected(snapshot: Snapshot, asked: RequestedPod) -> list[Room]:
-    return [_no_room(rejected) for rejected in diagnose(snapshot, asked.pod, asked.placement).rejected]
+    diagnosis = diagnose(snapshot, asked.pod, asked.placement)
+    return [_no_room(rejected, diagnosis.explanation(rejected)) for rejected in diagnosis.rejected]
 
 
-def _no_room(rejected: NodeStatus) -> Room:
+def _no_room(rejected: NodeStatus, explanation: str) -> Room:
     if rejected.reason == UNKNOWN:
-        why = f"unknown: {rejected.explanation.removeprefix(f'{rejected.node}: ')}"
-        return Room(rejected.node, None, limit=why, explanation=rejected.explanation)
-    return Room(rejected.node, 0, limit=rejected.summary, explanation=rejected.explanation)
+        why = f"unknown: {explanation.removeprefix(f'{rejected.node}: ')}"
+        return Room(rejected.node, None, limit=why, explanation=explanation)
+    return Room(rejected.node, 0, limit=rejected.summary, explanation=explanation)
 
 
 def _row(room: Room) -> Row:

@@ -81,7 +81,7 @@ class FastAdmission:
 
     def is_on(self, node: NodeState) -> bool:
         """Whether a pod of this name already has an allocation on the node: then no other pod shares its answer."""
-        return free_capacity_of(node).holds(node, self.pod.namespace, self.pod.name)
+        return node.holds(self.pod.namespace, self.pod.name)
 
     def outcome(self, node: NodeState) -> FastPlacement | FastRefusal | None:
         """The placement or refusal of ``admit``; None where only ``admit`` can decide."""

@@ -57,21 +57,12 @@ class FreeCapacity:
     Every method takes the state again, because a value in an ``IdentityCache`` must not keep its subject alive.
     """
 
-    __slots__ = ("_cpus", "_devices", "_memory", "_names")
+    __slots__ = ("_cpus", "_devices", "_memory")
 
     def __init__(self) -> None:
         self._cpus: tuple[NUMACapacity, int, bool] | None = None
         self._memory: tuple[NUMAMemory, ...] | None = None
         self._devices: dict[str, NUMACapacity | Precheck] = {}
-        self._names: frozenset[str] | None = None
-
-    def holds(self, node: NodeState, namespace: str, name: str) -> bool:
-        """Whether a pod of this name has an allocation."""
-        if self._names is None:
-            self._names = frozenset([allocation.name for allocation in node.pods])
-        return name in self._names and any(
-            (allocation.namespace, allocation.name) == (namespace, name) for allocation in node.pods
-        )
 
     def cpus(self, node: NodeState, policy: cpu_static.StaticPolicy) -> tuple[NUMACapacity, int, bool]:
         """Three answers about exclusive CPUs.

@@ -1,0 +1,192 @@
+"""One node's answer for one pod: the scheduler filter that rejects it, or the decision of its kubelet by replay.
+
+Owns the answer's type, who is asked what, and the memory of replayed answers. Leaves the filters, the rules of
+admission and the order of the candidates to ``filters``, ``replay`` and ``scoring``, and all nodes together to
+``survey``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from topomend.cache.snapshot import Publication, Snapshot, is_newer
+from topomend.decide.explanation import blocking_resources
+from topomend.decide.filters import filter_node
+from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
+from topomend.decide.trace_text import numa_text
+from topomend.model.bitmask import NUMAMask
+from topomend.model.bounded_dict import BoundedDict
+from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod, requests_of
+from topomend.model.quantity import MilliQuantity
+from topomend.replay.admission import admit
+from topomend.replay.fast_path.admission import (
+    MAX_ANSWERS,
+    FastAdmission,
+    FastPlacement,
+    FastRefusal,
+    PodShape,
+    shape_of,
+)
+from topomend.replay.identity_cache import IdentityCache
+
+MAX_MISMATCHES = 3
+"""A node whose kubelet refused this many pods in a row that replay admits is not a candidate: replay cannot tell."""
+
+ADMITS = "Admits"
+MISMATCHED = "ReplayMismatch"
+UNKNOWN = "Unknown"
+JUST_REFUSED = "JustRefused"
+BACKING_OFF = "BackingOff"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node's answer for one pod (kube-scheduler: framework.Status in NodeToStatus).
+
+    ``reason`` is ``ADMITS``, or in one word why the node does not admit the pod, and ``summary`` what that is counted
+    under; it is empty for the node that refused the pod, which an explanation has named already. ``why`` is the reason
+    in one line; empty for a refusal by replay, whose explanation names the pod (``Diagnosis.explanation``).
+
+    Of a node that admits the pod, ``hostname`` is the label by which the scheduler knows it and ``numa_nodes`` are
+    those that the pod is aligned to, none where it is not aligned.
+    """
+
+    node: str
+    reason: str
+    summary: str = ""
+    hostname: str = ""
+    numa_nodes: NUMAMask = 0
+    score: Score = NO_SCORE
+    why: str = ""
+
+    @property
+    def admits(self) -> bool:
+        """Whether the node admits the pod."""
+        return self.reason == ADMITS
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether its kubelet refuses the pod: the kubelet's reasons all end in ``Error``."""
+        return self.reason.endswith("Error")
+
+    @property
+    def place(self) -> str:
+        """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
+        return f"{self.node} {numa_text(self.numa_nodes)}" if self.numa_nodes else self.node
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedBy:
+    """The node that refused the pod, and the pod's resourceVersion at that time; None where it is not known."""
+
+    node: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What every node is asked. ``kind`` is one for all pods with the same requests and placement; ``replayed`` gets
+    the admissions that are replayed for it."""
+
+    fit: FastAdmission
+    placement: Placement
+    requests: Mapping[str, MilliQuantity]
+    kind: PodShape
+    replayed: list[tuple[KubeletSettings, str]] = field(default_factory=list)
+
+
+def question_about(pod: Pod, placement: Placement) -> Question:
+    """The question whether a node admits this pod."""
+    fit = FastAdmission(pod)
+    selector = tuple(sorted(placement.node_selector.items()))
+    return Question(
+        fit, placement, requests_of(pod), shape_of((fit.shape, selector, placement.terms, placement.tolerations))
+    )
+
+
+def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
+    """The node's answer. It is the same for all pods of a kind, but for one of which the node holds a namesake."""
+    publication = snapshot.publications.get(node.name)
+    if publication is None or publication.problem:
+        problem = snapshot.why_unknown(node.name)
+        return _filtered(node, question) or _rejected(node.name, UNKNOWN, f"{node.name}: {problem}", "unknown")
+    mismatches = snapshot.mismatches.get(node.name)
+    if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
+        why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
+        return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
+    return _remembered(node, publication.state_with_assumed, question)
+
+
+def just_refused(publication: Publication | None, rejected_by: RejectedBy) -> NodeStatus | None:
+    """The answer of the node that refused the pod; None where it has published since, so that it is asked again."""
+    if rejected_by.version is None or (publication is not None and is_newer(publication.version, rejected_by.version)):
+        return None
+    name = rejected_by.node
+    return _rejected(name, JUST_REFUSED, f"{name} refused it and has published nothing since", "")
+
+
+def insufficient(name: str, resource: str) -> NodeStatus:
+    """The answer of a node whose other pods leave too little of ``resource`` in total."""
+    return _rejected(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+
+
+def backing_off(name: str) -> NodeStatus:
+    """The answer of a node that refused a pod of the same workload which replay had admitted there."""
+    why = f"{name} refused a pod of this workload that replay had admitted, and has published nothing since"
+    return _rejected(name, BACKING_OFF, why, "backing off")
+
+
+def _filtered(node: Node, question: Question) -> NodeStatus | None:
+    """The answer of the scheduler's filters, where one rejects the node."""
+    why = filter_node(node, question.placement, question.requests)
+    return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
+
+
+_answers: IdentityCache[NodeState, BoundedDict[PodShape, tuple[Node, NodeStatus]]] = IdentityCache(
+    lambda: BoundedDict(MAX_ANSWERS)
+)
+"""The answers of each state, by the kind of pods that it was asked about, and the node that they were taken from."""
+
+
+def _remembered(node: Node, state: NodeState, question: Question) -> NodeStatus:
+    """The answer of filters and replay, remembered with the state for all pods of the kind."""
+    if question.fit.is_on(state):
+        return _filtered(node, question) or _counted(question, state, _replay_whole(node, state, question.fit.pod))
+    answers = _answers.of(state)
+    known = answers.get(question.kind)
+    if known is not None and known[0] is node:
+        return known[1]
+    status = _filtered(node, question) or _counted(question, state, _replay(node, state, question.fit))
+    answers[question.kind] = (node, status)
+    return status
+
+
+def _counted(question: Question, state: NodeState, status: NodeStatus) -> NodeStatus:
+    question.replayed.append((state.kubelet, status.reason))
+    return status
+
+
+def _replay(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
+    outcome = fit.outcome(state)
+    if isinstance(outcome, FastPlacement):
+        return _admits(node, outcome.numa_nodes, score_of(state, outcome))
+    if isinstance(outcome, FastRefusal):
+        return NodeStatus(node.name, outcome.reason, ",".join(outcome.lacking))
+    return _replay_whole(node, state, fit.pod)
+
+
+def _replay_whole(node: Node, state: NodeState, pod: Pod) -> NodeStatus:
+    verdict, after = admit(state, pod)
+    if not verdict.admitted:
+        return NodeStatus(node.name, verdict.reason, blocking_resources(verdict))
+    return _admits(node, numa_nodes_of(verdict), score(after, verdict))
+
+
+def _admits(node: Node, numa_nodes: NUMAMask, its_score: Score) -> NodeStatus:
+    return NodeStatus(node.name, ADMITS, hostname=node.labels[HOSTNAME_LABEL], numa_nodes=numa_nodes, score=its_score)
+
+
+def _rejected(name: str, reason: str, why: str, summary: str) -> NodeStatus:
+    return NodeStatus(name, reason, summary, why=why)

@@ -1,0 +1,134 @@
+"""A diagnosis asks only the nodes that have changed, and says what one that asks every node says.
+
+A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
+"""
+
+import gc
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.builders import applied, guaranteed_pod, node, node_state, pod, snapshot_of
+from tests.decide.changing_cluster import NODES, ChangingCluster
+from tests.seeds import SEED
+
+from topomend.cache import changes
+from topomend.cache.snapshot import Snapshot
+from topomend.decide import node_status, survey
+from topomend.decide.explanation import explain
+from topomend.decide.feasibility import Diagnosis, diagnose
+from topomend.decide.node_status import (
+    NodeStatus,
+    Question,
+    RejectedBy,
+    backing_off,
+    just_refused,
+    question_about,
+    status_of,
+)
+from topomend.model.cluster import Node, Placement, WatchedPod
+from topomend.replay.admission import admit
+
+Said = tuple[tuple[NodeStatus, str], ...]
+
+
+def said(diagnosis: Diagnosis) -> tuple[Said, Said]:
+    """All answers of a diagnosis, candidates and others, each with its explanation."""
+    candidates = tuple((status, diagnosis.explanation(status)) for status in diagnosis.candidates)
+    return candidates, tuple((status, diagnosis.explanation(status)) for status in diagnosis.rejected)
+
+
+def said_by_every_node(
+    seen: Snapshot, asked: WatchedPod, rejected_by: RejectedBy | None, excluded: Mapping[str, NodeStatus]
+) -> tuple[Said, Said]:
+    """The same by nodes that all are asked, and by none of which any answer is remembered."""
+    snapshot = replace(
+        seen,
+        nodes={name: replace(each) for name, each in seen.nodes.items()},
+        publications={name: replace(each, state=replace(each.state)) for name, each in seen.publications.items()},
+    )
+    question = question_about(asked.pod, asked.placement)
+    answers = []
+    for each in snapshot.nodes.values():
+        refused = rejected_by and rejected_by.node == each.name
+        own = refused and rejected_by and just_refused(snapshot.publications.get(each.name), rejected_by)
+        answers.append(excluded.get(each.name) or own or status_of(snapshot, each, question))
+
+    def explanation(status: NodeStatus) -> str:
+        if status.admits:
+            return f"on {status.place}"
+        if status.why:
+            return status.why
+        state = snapshot.publications[status.node].state_with_assumed
+        return explain(admit(state, asked.pod)[0], state, asked.pod)
+
+    last = rejected_by.node if rejected_by else ""
+    yes = sorted((each for each in answers if each.admits), key=lambda each: (each.node == last, each.score))
+    no = sorted((each for each in answers if not each.admits), key=lambda each: (not each.is_refusal, each.node))
+    return tuple((each, explanation(each)) for each in yes), tuple((each, explanation(each)) for each in no)
+
+
+@pytest.mark.parametrize("seed", [SEED])
+def test_a_diagnosis_after_random_changes_is_what_every_node_says(seed: int) -> None:
+    random = Random(seed)
+    cluster = ChangingCluster(random)
+    earlier = [cluster.snapshot]
+    for _ in range(1000):
+        for _ in range(random.choice((0, 1, 1, 2, 10))):
+            cluster.change()
+        earlier = [*earlier[-5:], cluster.snapshot]
+        asked = cluster.asked()
+        snapshot = random.choice((cluster.snapshot, cluster.snapshot, random.choice(earlier)))
+        if random.random() < 0.5:
+            snapshot = applied(changes.PodForgotten(asked.namespace, asked.name), to=snapshot)
+        version = random.choice((None, "11", "9999999"))
+        rejected_by = random.choice((None, None, RejectedBy(random.choice(NODES), version)))
+        excluded = {name: backing_off(name) for name in random.sample(NODES, random.choice((0, 0, 2)))}
+        diagnosis = diagnose(snapshot, asked.pod, asked.placement, rejected_by, excluded)
+        assert said(diagnosis) == said_by_every_node(snapshot, asked, rejected_by, excluded)
+
+
+def test_only_the_nodes_that_have_changed_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = snapshot_of(*(node_state(name=name) for name in NODES))
+    diagnose(snapshot, guaranteed_pod("first"), Placement())
+    asked: list[str] = []
+
+    def listening(snapshot: Snapshot, each: Node, question: Question) -> NodeStatus:
+        asked.append(each.name)
+        return status_of(snapshot, each, question)
+
+    monkeypatch.setattr(survey, "status_of", listening)
+    diagnose(snapshot, guaranteed_pod("second"), Placement())
+    assert asked == []
+    changed = applied(
+        changes.Published(node_state(name="n1", pods=[guaranteed_pod("q")]), "9"),
+        changes.NodeUpdated(node("n3", unschedulable=True)),
+        changes.PodAssumed(guaranteed_pod("r"), ("n5", "n6"), 1.0),
+        to=snapshot,
+    )
+    diagnose(changed, guaranteed_pod("third"), Placement())
+    assert asked == ["n1", "n3", "n5", "n6"]
+
+
+def test_a_diagnosis_stays_as_it_is_when_the_next_pod_of_the_kind_is_diagnosed() -> None:
+    snapshot = snapshot_of(*(node_state(name=name) for name in NODES))
+    first = diagnose(snapshot, guaranteed_pod("first"), Placement())
+    candidates, rejected = tuple(first.candidates), tuple(first.rejected)
+    less = applied(changes.NodeUpdated(node("n3", ready=False)), changes.NodeRemoved("n4"), to=snapshot)
+    assert diagnose(less, guaranteed_pod("second"), Placement()).candidates != candidates
+    assert (first.candidates, first.rejected) == (candidates, rejected)
+
+
+def test_surveys_of_the_last_kinds_are_kept_and_they_keep_no_state() -> None:
+    state = node_state()
+    gc.collect()
+    before = len(node_status._answers)
+    snapshot = snapshot_of(state)
+    for memory in range(1, 3 * survey.MAX_SURVEYS):
+        diagnose(snapshot, pod("p", f"cpu=1 memory={memory}Mi"), Placement())
+    assert len(survey._surveys) == survey.MAX_SURVEYS
+    assert len(node_status._answers) == before + 1
+    del state, snapshot
+    gc.collect()
+    assert len(node_status._answers) == before
