@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from topomend.decide.filters import filter_pod, insufficient_resource
+from topomend.decide.filters import filter_node, insufficient_resource
 from topomend.model.cluster import Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
-from topomend.model.pod import Container, ContainerKind, Pod, Resources
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 
 NODE = Node(
     "n", labels={"kubernetes.io/hostname": "n", "zone": "a", "cores": "8"}, allocatable={"cpu": 4000, "pods": 110000}
@@ -13,7 +13,7 @@ POD = Pod("ns", "p", "1", (Container("main", ContainerKind.APP, Resources({"cpu"
 
 
 def why(node: Node = NODE, **placement: object) -> str:
-    return filter_pod(node, Placement(**placement), POD)  # type: ignore[arg-type]
+    return filter_node(node, Placement(**placement), requests_of(POD))  # type: ignore[arg-type]
 
 
 def requiring(key: str, operator: str, values: tuple[str, ...]) -> tuple[NodeSelectorTerm, ...]:
@@ -112,7 +112,7 @@ def test_a_resource_that_a_device_class_maps_is_the_schedulers_to_judge_where_th
 ) -> None:
     owned = {} if own is None else {"vendor.com/gpu": own}
     node = replace(NODE, by_claim=by_claim, allocatable={**NODE.allocatable, **owned})
-    assert filter_pod(node, Placement(), GPU) == reason
+    assert filter_node(node, Placement(), requests_of(GPU)) == reason
     assert insufficient_resource(node, GPU, []) == ("vendor.com/gpu" if reason else "")
 
 

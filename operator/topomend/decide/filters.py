@@ -21,13 +21,8 @@ NO_HOSTNAME_LABEL = "NoHostnameLabel"
 _REJECTING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
-def filter_pod(node: Node, placement: Placement, pod: Pod) -> str:
-    """The name of the filter that rejects ``node`` for ``pod``; empty where none does."""
-    return filter_node(node, placement, requests_of(pod))
-
-
 def filter_node(node: Node, placement: Placement, asked: Mapping[str, MilliQuantity]) -> str:
-    """The same for any pod of this placement that requests ``asked``."""
+    """The name of the filter that rejects ``node`` for a pod that requests ``asked``; empty where none does."""
     if not node.ready:
         return "NotReady"
     if node.unschedulable and not _tolerated(_UNSCHEDULABLE, placement.tolerations):

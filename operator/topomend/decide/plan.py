@@ -132,10 +132,7 @@ def choose(
     diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes)
     if not diagnosis.candidates:
         return Wait(diagnosis, diagnosis.summary("other " if rejected_by else ""))
-    masks = reserved()
-    unreserved = [
-        candidate for candidate in diagnosis.candidates if not _is_reserved(candidate, masks.get(candidate.node, 0))
-    ]
+    unreserved = _unreserved(diagnosis.candidates, reserved())
     if not unreserved:
         first = diagnosis.candidates[0].place
         return Wait(diagnosis, f"{first} admits it, but is reserved for a pod whose turn comes first")
@@ -178,6 +175,12 @@ def _admits(candidates: Sequence[NodeStatus]) -> str:
     return f"{candidates[0].place} admits it by replay"
 
 
+def _unreserved(candidates: Sequence[NodeStatus], masks: Mapping[str, NUMAMask]) -> Sequence[NodeStatus]:
+    if not masks:
+        return candidates
+    return [candidate for candidate in candidates if not _is_reserved(candidate, masks.get(candidate.node, 0))]
+
+
 def _is_reserved(candidate: NodeStatus, numa_nodes: NUMAMask) -> bool:
     """Whether the pod would use one of the reserved ``numa_nodes`` there; one that is not aligned may use any."""
     return bool(numa_nodes and (candidate.numa_nodes & numa_nodes or not candidate.numa_nodes))
@@ -196,9 +199,7 @@ def choose_in_order(
     chosen = choose(snapshot, pod, None, excluded_nodes, reserved)
     if isinstance(chosen, Wait) or not yields:
         return chosen
-    named = set(chosen.nodes)
-    others = [candidate.node for candidate in chosen.diagnosis.candidates if candidate.node not in named]
-    older = queue_order.yields_to(snapshot, pod, chosen.nodes, others)
+    older = queue_order.yields_to(snapshot, pod, chosen.nodes, chosen.diagnosis.candidates)
     return Yield(f"{older.namespace}/{older.name}") if older else chosen
 
 

@@ -9,18 +9,19 @@ order and reservation; leaves for how long to ``reconcile/reservation_turns``, a
 ``feasibility``.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.filters import filter_pod
+from topomend.decide.filters import filter_node
+from topomend.decide.node_status import NodeStatus
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus, most_free_cpus
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.identity_cache import IdentityCache
@@ -146,12 +147,13 @@ def _reserve(
     snapshot: Snapshot, pod: WatchedPod, names: Iterable[str], remaining: Callable[[str], NodeState | None]
 ) -> tuple[Reservation | None, bool]:
     """The first of the nodes that will admit the pod, and whether all nodes before it are known."""
-    fit = FastAdmission(pod.pod)
+    fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
     is_known = True
     could = (
         name
         for name in names
-        if _passes_filters(snapshot, pod, name) and fit.admits(emptied(snapshot.publications[name].state))
+        if not filter_node(snapshot.nodes[name], pod.placement, requests)
+        and fit.admits(emptied(snapshot.publications[name].state))
     )
     for name in islice(could, MAX_TRIED_NODES):
         later = remaining(name)
@@ -189,56 +191,79 @@ _most_free_cpus: IdentityCache[NodeState, list[int]] = IdentityCache(list)
 
 
 def yields_to(
-    snapshot: Snapshot, pod: WatchedPod, nodes: Iterable[str], others: Sequence[str] = ()
+    snapshot: Snapshot, pod: WatchedPod, nodes: Sequence[str], candidates: Sequence[NodeStatus] = ()
 ) -> WatchedPod | None:
     """An earlier waiting pod that ``nodes`` would admit now, but no longer once ``pod`` is there.
 
-    None where ``pod`` is next: ``nodes`` admit every earlier pod beside it, or would not admit it anyway. ``others``
-    are candidates that ``pod`` is not sent to: an earlier pod that more of them admit than there are earlier pods has a
-    node whatever those do.
+    None where ``pod`` is next: ``nodes`` admit every earlier pod beside it, or would not admit it anyway. Other nodes
+    of its ``candidates``, best first, get none of them: an earlier pod that more of those admit than there are earlier
+    pods has a node whatever these do.
     """
     waiting = sorted(_earlier(snapshot, pod), key=lambda pod: pod.order)
-    without = {name: snapshot.publications[name].state_with_assumed for name in nodes}
-    beside = {name: admit(state, pod.pod)[1] for name, state in without.items()} if waiting else {}
+    chosen = frozenset(nodes)
+    without = _Room(snapshot, nodes, lambda state: state)
+    beside = _Room(snapshot, nodes, lambda state: admit(state, pod.pod)[1])
     unaffected: list[WatchedPod] = []
     placed = 0
     for earlier in waiting:
         if any(_is_alike(earlier, other) for other in unaffected):
             continue
-        if _enough_admit(snapshot, earlier, others, len(waiting) + 1) or not _place(snapshot, earlier, without):
+        place = without.place_for(earlier)
+        if not place or _enough_admit(snapshot, earlier, candidates, chosen, len(waiting) + 1):
             unaffected.append(earlier)
-        elif placed == MAX_EARLIER_PODS or not _place(snapshot, earlier, beside):
+            continue
+        without.admit(earlier, place)
+        place = beside.place_for(earlier)
+        if placed == MAX_EARLIER_PODS or not place:
             return earlier
-        else:
-            placed += 1
+        beside.admit(earlier, place)
+        placed += 1
     return None
 
 
-def _enough_admit(snapshot: Snapshot, pod: WatchedPod, names: Sequence[str], enough: int) -> bool:
-    """Whether at least ``enough`` of the nodes admit the pod."""
-    if len(names) < enough:
+class _Room:
+    """The room on ``nodes`` as pods are admitted there one after another. A node is replayed once a pod needs it."""
+
+    def __init__(self, snapshot: Snapshot, nodes: Iterable[str], begin: Callable[[NodeState], NodeState]) -> None:
+        self._snapshot, self._nodes, self._begin = snapshot, nodes, begin
+        self._states: dict[str, NodeState] = {}
+
+    def place_for(self, pod: WatchedPod) -> str:
+        """The first node that admits the pod; empty where none does."""
+        fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
+        for name in self._nodes:
+            if not filter_node(self._snapshot.nodes[name], pod.placement, requests) and fit.admits(self._state(name)):
+                return name
+        return ""
+
+    def admit(self, pod: WatchedPod, name: str) -> None:
+        """Admit the pod to the node of this name."""
+        self._states[name] = admit(self._state(name), pod.pod)[1]
+
+    def _state(self, name: str) -> NodeState:
+        if name not in self._states:
+            self._states[name] = self._begin(self._snapshot.publications[name].state_with_assumed)
+        return self._states[name]
+
+
+def _enough_admit(
+    snapshot: Snapshot, pod: WatchedPod, candidates: Sequence[NodeStatus], besides: Collection[str], enough: int
+) -> bool:
+    """Whether at least ``enough`` of the candidates' nodes admit the pod, not counting those ``besides``.
+
+    The worst ones are asked first: they have the most room.
+    """
+    if len(candidates) - len(besides) < enough:
         return False
-    fit = FastAdmission(pod.pod)
+    fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
     admitting = (
-        name
-        for name in names
-        if _passes_filters(snapshot, pod, name) and fit.admits(snapshot.publications[name].state_with_assumed)
+        candidate
+        for candidate in reversed(candidates)
+        if candidate.node not in besides
+        and not filter_node(snapshot.nodes[candidate.node], pod.placement, requests)
+        and fit.admits(snapshot.publications[candidate.node].state_with_assumed)
     )
     return len(list(islice(admitting, enough))) == enough
-
-
-def _place(snapshot: Snapshot, pod: WatchedPod, states: dict[str, NodeState]) -> bool:
-    """Admit the pod to the first of the states that takes it, in place; returns whether there is one."""
-    fit = FastAdmission(pod.pod)
-    for name, state in states.items():
-        if _passes_filters(snapshot, pod, name) and fit.admits(state):
-            states[name] = admit(state, pod.pod)[1]
-            return True
-    return False
-
-
-def _passes_filters(snapshot: Snapshot, pod: WatchedPod, name: str) -> bool:
-    return not filter_pod(snapshot.nodes[name], pod.placement, pod.pod)
 
 
 def _earlier(snapshot: Snapshot, pod: WatchedPod) -> Iterator[WatchedPod]:
