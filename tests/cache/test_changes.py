@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import applied, guaranteed_pod, node_state, pod_allocation, refused_pod, watched_pod
+from tests.builders import applied, guaranteed_pod, node, node_state, pod_allocation, refused_pod, watched_pod
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
@@ -45,6 +45,15 @@ def test_every_node_knows_the_resources_that_claims_provide_whatever_was_listed_
     assert {
         node.by_claim for node in applied(changes.DeviceClassesListed(frozenset()), to=snapshot).nodes.values()
     } == {frozenset()}
+
+
+def test_a_relisted_node_that_has_not_changed_stays_the_same_object_whatever_others_did() -> None:
+    snapshot = applied(*(changes.NodeUpdated(node(name, version="5")) for name in "ab"))
+    listed = (node("a", version="8"), node("b", version="8", unschedulable=True))
+    relisted = applied(changes.NodesListed(listed, "9"), to=snapshot)
+    assert relisted.nodes["a"] is snapshot.nodes["a"]
+    assert relisted.nodes["b"].unschedulable
+    assert applied(changes.NodesListed(listed[:1], "9"), to=relisted).nodes == {"a": node("a")}
 
 
 def test_a_pod_whose_container_failed_is_not_a_refusal() -> None:

@@ -228,11 +228,18 @@ class NodesListed:
     version: str
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
-        """Replace all nodes, and compare what their agents published with those that changed."""
-        newer = {name: node for name, node in snapshot.nodes.items() if is_newer(node.version, self.version)}
-        nodes = {node.name: replace(node, by_claim=snapshot.by_claim) for node in self.nodes} | newer
-        changed = [name for name, node in nodes.items() if snapshot.nodes.get(name) != node]
-        return snapshot if nodes == snapshot.nodes else _compared(replace(snapshot, nodes=nodes), changed)
+        """Replace all nodes, and compare what their agents published with those that changed.
+
+        A node that has not changed stays the same object, for answers of nodes are remembered by node.
+        """
+        before = snapshot.nodes
+        newer = {name: node for name, node in before.items() if is_newer(node.version, self.version)}
+        listed = {node.name: replace(node, by_claim=snapshot.by_claim) for node in self.nodes} | newer
+        nodes = {name: before[name] if before.get(name) == node else node for name, node in listed.items()}
+        changed = [name for name, node in nodes.items() if before.get(name) is not node]
+        if not changed and len(nodes) == len(before):
+            return snapshot
+        return _compared(replace(snapshot, nodes=nodes), changed)
 
 
 @dataclass(frozen=True)
@@ -504,14 +511,15 @@ class TimePassed:
         for node, mismatch in snapshot.mismatches.items():
             if mismatch.since + MISMATCH_SECONDS <= self.now:
                 snapshot = replace(snapshot, mismatches=excluding(snapshot.mismatches, node))
-        for name, publication in snapshot.publications.items():
+        with_ends = [(name, published) for name, published in snapshot.publications.items() if published.ended]
+        for name, publication in with_ends:
             recent = {key: ended for key, ended in publication.ended.items() if ended + UNPUBLISHED_SECONDS > self.now}
             if len(recent) < len(publication.ended):
                 snapshot = with_ended(snapshot, name, recent)
         silent = {
             name: replace(published, agent_problem=SILENT)
             for name, published in snapshot.publications.items()
-            if published.heartbeat and not published.agent_problem and published.heard + SILENT_SECONDS <= self.now
+            if published.heard + SILENT_SECONDS <= self.now and published.heartbeat and not published.agent_problem
         }
         return replace(snapshot, publications={**snapshot.publications, **silent}) if silent else snapshot
 

@@ -283,4 +283,6 @@ def excluding(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value
     if isinstance(mapping, _Draft):
         del mapping[key]
         return mapping
-    return {other: value for other, value in mapping.items() if other != key}
+    rest = dict(mapping)
+    del rest[key]
+    return rest

@@ -37,9 +37,14 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     Empty where a node could admit it or might (no agent publishes its state), and where the pod selects no node at all.
     Conditions that pass (a node that is not ready or cordoned, a taint) do not count.
     """
-    nodes = [node for node in snapshot.nodes.values() if not filter_node_affinity(node, placement)]
-    fit = FastAdmission(pod)
-    if not nodes or any(_could_admit(snapshot, node, pod, fit) for node in nodes):
+    fit, nodes = FastAdmission(pod), list[Node]()
+    for node in snapshot.nodes.values():
+        if filter_node_affinity(node, placement):
+            continue
+        if _could_admit(snapshot, node, pod, fit):
+            return ""
+        nodes.append(node)
+    if not nodes:
         return ""
     closest = min(_miss(snapshot, node, pod) for node in nodes)
     words = _remedy_words(snapshot, closest, pod)

@@ -20,11 +20,10 @@ from topomend.decide.node_status import NodeStatus
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.model.node_state import NodeState, emptied, free_cpus, most_free_cpus
+from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
-from topomend.replay.identity_cache import IdentityCache
 from topomend.wire.group import FIT_GATE
 
 PATIENCE_SECONDS = 5.0
@@ -136,7 +135,7 @@ def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
 
 def _by_most_free_cpus(snapshot: Snapshot) -> list[str]:
     by_free_cpus = [
-        (-_cached_most_free_cpus(publication.state_with_assumed), name)
+        (-publication.state_with_assumed.most_free_cpus, name)
         for name, publication in snapshot.publications.items()
         if name in snapshot.nodes and not publication.problem
     ]
@@ -177,17 +176,6 @@ def _numa_nodes_for(pod: Pod, later: NodeState, current: NodeState) -> NUMAMask:
     if numa_nodes_of(verdict).bit_count() != 1 or not large:
         return current.machine.numa_mask
     return 1 << max(large, key=lambda node: (free[node], -node))
-
-
-def _cached_most_free_cpus(state: NodeState) -> int:
-    cached = _most_free_cpus.of(state)
-    if not cached:
-        cached.append(most_free_cpus(state))
-    return cached[0]
-
-
-_most_free_cpus: IdentityCache[NodeState, list[int]] = IdentityCache(list)
-"""The cached result of ``most_free_cpus`` for each state."""
 
 
 def yields_to(

@@ -103,6 +103,11 @@ class NodeState:
         """The names of the pods, in any namespace."""
         return frozenset([pod.name for pod in self.pods])
 
+    @cached_property
+    def most_free_cpus(self) -> int:
+        """The most free CPUs on one NUMA node; 0 without any."""
+        return max(free_cpus(self).values(), default=0)
+
     def holds(self, namespace: str, name: str) -> bool:
         """Whether a pod of this name has an allocation."""
         return name in self.pod_names and any((pod.namespace, pod.name) == (namespace, name) for pod in self.pods)
@@ -131,11 +136,6 @@ def free_cpus(state: NodeState, reserved: CPUSet = 0) -> dict[int, int]:
     """
     free = ~(unavailable_cpus(state) | reserved)
     return {node: (cpus & free).bit_count() for node, cpus in state.machine.cpus_of_numa_node.items()}
-
-
-def most_free_cpus(state: NodeState) -> int:
-    """The most free CPUs on one NUMA node; 0 without any."""
-    return max(free_cpus(state).values(), default=0)
 
 
 def emptied(state: NodeState) -> NodeState:

@@ -15,7 +15,6 @@ import topomend
 from topomend.cache.snapshot import PodKey, Publication, Snapshot
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
-from topomend.model import node_state
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.replay.effort import Overspent, metered
@@ -125,7 +124,7 @@ def _most_free_cpus(publication: Publication) -> int:
         return 0
     try:
         with metered(time.thread_time):
-            return node_state.most_free_cpus(publication.state_with_assumed)
+            return publication.state_with_assumed.most_free_cpus
     except Overspent:
         return 0
 
