@@ -4,6 +4,7 @@ Owns names, labels and that a pod, record or mismatch counts once, however often
 name is a label.
 """
 
+import collections
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +74,12 @@ class Metrics:
     def diagnosed(self, diagnosis: Diagnosis, seconds: float) -> None:
         """Count the admissions that a diagnosis replayed, and how long it took."""
         self._durations.observe(seconds)
-        for kubelet, verdict in diagnosis.replayed:
-            self._replays.labels(kubelet.topology_manager_policy, kubelet.topology_manager_scope, verdict).inc()
+        replays = collections.Counter(
+            (kubelet.topology_manager_policy, kubelet.topology_manager_scope, verdict)
+            for kubelet, verdict in diagnosis.replayed
+        )
+        for labels, count in replays.items():
+            self._replays.labels(*labels).inc(count)
 
     def refusal_explained(self, uid: str, explanation: Explained | ReplayMismatch) -> None:
         """Count the refusal of the pod of this uid, by the resource that explains it."""
