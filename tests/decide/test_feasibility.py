@@ -3,7 +3,6 @@
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
-import gc
 import json
 import random
 from collections.abc import Iterator
@@ -31,7 +30,6 @@ from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
-from topomend.replay.fast_path.admission import MAX_ANSWERS
 from topomend.wire.pod import read_pod
 
 PLENTY = 1 << 80
@@ -129,19 +127,6 @@ def test_common_pods_are_diagnosed_without_an_admission(policy: str, monkeypatch
     monkeypatch.setattr(node_status, "_replay_whole", lambda *_: pytest.fail("admitted"))
     assert answers_of(diagnosed(states, asked)) == expected
     assert len(expected[0]) == 1
-
-
-def test_answers_are_remembered_with_the_state_for_the_last_kinds_of_pods() -> None:
-    state = node_state()
-    gc.collect()
-    before = len(node_status._answers)
-    for memory in range(1, 3 * MAX_ANSWERS):
-        diagnosed([state], pod("p", f"cpu=1 memory={memory}Mi"))
-    assert len(node_status._answers) == before + 1
-    assert len(node_status._answers.of(state)) == MAX_ANSWERS
-    del state
-    gc.collect()
-    assert len(node_status._answers) == before
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """One node's answer for one pod: the scheduler filter that rejects it, or the decision of its kubelet by replay.
 
-Owns the answer's type, who is asked what, and the memory of replayed answers. Leaves the filters, the rules of
-admission and the order of the candidates to ``filters``, ``replay`` and ``scoring``, and all nodes together to
-``survey``.
+Owns the answer's type and the question. Leaves the filters, the rules of admission and the order of the candidates to
+``filters``, ``replay`` and ``scoring``, and all nodes together, with the memory of their answers, to ``survey``.
 """
 
 from collections.abc import Mapping
@@ -14,22 +13,13 @@ from topomend.decide.filters import filter_node
 from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
 from topomend.decide.trace_text import numa_text
 from topomend.model.bitmask import NUMAMask
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import (
-    MAX_ANSWERS,
-    FastAdmission,
-    FastPlacement,
-    FastRefusal,
-    PodShape,
-    shape_of,
-)
-from topomend.replay.identity_cache import IdentityCache
+from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal, PodShape, shape_of
 
 MAX_MISMATCHES = 3
 """A node whose kubelet refused this many pods in a row that replay admits is not a candidate: replay cannot tell."""
@@ -116,7 +106,7 @@ def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
     if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
         why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
         return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
-    return _remembered(node, publication.state_with_assumed, question)
+    return _filtered(node, question) or _replayed(node, publication.state_with_assumed, question)
 
 
 def just_refused(publication: Publication | None, rejected_by: RejectedBy) -> NodeStatus | None:
@@ -144,26 +134,8 @@ def _filtered(node: Node, question: Question) -> NodeStatus | None:
     return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
 
 
-_answers: IdentityCache[NodeState, BoundedDict[PodShape, tuple[Node, NodeStatus]]] = IdentityCache(
-    lambda: BoundedDict(MAX_ANSWERS)
-)
-"""The answers of each state, by the kind of pods that it was asked about, and the node that they were taken from."""
-
-
-def _remembered(node: Node, state: NodeState, question: Question) -> NodeStatus:
-    """The answer of filters and replay, remembered with the state for all pods of the kind."""
-    if question.fit.is_on(state):
-        return _filtered(node, question) or _counted(question, state, _replay_whole(node, state, question.fit.pod))
-    answers = _answers.of(state)
-    known = answers.get(question.kind)
-    if known is not None and known[0] is node:
-        return known[1]
-    status = _filtered(node, question) or _counted(question, state, _replay(node, state, question.fit))
-    answers[question.kind] = (node, status)
-    return status
-
-
-def _counted(question: Question, state: NodeState, status: NodeStatus) -> NodeStatus:
+def _replayed(node: Node, state: NodeState, question: Question) -> NodeStatus:
+    status = _replay(node, state, question.fit)
     question.replayed.append((state.kubelet, status.reason))
     return status
 
