@@ -18,7 +18,7 @@ from topomend.model.cluster import Node
 from topomend.replay.fast_path.admission import PodShape
 
 MAX_SURVEYS = 16
-"""For how many kinds of pods a survey is kept, the last ones asked about. One of 5,000 nodes takes 1 MiB."""
+"""For how many kinds of pods a survey is kept, the last ones asked about. One of 5,000 nodes takes 1.5 MiB."""
 
 
 def in_order(statuses: Sequence[NodeStatus]) -> tuple[tuple[NodeStatus, ...], tuple[NodeStatus, ...]]:
@@ -47,7 +47,8 @@ class _Survey:
         self.candidates: list[NodeStatus] = []
         self.rejected: list[NodeStatus] = []
         self._answers: dict[str, NodeStatus] = {}
-        self._publications: dict[str, Callable[[], Publication | None]] = {}
+        self._publications: dict[str, ref[Publication]] = {}
+        self._due: set[str] = set()
         self._nodes: Mapping[str, Node] = {}
         self._unreadable: Mapping[str, str] = {}
         self._mismatches: Mapping[str, ReplayMismatches] = {}
@@ -55,19 +56,21 @@ class _Survey:
     def update(self, snapshot: Snapshot, question: Question) -> None:
         """Ask the nodes that are not as they were asked, and those that may hold a pod of this name.
 
-        That may be the pod itself, and then the answer is no other pod's.
+        That may be the pod itself, and then the answer is no other pod's. Raises Overspent: the others are asked later.
         """
         name_of_pod, publications = question.fit.pod.name, snapshot.publications
-        for name in sorted(self._changed(snapshot, name_of_pod)):
+        self._due |= self._changed(snapshot, name_of_pod)
+        self._nodes, self._unreadable = snapshot.nodes, snapshot.unreadable
+        self._mismatches = snapshot.mismatches
+        for name in sorted(self._due):
             node, publication = snapshot.nodes.get(name), publications.get(name)
             self._replace(name, status_of(snapshot, node, question) if node else None)
             if publication is None:
                 self._publications.pop(name, None)
             else:
-                is_shared = name_of_pod not in publication.pod_names
-                self._publications[name] = ref(publication) if is_shared else _none
-        self._nodes, self._unreadable = snapshot.nodes, snapshot.unreadable
-        self._mismatches = snapshot.mismatches
+                self._publications[name] = ref(publication)
+            if publication is None or name_of_pod not in publication.pod_names:
+                self._due.discard(name)
 
     def _changed(self, snapshot: Snapshot, name_of_pod: str) -> set[str]:
         """The names of these nodes. Those that came or went are among them."""
@@ -101,7 +104,7 @@ _surveys: BoundedDict[PodShape, _Survey] = BoundedDict(MAX_SURVEYS)
 
 
 def _none() -> None:
-    """Stands for the publication of a node whose answer is not one for all pods of the kind."""
+    """Stands for the reference to the publication of a node that was not asked by one."""
 
 
 _best_first = attrgetter("score")
