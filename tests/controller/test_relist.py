@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.builders import node_state, node_topology_object
 
 from topomend.controller import relist
 from topomend.controller.ingest import Ingest
 from topomend.controller.relist import EMPTY_SECONDS, MAX_ENDED, Relister
-from topomend.kube.client import RELAUNCHES, Reading, Resource
-from topomend.kube.errors import Conflict
+from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Reading, Resource
+from topomend.kube.errors import Conflict, NotFound
 from topomend.model.condition import Condition
 from topomend.model.relaunch import Relaunch, Step
 from topomend.reconcile.store import Store
@@ -41,6 +42,61 @@ class Records:
         self.removed.append((namespace, name))
 
 
+class Topologies:
+    """A cluster that has nothing but these nodes' objects, by name. Counts what is asked of it."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.versions = dict.fromkeys(nodes, 5)
+        self.metadata_lists = self.lists = 0
+        self.got: list[str] = []
+        self.gone: set[str] = set()
+
+    def content(self, node: str) -> dict[str, Any]:
+        return node_topology_object(node_state(name=node), version=str(self.versions[node]))
+
+    def read(
+        self,
+        resource: Resource,
+        reader: Callable[[dict[str, Any]], Iterable[Any]],
+        *,
+        metadata_only: bool = False,
+        **_: object,
+    ) -> Reading[Any]:
+        contents = [self.content(node) for node in self.versions] if resource is NODE_TOPOLOGIES else []
+        if resource is NODE_TOPOLOGIES:
+            self.metadata_lists += metadata_only
+            self.lists += not metadata_only
+        if metadata_only:
+            contents = [{"metadata": content["metadata"]} for content in contents]
+        return Reading(tuple(value for content in contents for value in reader(content)), "9")
+
+    def get(self, resource: Resource, name: str) -> dict[str, Any]:
+        assert resource is NODE_TOPOLOGIES
+        self.got.append(name)
+        if name in self.gone:
+            raise NotFound(404, "NotFound", name)
+        return self.content(name)
+
+
+class Relisted:
+    """A store that relists of a cluster fill."""
+
+    def __init__(self, cluster: Topologies) -> None:
+        self.store = Store()
+        waiting = UnschedulablePods(self.store, lambda _: None)
+        self.ingest = Ingest(
+            self.store, waiting, lambda _pod, _after: None, lambda _: None, dropped=lambda: None, clock=lambda: 0.0
+        )
+        self._relister = Relister(cluster, self.ingest, DAY)  # type: ignore[arg-type]
+
+    def relist(self) -> dict[str, str]:
+        """The last version of each node's publication that is known afterwards."""
+        self._relister.relist(0.0, tidy=False)
+        while self.ingest._inbox.qsize():
+            self.ingest._apply_item(self.ingest._inbox.get())  # type: ignore[arg-type]
+        return {name: publication.confirmed for name, publication in self.store.snapshot.publications.items()}
+
+
 def content_of(record: Relaunch) -> dict[str, Any]:
     content = relaunch_object(record) | {"status": relaunch_status(record)}
     content["metadata"] |= {"uid": record.uid, "resourceVersion": record.version}
@@ -60,6 +116,32 @@ def removed(*records: Relaunch, changed: str = "", tidy: bool = True) -> list[st
     ingest = Ingest(store, waiting, lambda _pod, _after: None, lambda _: None, dropped=lambda: None, clock=lambda: 0.0)
     Relister(cluster, ingest, DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
     return [name for _, name in cluster.removed]
+
+
+def test_of_publications_that_are_known_only_the_metadata_is_listed() -> None:
+    cluster = Topologies("a", "b", "c", "d")
+    relisted = Relisted(cluster)
+    assert relisted.relist() == dict.fromkeys("abcd", "5")
+    states = {name: publication.state for name, publication in relisted.store.snapshot.publications.items()}
+    cluster.got.clear()
+    cluster.versions["b"] = 6
+    del cluster.versions["c"]
+    cluster.gone.add("d")
+    cluster.versions["d"] = 7
+    assert relisted.relist() == {"a": "5", "b": "6"}
+    assert cluster.got == ["b", "d"]
+    assert relisted.store.snapshot.publications["a"].state is states["a"]
+
+
+def test_where_many_publications_are_not_known_all_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relist, "MAX_MISSED", 2)
+    cluster = Topologies("a", "b", "c")
+    relisted = Relisted(cluster)
+    assert relisted.relist() == dict.fromkeys("abc", "5")
+    assert (cluster.lists, cluster.got) == (1, [])
+    cluster.versions |= {"a": 6, "b": 6}
+    assert relisted.relist() == {"a": "6", "b": "6", "c": "5"}
+    assert (cluster.metadata_lists, cluster.lists, cluster.got) == (2, 1, ["a", "b"])
 
 
 def test_a_record_of_a_launch_is_kept_for_a_day_and_one_of_nothing_for_minutes() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from tests.clusters import Cluster
 
 from topomend.kube import client as client_module
 from topomend.kube.client import (
@@ -317,6 +318,19 @@ def test_a_kind_is_served_where_its_version_lists_it(client: Client, server: API
     assert not client.serves(Resource("topomend.io/v1alpha1", "relaunches"))
     server.answer({"kind": "Status", "reason": "NotFound", "message": "no such group"}, status=404)
     assert not client.serves(NODE_TOPOLOGIES)
+
+
+@pytest.mark.cluster  # only a real API server knows how to leave parts of objects out
+def test_an_api_server_lists_nodes_objects_without_what_they_say(two_nodes: Cluster) -> None:
+    for state in two_nodes.states.values():
+        two_nodes.publish(state)
+    listed = two_nodes.client.read(NODE_TOPOLOGIES, lambda item: [item], metadata_only=True)
+    whole = two_nodes.client.list(NODE_TOPOLOGIES)
+    assert listed.version
+    for item, content in zip(listed.items, whole.items, strict=True):
+        assert "status" not in item
+        assert item["metadata"]["name"] == content["metadata"]["name"]
+        assert item["metadata"]["resourceVersion"] == content["metadata"]["resourceVersion"]
 
 
 # Which cluster

@@ -370,14 +370,16 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class PublicationsListed:
-    """Every published object, readable or not."""
+    """Every published object, readable or not. ``known`` are the nodes of which the snapshot has this version."""
 
     publications: tuple[Published | Unreadable, ...]
     version: str
+    known: frozenset[str] = frozenset()
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Remove publications that are not listed, and update the others."""
-        listed = {change.name if isinstance(change, Unreadable) else change.state.name for change in self.publications}
+        read = {change.name if isinstance(change, Unreadable) else change.state.name for change in self.publications}
+        listed = self.known | read
         newer = {name for name, before in snapshot.publications.items() if is_newer(before.version, self.version)}
         for name in (snapshot.publications.keys() | snapshot.unreadable.keys()) - listed - newer:
             snapshot = Unpublished(name).apply_to(snapshot)

@@ -97,6 +97,11 @@ class Ingest:
         self._inbox.put(None)
         self._thread.join(2.0)
 
+    def has_publication(self, node: str, version: str) -> bool:
+        """Whether what the node published in this version is taken in already."""
+        publication = self._store.snapshot.publications.get(node)
+        return publication is not None and bool(version) and publication.confirmed == version
+
     def put(self, item: WatchEvent | changes.Change) -> None:
         """Add an object or a change to the inbox."""
         if not isinstance(item, WatchEvent):

@@ -7,13 +7,14 @@ kept of it before the next one is read, and an ended record to what its removal 
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from topomend.cache import changes
 from topomend.controller.ingest import Ingest, WatchEvent
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Reading, Resource
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.relaunch import Relaunch, Step
 
@@ -28,6 +29,9 @@ MAX_ENDED = 500
 
 MAX_REMOVED = 2000
 """Records that one relist removes: the others wait for the next one, for the health check waits for this one."""
+
+MAX_MISSED = 200
+"""Publications that are read one by one. If more are not known, as at the start, all are listed."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,18 +59,36 @@ class Relister:
     def relist(self, now: float, *, tidy: bool) -> None:
         """List every kind once; ``tidy`` removes old records too. Raises APIError."""
         nodes = self._client.read(NODES, self._reader(NODES, changes.NodeUpdated))
-        states: Reading[changes.Published | changes.Unreadable] = self._client.read(
-            NODE_TOPOLOGIES, self._reader(NODE_TOPOLOGIES, (changes.Published, changes.Unreadable))
-        )
+        published = self._list_publications()
         records = self._client.read(RELAUNCHES, self._read_record)
         pods = self._client.read(PODS, self._reader(PODS, changes.PodUpdated), fields=UNFINISHED)
         relaunches = tuple(record for record in records.items if isinstance(record, Relaunch))
         self._ingest.put(changes.NodesListed(tuple(change.node for change in nodes.items), nodes.version))
-        self._ingest.put(changes.PublicationsListed(states.items, states.version))
+        self._ingest.put(published)
         self._ingest.put(changes.RelaunchesListed(relaunches, records.version))
         self._ingest.put(changes.PodsListed(tuple(change.pod for change in pods.items), pods.version, now))
         if tidy:
             self._remove_old(record for record in records.items if isinstance(record, _Ended))
+
+    def _list_publications(self) -> changes.PublicationsListed:
+        """All of them, but read only those that are not known in the version that they have.
+
+        Of 5,000 nodes' objects, 110 MB of JSON, the watch has missed few, if any.
+        """
+        reader: Callable[[dict[str, Any]], Iterable[changes.Published | changes.Unreadable]] = self._reader(
+            NODE_TOPOLOGIES, (changes.Published, changes.Unreadable)
+        )
+        versions = self._client.read(NODE_TOPOLOGIES, _name_and_version, metadata_only=True)
+        known = frozenset(name for name, version in versions.items if self._ingest.has_publication(name, version))
+        missed = [name for name, _ in versions.items if name not in known]
+        if len(missed) > MAX_MISSED:
+            listed = self._client.read(NODE_TOPOLOGIES, reader)
+            return changes.PublicationsListed(listed.items, listed.version)
+        read = list[changes.Published | changes.Unreadable]()
+        for name in missed:
+            with suppress(NotFound):
+                read += reader(self._client.get(NODE_TOPOLOGIES, name))
+        return changes.PublicationsListed(tuple(read), versions.version, known)
 
     def _reader(
         self, resource: Resource, kinds: type[_Event] | tuple[type[_Event], ...]
@@ -103,6 +125,11 @@ class Relister:
             self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
         except (NotFound, Conflict):
             _log.debug("record %s/%s has changed and stays", record.namespace, record.name)
+
+
+def _name_and_version(content: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    metadata = content["metadata"]
+    yield metadata["name"], metadata.get("resourceVersion", "")
 
 
 def _ended(record: Relaunch) -> _Ended:

@@ -41,6 +41,10 @@ small, which has a minute for each."""
 PAGE_BYTES = 4 << 20
 """About how long a page is: each has as many objects as this takes by the size of those on the page before."""
 
+_JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""A list without what the objects say. A server that cannot leave it out sends it."""
+
 _Read = TypeVar("_Read")
 
 
@@ -167,6 +171,7 @@ class Client:
         fields: str = "",
         labels: str = "",
         cached: bool = False,
+        metadata_only: bool = False,
     ) -> Reading[_Read]:
         """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
 
@@ -175,7 +180,8 @@ class Client:
 
         ``fields`` and ``labels`` are selectors as kubectl writes them. ``cached`` accepts the state of the API server's
         watch cache, which may be moments old. Any other list waits until the cache is current, up to 100 ms
-        (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod).
+        (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod). ``metadata_only`` asks
+        for objects that need not have more than their metadata.
         """
         query = {"limit": str(FIRST_PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
@@ -185,7 +191,7 @@ class Client:
         path = resource.path(namespace)
         while True:
             count = 0
-            with self._stream(path, query) as page:
+            with self._stream(path, query, _METADATA if metadata_only else _JSON) as page:
                 for item in page:
                     count += 1
                     values += reader(item)
@@ -195,11 +201,11 @@ class Client:
             query |= {"continue": page.metadata["continue"], "limit": str(_page_size(count, page.bytes_read))}
 
     @contextmanager
-    def _stream(self, path: str, query: Mapping[str, str]) -> Iterator[ListStream]:
+    def _stream(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[ListStream]:
         """One page of a list, whose objects are read as they arrive. Raises APIError; other errors pass through."""
         request = f"GET {path}"
         with _unanswered(request):
-            response = self._send("GET", f"{path}?{urlencode(query)}")
+            response = self._send("GET", f"{path}?{urlencode(query)}", accept=accept)
             with closing(response.response):
                 if response.status != 200:
                     raise refused(response.status, response.read(), response.headers.get("Retry-After"))
@@ -305,7 +311,7 @@ class Client:
         body: Mapping[str, Any] | None = None,
         *,
         query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
     ) -> dict[str, Any]:
         with _unanswered(f"{method} {path}"):
             target = path + (f"?{urlencode(query)}" if query else "")
@@ -313,13 +319,15 @@ class Client:
             content = response.read()
         return answered(response.status, content, f"{method} {path}", response.headers.get("Retry-After"))
 
-    def _send(
+    def _send(  # noqa: PLR0913  the parts of a request
         self,
         method: str,
         target: str,
         body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
+        *,
         seconds: float = READ_SECONDS,
+        accept: str = _JSON,
     ) -> Any:
         """The official client's response to a request for ``target``, a path with its query. Its content is unread.
 
@@ -327,7 +335,7 @@ class Client:
         """
         if method != "GET" and self._may_write and not self._may_write():
             raise NotPermitted(f"{method} {target.partition('?')[0]}: not sent, another operator leads")
-        headers = {**self._api.default_headers, "Accept": "application/json", "Content-Type": content_type}
+        headers = {**self._api.default_headers, "Accept": accept, "Content-Type": content_type}
         self._api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
         url = self._api.configuration.host + target
         return self._api.call_api(method, url, headers, body, _request_timeout=(CONNECT_SECONDS, seconds))
