@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +119,16 @@ OTHERS = (
 
 RELEASE = os.environ.get("TOPOMEND_KUBERNETES", DEFAULT_VERSION)
 
+KUBELETS = os.environ.get("TOPOMEND_KUBELETS", RELEASE).split(",")
+"""The releases of the kubelets, in turn: an API server's, or up to three minor versions older."""
+
 GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}
 """What the sandbox enables for a node with options."""
 
 
-def of_release(spec: NodeSpec) -> NodeSpec:
-    """The node with a kubelet of RELEASE."""
-    return replace(spec, kubelet=replace(spec.kubelet, version=RELEASE))
+def of_release(spec: NodeSpec, release: str) -> NodeSpec:
+    """The node with a kubelet of this release."""
+    return replace(spec, kubelet=replace(spec.kubelet, version=release))
 
 
 def starts(spec: NodeSpec) -> bool:
@@ -133,7 +137,7 @@ def starts(spec: NodeSpec) -> bool:
     return not isinstance(start(spec.machine, kubelet), str)
 
 
-EVERY = tuple(map(of_release, (*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN))
+EVERY = tuple(map(of_release, (*MAIN, *OTHERS) if os.environ.get("TOPOMEND_LIVE_PODS") else MAIN, cycle(KUBELETS)))
 SPECS = tuple(filter(starts, EVERY))
 """The nodes of this run. ``test_every_node_of_the_default_release_is_tried`` counts them."""
 
@@ -147,8 +151,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 def test_every_node_of_the_default_release_is_tried() -> None:
     left_out = [spec.name for spec in EVERY if spec not in SPECS]
-    print(f"{RELEASE} does not know the options of: {', '.join(left_out) or 'none'}")
-    assert RELEASE != DEFAULT_VERSION or not left_out
+    print(f"kubelets of {', '.join(KUBELETS)} do not know the options of: {', '.join(left_out) or 'none'}")
+    assert KUBELETS != [DEFAULT_VERSION] or not left_out
 
 
 @dataclass

@@ -26,7 +26,7 @@ from tests.waiting import TimedOut, eventually
 from topomend.cli.table import echo_table
 from topomend.kube.client import EVENTS, NAMESPACES, NODES, PODS, RELAUNCHES, Client, Resource, connect
 from topomend.sandbox import NodeSpec, Sandbox, SandboxError, registry
-from topomend.sandbox.go_modules import NotARelease
+from topomend.sandbox.go_modules import NotARelease, minor_of
 
 ROOT = Path(__file__).parents[2]
 REPLICA_SETS = Resource("apps/v1", "replicasets")
@@ -38,6 +38,9 @@ MOST_REFUSED = 3
 STEERED, PLAIN = "steered", "plain"
 STEERED_PODS = 12
 """As many as fit on both nodes one after the other, each for a second."""
+
+MOST_MINORS = 3
+"""How many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
 
 REQUESTS, REQUESTS_PER_SECOND = 500, 50
 OPERATOR = "topomend-operator"
@@ -69,8 +72,11 @@ def nodes(release: str) -> tuple[NodeSpec, ...]:
     return tuple(NodeSpec.of_shape(name, shape, **policy) for name, shape in shapes.items())
 
 
-def try_release(release: str, pods: int) -> Row:
-    """Bring up a cluster of the release and try everything on it. Raises SandboxError, NotARelease, TimedOut."""
+def try_release(release: str, pods: int, older: str) -> Row:
+    """Bring up a cluster of the release and try everything on it. Raises SandboxError, NotARelease, TimedOut.
+
+    Random pods are tried a second time where half of the kubelets are ``older``, unless that is empty.
+    """
     with Sandbox.up(nodes(release), version=release, topomend=True, on_progress=_say) as sandbox:
         client = connect(str(sandbox.kubeconfig))
         try:
@@ -80,7 +86,10 @@ def try_release(release: str, pods: int) -> Row:
             steered, new_pods = _steer(client), _new_pods(client)
         finally:
             client.close()
-    return Row(release, explained, running, after_kill, storm, steered, new_pods, _compare(release, pods))
+    compared = _compare(release, pods, release)
+    if older:
+        compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
+    return Row(release, explained, running, after_kill, storm, steered, new_pods, compared)
 
 
 def _relaunch(client: Client, name: str) -> tuple[float, float]:
@@ -200,10 +209,11 @@ def _is_gated(pod: dict[str, Any]) -> bool:
     return any(gate["name"] == "topomend.io/fit" for gate in pod["spec"].get("schedulingGates", ()))
 
 
-def _compare(release: str, pods: int) -> str:
-    """The verdict of the live tests with so many random pods on kubelets of the release."""
+def _compare(release: str, pods: int, kubelets: str) -> str:
+    """The verdict of the live tests with so many random pods on kubelets of these releases, separated by commas."""
     command = [sys.executable, "-m", "pytest", "-q", "--timeout", "3600", "tests/live/test_agreement.py"]
     environment = {**os.environ, "TOPOMEND_LIVE_PODS": str(pods), "TOPOMEND_KUBERNETES": release}
+    environment["TOPOMEND_KUBELETS"] = kubelets
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout[-6000:], file=sys.stderr)
@@ -262,10 +272,17 @@ def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, 
     """For each release, whether every promise held, and its row."""
     for release in releases:
         try:
-            row = try_release(release, pods)
+            row = try_release(release, pods, _oldest_kubelet(release, releases))
             yield "DISAGREE" not in row.random_pods, row.cells()
         except (NotARelease, SandboxError, TimedOut, AssertionError) as error:
             yield False, (release, *["-"] * (len(fields(Row)) - 2), f"{type(error).__name__}: {error}"[:300])
+
+
+def _oldest_kubelet(release: str, releases: Sequence[str]) -> str:
+    """The oldest of ``releases`` whose kubelets an API server of ``release`` supports; empty if it is itself."""
+    minor = minor_of(release)
+    oldest = min((one for one in releases if minor - MOST_MINORS <= minor_of(one) <= minor), key=minor_of)
+    return "" if oldest == release else oldest
 
 
 def main() -> int:
