@@ -56,6 +56,38 @@ def control_plane(*flags: str) -> Iterator[Sandbox]:
         yield sandbox
 
 
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[dict[str, Sandbox]]:
+    """One control plane with policies, in both versions, and one without."""
+    with control_plane(BETA) as newer, control_plane(BEFORE_POLICIES) as older:
+        yield {"newer": newer, "older": older}
+
+
+@pytest.fixture
+def newer(clusters: dict[str, Sandbox]) -> Sandbox:
+    return as_installed(clusters["newer"])
+
+
+@pytest.fixture
+def older(clusters: dict[str, Sandbox]) -> Sandbox:
+    return as_installed(clusters["older"])
+
+
+def as_installed(sandbox: Sandbox) -> Sandbox:
+    """The cluster as before any operator."""
+    admin = administrator(sandbox.kubeconfig)
+    for item in objects():
+        if item["kind"] == "MutatingWebhookConfiguration":
+            admin.delete(path_of(item))
+    eventually("their policies to be gone", lambda: not policies(admin))
+    for item in objects():
+        if item["kind"] == "MutatingWebhookConfiguration":
+            assert admin.apply(path_of(item), item).allowed
+    secret = f"/api/v1/namespaces/{SYSTEM}/secrets/{OURS.service}"
+    assert admin.patch(secret, {"data": None}).allowed
+    return sandbox
+
+
 @contextmanager
 def another_api_server(sandbox: Sandbox, folder: Path) -> Iterator[Path]:
     """A further API server of the same cluster, which is newer: the kubeconfig for it."""
@@ -142,9 +174,9 @@ def policies(admin: API, version: str = "v1") -> Sequence[str]:
     return [name for name in NAMES if all(admin.get(path + name).allowed for path in paths)]
 
 
-def test_where_policies_are_served_they_gate_and_no_webhook_is_written() -> None:
-    with control_plane() as sandbox, installing(sandbox.kubeconfig) as made:
-        admin = administrator(sandbox.kubeconfig)
+def test_where_policies_are_served_they_gate_and_no_webhook_is_written(newer: Sandbox) -> None:
+    with installing(newer.kubeconfig) as made:
+        admin = administrator(newer.kubeconfig)
         ensure(made)
         assert made.is_ready
         assert (made.why_not_gating(), webhooks(admin), policies(admin)) == ("", [], list(NAMES))
@@ -160,25 +192,27 @@ def test_where_policies_are_served_they_gate_and_no_webhook_is_written() -> None
         assert policies(admin) == list(NAMES)
 
 
-def test_policies_that_are_served_as_v1beta1_alone_are_used_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_that_are_served_as_v1beta1_alone_are_used_as_such(
+    newer: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As by API servers of 1.34 and 1.35 whose administrators turned them on. This one, of 1.36, serves v1 as well."""
     monkeypatch.setattr(installer, "_VERSIONS", ("v1beta1",))
-    with control_plane(BETA) as sandbox, installing(sandbox.kubeconfig) as made:
-        admin = administrator(sandbox.kubeconfig)
+    with installing(newer.kubeconfig) as made:
+        admin = administrator(newer.kubeconfig)
         ensure(made)
         assert (made.why_not_gating(), webhooks(admin), policies(admin, "v1beta1")) == ("", [], list(NAMES))
         eventually("the policy", lambda: gates(admin) == [group.FIT_GATE])
 
 
 def test_an_upgrade_and_a_downgrade_leave_no_new_pod_ungated_and_gate_none_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with control_plane(BEFORE_POLICIES) as sandbox, installing(sandbox.kubeconfig) as on_old:
-        old = administrator(sandbox.kubeconfig)
+    with installing(older.kubeconfig) as on_old:
+        old = administrator(older.kubeconfig)
         ensure(on_old)
         assert (on_old.is_ready, on_old.why_not_gating(), webhooks(old)) == (True, "", list(NAMES))
         eventually("the webhook", lambda: gates(old) == [group.FIT_GATE])
-        with another_api_server(sandbox, tmp_path) as kubeconfig, installing(kubeconfig) as on_new:
+        with another_api_server(older, tmp_path) as kubeconfig, installing(kubeconfig) as on_new:
             new = administrator(kubeconfig)
             assert gates(new) == [group.FIT_GATE]
             ensure(on_new)
@@ -196,13 +230,13 @@ def test_an_upgrade_and_a_downgrade_leave_no_new_pod_ungated_and_gate_none_twice
         eventually("the webhook again", lambda: gates(old) == [group.FIT_GATE])
 
 
-def test_a_second_operator_serves_what_the_leading_one_has_issued() -> None:
-    with control_plane(BEFORE_POLICIES) as sandbox, installing(sandbox.kubeconfig, leads=False) as follower:
-        admin = administrator(sandbox.kubeconfig)
+def test_a_second_operator_serves_what_the_leading_one_has_issued(older: Sandbox) -> None:
+    with installing(older.kubeconfig, leads=False) as follower:
+        admin = administrator(older.kubeconfig)
         ensure(follower)
         assert not follower.is_ready
         assert webhooks(admin) == []
-        with installing(sandbox.kubeconfig) as leader:
+        with installing(older.kubeconfig) as leader:
             ensure(leader)
             eventually("the leader's webhook", lambda: gates(admin) == [group.FIT_GATE])
             ensure(follower)
@@ -215,14 +249,13 @@ def test_a_second_operator_serves_what_the_leading_one_has_issued() -> None:
             eventually("the follower's webhook", lambda: gates(admin) == [group.FIT_GATE])
 
 
-def test_an_operator_without_a_webhook_says_why_no_pod_is_gated() -> None:
-    with control_plane(BEFORE_POLICIES) as sandbox, installing(sandbox.kubeconfig, listens=False) as made:
-        admin = administrator(sandbox.kubeconfig)
+def test_an_operator_says_why_no_pod_is_gated(older: Sandbox) -> None:
+    admin = administrator(older.kubeconfig)
+    with installing(older.kubeconfig, listens=False) as made:
         ensure(made)
         assert (made.why_not_gating(), made.is_ready, webhooks(admin)) == (NO_WEBHOOK, True, [])
         assert gates(admin) == []
-    with control_plane(BEFORE_POLICIES) as sandbox, installing(sandbox.kubeconfig) as made:
-        admin = administrator(sandbox.kubeconfig)
+    with installing(older.kubeconfig) as made:
         assert admin.delete(f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-brake").allowed
         ensure(made)
         assert made.why_not_gating() == "MutatingWebhookConfiguration topomend-brake is missing; apply deploy/ again"
