@@ -18,13 +18,26 @@ import pytest
 import yaml
 from deploy.manifests import objects
 from tests.builders import node_state
-from tests.clusters import NODE_A, NODE_B, SHAPE, SYSTEM, Cluster, cluster_of, events_of, pod, shown, start_agent
+from tests.clusters import (
+    NODE_A,
+    NODE_B,
+    SHAPE,
+    SYSTEM,
+    Cluster,
+    cluster_of,
+    events_of,
+    pod,
+    policies,
+    shown,
+    start_agent,
+)
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.hostile import costly_state
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
+from topomend.gating.definitions import NAMES
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
 from topomend.model.condition import Summary
@@ -59,7 +72,8 @@ def cluster() -> Iterator[Cluster]:
     settings = {"topology_manager_policy": "single-numa-node"}
     with cluster_of([NodeSpec.of_shape(name, shape, **settings) for name, shape in shapes.items()]) as cluster:
         admin = administrator(cluster.sandbox.kubeconfig)
-        for item in objects():
+        gating = [item for definition in NAMES for item in policies(definition)]
+        for item in (*objects(), *gating):
             if item["kind"] not in WORKLOADS:
                 eventually(f"{path_of(item)}", lambda item=item: admin.apply(path_of(item), item).allowed)  # type: ignore[misc]
         labels = {"topomend.io/steer": "enabled"}

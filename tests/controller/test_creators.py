@@ -15,6 +15,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.gating.definitions import NAMES
+from topomend.kube.client import MUTATING_ADMISSION_POLICIES
 
 pytestmark = pytest.mark.cluster
 
@@ -35,6 +36,7 @@ def admin(two_nodes: Cluster) -> Iterator[API]:
     for item in applied:
         if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             assert api.delete(path_of(item)).code in (200, 404)  # policies go with their configurations
+    eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
     time.sleep(POLICY_SECONDS)
 
 

@@ -15,6 +15,8 @@ from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
+from topomend.kube.client import MUTATING_ADMISSION_POLICIES
+
 pytestmark = pytest.mark.cluster
 
 WORKLOADS = ("DaemonSet", "Deployment")
@@ -35,8 +37,9 @@ def account(two_nodes: Cluster, tmp_path: Path) -> Iterator[Path]:
     path.chmod(0o600)
     yield path
     for item in objects():
-        if "AdmissionPolicy" in item["kind"]:
+        if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             admin.delete(path_of(item))
+    eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
     time.sleep(POLICY_SECONDS)
 
 

@@ -84,6 +84,10 @@ class Attempts:
         return True
 
 
+MOST_WRITES = 20
+"""More than a relaunch takes."""
+
+
 def allowing(writes: int) -> Callable[[], bool]:
     remaining = iter(range(writes))
     return lambda: next(remaining, None) is not None
@@ -157,7 +161,9 @@ def test_a_record_that_was_deleted_is_restored_from_the_replacement_that_waits(a
 
 
 def test_a_replacement_with_a_name_of_its_own_is_there_before_the_refused_pod_goes(attempts: Attempts) -> None:
-    while not attempts.exists("train-r1"):
+    for _ in range(MOST_WRITES):
+        if attempts.exists("train-r1"):
+            break
         assert attempts.exists("train")
         with_one_write_more = attempts.cluster.client.writing_while(allowing(1))
         with pytest.raises(NotPermitted):
