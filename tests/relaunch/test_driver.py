@@ -169,6 +169,7 @@ def test_a_replacement_with_a_name_of_its_own_is_there_before_the_refused_pod_go
         with pytest.raises(NotPermitted):
             attempts.run(renames=True, client=with_one_write_more)
     assert attempts.exists("train")
+    assert attempts.exists("train-r1")
     attempts.run(renames=True)
     check_launched(attempts, "train-r1")
 
