@@ -14,7 +14,7 @@ import yaml
 from tests.builders import pod_manifest
 from tests.waiting import eventually
 
-from topomend.gating.definitions import BRAKE, Installation, policy_and_binding
+from topomend.gating.definitions import BRAKE, NAMES, Installation, policy_and_binding
 from topomend.kube.client import (
     BRAKES,
     EVENTS,
@@ -58,6 +58,11 @@ NODE_A, NODE_B = "numa-a", "numa-b"
 def policies(definition: str) -> tuple[dict[str, Any], ...]:
     """A policy of new pods and its binding, as the operator installs them."""
     return policy_and_binding(Installation(SYSTEM, "topomend-operator"), definition, "v1")
+
+
+def every_policy() -> list[dict[str, Any]]:
+    """All that the operator installs where policies are served."""
+    return [item for definition in NAMES for item in policies(definition)]
 
 
 def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata: Any) -> dict[str, Any]:

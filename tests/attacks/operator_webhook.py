@@ -4,7 +4,7 @@ import sys
 import threading
 from pathlib import Path
 
-from topomend.gating.certificates import KeyPairs
+from topomend.gating.key_pairs import KeyPairs
 from topomend.gating.review import Parameter
 from topomend.gating.webhook import Webhook
 

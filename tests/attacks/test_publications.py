@@ -26,8 +26,8 @@ from tests.clusters import (
     Cluster,
     cluster_of,
     events_of,
+    every_policy,
     pod,
-    policies,
     shown,
     start_agent,
 )
@@ -37,7 +37,6 @@ from tests.hostile import costly_state
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
-from topomend.gating.definitions import NAMES
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
 from topomend.model.condition import Summary
@@ -72,8 +71,7 @@ def cluster() -> Iterator[Cluster]:
     settings = {"topology_manager_policy": "single-numa-node"}
     with cluster_of([NodeSpec.of_shape(name, shape, **settings) for name, shape in shapes.items()]) as cluster:
         admin = administrator(cluster.sandbox.kubeconfig)
-        gating = [item for definition in NAMES for item in policies(definition)]
-        for item in (*objects(), *gating):
+        for item in (*objects(), *every_policy()):
             if item["kind"] not in WORKLOADS:
                 eventually(f"{path_of(item)}", lambda item=item: admin.apply(path_of(item), item).allowed)  # type: ignore[misc]
         labels = {"topomend.io/steer": "enabled"}

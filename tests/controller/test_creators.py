@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import objects
-from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, pod, policies
+from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, every_policy, pod
 from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.gating.definitions import NAMES
 from topomend.kube.client import MUTATING_ADMISSION_POLICIES
 
 pytestmark = pytest.mark.cluster
@@ -28,7 +27,7 @@ def admin(two_nodes: Cluster) -> Iterator[API]:
     """The administrator of a cluster with our accounts, roles and policies. The policies are removed afterwards."""
     api = administrator(two_nodes.sandbox.kubeconfig)
     applied = [item for item in objects() if item["kind"] not in ("DaemonSet", "Deployment")]
-    applied += [item for definition in NAMES for item in policies(definition)]  # before an operator does that
+    applied += every_policy()  # before an operator does that
     for item in applied:
         answer = api.apply(path_of(item), item)
         assert answer.allowed, answer.message

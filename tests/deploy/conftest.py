@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import DEPLOY, objects
-from tests.clusters import policies
+from tests.clusters import every_policy
 from tests.deploy.api import API, administrator, path_of
 from tests.publish.schema import DEFINITION
 from tests.waiting import eventually
 
-from topomend.gating.definitions import NAMES
 from topomend.sandbox import Sandbox
 from topomend.wire import node_resource_topology as zones
 
@@ -65,7 +64,7 @@ def admin(cluster: Sandbox) -> Iterator[API]:
     """The administrator of a cluster with our kinds, accounts, roles and policies; all but the kinds go at the end."""
     api = administrator(cluster.kubeconfig)
     installed = [item for item in objects() if item["kind"] not in _WORKLOADS]
-    installed += [item for definition in NAMES for item in policies(definition)]  # by the operator, as a rule
+    installed += every_policy()  # by the operator, as a rule
     installed.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for item in installed:
         eventually(f"a namespace of {path_of(item)} that is not just ending", functools.partial(_applied, api, item))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from topomend.gating.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS, KeyPairs, Unusable, renewed
+from topomend.gating.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS, renewed
+from topomend.gating.key_pairs import KeyPairs, Unusable
 
 NOW = datetime.now(UTC)
 HOSTS = ("topomend-gating.topomend-system.svc", "127.0.0.1", "::1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from deploy.manifests import objects
-from tests.clusters import NODE_A, SHAPE, SYSTEM, policies
+from tests.clusters import NODE_A, SHAPE, SYSTEM, every_policy
 from tests.deploy.api import API, administrator, path_of
 from tests.seeds import SEED
 from tests.waiting import eventually
@@ -73,12 +73,12 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
     rng = random.Random(SEED)
     known = parameters(admin, datetime.now(UTC) + timedelta(hours=1))
     cases = [(rng.choice((STEERED, PLAIN)), random_user(rng, admin), random_pod(rng)) for _ in range(CASES)]
-    for item in (item for definition in NAMES for item in policies(definition)):
+    for item in every_policy():
         assert admin.apply(path_of(item), item).allowed
     eventually("the policies", lambda: effects(admin, STEERED, probe()) == (True, True))
     by_policy = [effects(api, namespace, pod) for namespace, api, pod in cases]
     notes_by_policy = notes(admin, random.Random(SEED))
-    for item in (item for definition in NAMES for item in policies(definition)):
+    for item in every_policy():
         assert admin.delete(path_of(item)).allowed
     eventually("the policies' end", lambda: effects(admin, STEERED, probe()) == (False, False))
     pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from topomend.gating.certificates import KeyPairs, renewed
+from topomend.gating.certificates import renewed
+from topomend.gating.key_pairs import KeyPairs
 from topomend.runtime import endpoints
 from topomend.runtime.endpoints import MAX_BODY, MAX_KEPT_CONNECTIONS, SMALL_BODY, Answers, Page
 

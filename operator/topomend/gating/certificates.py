@@ -1,63 +1,25 @@
-"""The webhook's certificate: an authority of its own, which the API server trusts for this webhook alone.
+"""Issues and renews the webhook's certificate, by an authority of its own that the API server trusts for it alone.
 
-The key pairs are in a Secret that all replicas share. cert-manager may fill the Secret instead: it writes no key of the
-authority, so nothing is renewed here. Owns what is issued and when. Leaves reading and writing to ``installer``.
+Owns what is issued and when. Leaves the Secret to ``key_pairs`` and ``installer``. The library takes 8 MiB, so it is
+imported only where there is a webhook.
 """
 
 import datetime as dt
 import ipaddress
-from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
-"""The Secret's fields, as cert-manager names them."""
+from topomend.gating.key_pairs import CA_KEY, KeyPairs, Unusable
 
 AUTHORITY_DAYS, CERTIFICATE_DAYS = 3650, 365
 RENEWED_AFTER = 2 / 3
 """The part of its life after which something is issued anew."""
 
 _CLOCKS_DIFFER = dt.timedelta(hours=1)
-
-
-class Unusable(ValueError):
-    """The Secret has no usable certificate: ``str()`` says which field and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPairs:
-    """The Secret's contents, in PEM. ``authority`` may hold several certificates; ``authority_key`` may be empty."""
-
-    authority: bytes
-    authority_key: bytes
-    certificate: bytes
-    key: bytes
-
-    @classmethod
-    def of_secret(cls, data: Mapping[str, str]) -> "KeyPairs | None":
-        """Those of a Secret's ``data``; None of an empty one. Raises Unusable."""
-        if not data:
-            return None
-        try:
-            fields = {field: b64decode(text, validate=True) for field, text in data.items()}
-            return cls(fields[CA_CERTIFICATE], fields.get(CA_KEY, b""), fields[CERTIFICATE], fields[KEY])
-        except (KeyError, ValueError) as error:
-            raise Unusable(f"{error}: neither empty nor with {CA_CERTIFICATE}, {CERTIFICATE} and {KEY}") from error
-
-    def as_secret(self) -> dict[str, str]:
-        """The ``data`` of a Secret."""
-        fields = {
-            CA_CERTIFICATE: self.authority,
-            CA_KEY: self.authority_key,
-            CERTIFICATE: self.certificate,
-            KEY: self.key,
-        }
-        return {field: b64encode(content).decode() for field, content in fields.items()}
 
 
 def renewed(known: KeyPairs | None, hosts: Sequence[str], now: dt.datetime) -> KeyPairs | None:

@@ -13,14 +13,22 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from topomend.gating.certificates import KeyPairs, Unusable, renewed
 from topomend.gating.definitions import ADMISSION, BRAKE, NAMES, Installation, policy_and_binding, webhook
+from topomend.gating.key_pairs import CA_CERTIFICATE, KeyPairs, Unusable
 from topomend.gating.parameter_watch import ParameterWatch
 from topomend.gating.webhook import Webhook
-from topomend.kube.client import MUTATING_WEBHOOKS, SECRETS, Client, Resource
+from topomend.kube.client import (
+    MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    Client,
+    Resource,
+)
 from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted
 
 SETTLED_SECONDS = 600.0
@@ -35,7 +43,7 @@ NO_WEBHOOK = (
 )
 
 _VERSIONS = ("v1", "v1beta1")
-_POLICIES, _BINDINGS = "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"
+_KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +138,7 @@ class Installer:
             (
                 version
                 for version in _VERSIONS
-                if self._client.serves(Resource(f"{ADMISSION}/{version}", _POLICIES, namespaced=False))
+                if self._client.serves(_in_version(MUTATING_ADMISSION_POLICIES, version))
             ),
             "",
         )
@@ -163,11 +171,9 @@ class Installer:
     def _apply_policy(self, definition: str, owner: str, version: str) -> None:
         name = self._installation.name(definition)
         reference = {"apiVersion": MUTATING_WEBHOOKS.api_version, "kind": "MutatingWebhookConfiguration"}
-        for plural, content in zip(
-            (_POLICIES, _BINDINGS), policy_and_binding(self._installation, definition, version), strict=True
-        ):
+        for kind, content in zip(_KINDS, policy_and_binding(self._installation, definition, version), strict=True):
             content["metadata"]["ownerReferences"] = [{**reference, "name": name, "uid": owner}]
-            self._client.apply(Resource(f"{ADMISSION}/{version}", plural, namespaced=False), name, content)
+            self._client.apply(_in_version(kind, version), name, content)
 
     def _apply_webhook(self, definition: str, key_pairs: KeyPairs | None) -> None:
         """Write the definition's webhook; without ``key_pairs`` there is none any more."""
@@ -182,7 +188,7 @@ class Installer:
         self._client.apply(MUTATING_WEBHOOKS, name, content)
 
     def _client_config(self, definition: str, key_pairs: KeyPairs) -> dict[str, Any]:
-        bundle = {"caBundle": key_pairs.as_secret()["ca.crt"]}
+        bundle = {"caBundle": key_pairs.as_secret()[CA_CERTIFICATE]}
         if self._url:
             return {"url": f"{self._url}/{definition}", **bundle}
         namespace, name = self._installation.namespace, self._installation.service
@@ -190,6 +196,8 @@ class Installer:
 
     def _key_pairs(self) -> tuple[KeyPairs | None, KeyPairs | None]:
         """Those of the Secret, and those that the leading operator has just renewed them with."""
+        from topomend.gating.certificates import renewed  # noqa: PLC0415  8 MiB, and most operators have no webhook
+
         name, namespace = self._installation.service, self._installation.namespace
         secret = self._client.get(SECRETS, name, namespace)
         known = KeyPairs.of_secret(secret.get("data") or {})
@@ -220,3 +228,7 @@ class Installer:
         if problem != self._problem:
             _log.warning("new pods are not all gated: %s", problem)
         self._problem = problem
+
+
+def _in_version(kind: Resource, version: str) -> Resource:
+    return replace(kind, api_version=f"{ADMISSION}/{version}")

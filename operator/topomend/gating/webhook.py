@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from topomend.gating.certificates import KeyPairs
 from topomend.gating.definitions import NAMES
+from topomend.gating.key_pairs import KeyPairs
 from topomend.gating.review import Parameter, answered
 from topomend.runtime.endpoints import Answers, Page
 
