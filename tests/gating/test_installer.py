@@ -256,6 +256,13 @@ def test_an_operator_says_why_no_pod_is_gated(older: Sandbox) -> None:
         assert (made.why_not_gating(), made.is_ready, webhooks(admin)) == (NO_WEBHOOK, True, [])
         assert gates(admin) == []
     with installing(older.kubeconfig) as made:
+        secret = admin.get(f"/api/v1/namespaces/{SYSTEM}/secrets/{OURS.service}").content
+        assert admin.delete(f"/api/v1/namespaces/{SYSTEM}/secrets/{OURS.service}").allowed
+        ensure(made)
+        assert "not found" in made.why_not_gating()
+        assert made.is_ready, "the rest of the operator works"
+        del secret["metadata"]["resourceVersion"], secret["metadata"]["uid"], secret["metadata"]["managedFields"]
+        assert admin.create(f"/api/v1/namespaces/{SYSTEM}/secrets", secret).allowed
         assert admin.delete(f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-brake").allowed
         ensure(made)
         assert made.why_not_gating() == "MutatingWebhookConfiguration topomend-brake is missing; apply deploy/ again"

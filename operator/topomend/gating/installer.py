@@ -75,8 +75,12 @@ class Installer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this operator does its part: it has looked, and serves the webhook if there must be one."""
-        return self._version is not None and (bool(self._version) or not self._address or self._webhook is not None)
+        """Whether this operator does its part: it has looked, and serves the webhook if there must be one.
+
+        One that says why it cannot, such as for want of a right, is ready for all the rest.
+        """
+        needs_none = bool(self._version or not self._address or self._problem)
+        return self._version is not None and (needs_none or self._webhook is not None)
 
     def why_not_gating(self) -> str:
         """Why new pods cannot be gated; empty if they can. Asks the API server where that is not known yet.
