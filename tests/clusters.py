@@ -51,6 +51,9 @@ POLICY_SECONDS = 2.0
 """How long an API server takes to have a new policy in force: it looks every second."""
 
 SHAPE = "numa:2 cores:4 memory:4Gi"
+STORM = "storm"
+"""The name of the Deployment whose replicas are refused, and their label."""
+
 NODE_A, NODE_B = "numa-a", "numa-b"
 """numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
 
@@ -70,6 +73,27 @@ def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata
     resources = {"limits": {"cpu": str(cpus), "memory": "64Mi"}}
     container = {"name": "main", "image": "sandbox/pause", "resources": resources}
     return pod_manifest(name, container, node=node, preferred_node=preferred, **metadata)
+
+
+@contextmanager
+def storming_deployment(cluster: "Cluster") -> Iterator[None]:
+    """A Deployment of one replica that has to run on NODE_A, where nothing is large enough for it."""
+    replica = pod("", 3)
+    replica["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_A}
+    template = {"metadata": {"labels": {"app": STORM}}, "spec": replica["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": STORM}}, "template": template}
+    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": STORM}, "spec": spec}
+    made = cluster.client.create(DEPLOYMENTS, content, "default")
+    try:
+        yield
+    finally:
+        cluster.client.delete(DEPLOYMENTS, STORM, "default", uid=made["metadata"]["uid"])
+        eventually("no replica to be left", lambda: not storm_replicas(cluster))
+
+
+def storm_replicas(cluster: "Cluster") -> list[dict[str, Any]]:
+    """The pods of the storming Deployment."""
+    return [pod for pod in cluster.pods() if pod["metadata"].get("labels", {}).get("app") == STORM]
 
 
 def events_of(cluster: "Cluster", content: dict[str, Any], reason: str) -> list[dict[str, Any]]:

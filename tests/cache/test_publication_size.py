@@ -11,18 +11,11 @@ from tests.builders import node_state, node_topology_object
 from tests.cache.test_topology_reader import DATE
 
 from topomend.cache import changes, topology_reader
-from topomend.cache.publication_size import (
-    MAX_JSON_BYTES,
-    ORDINARY_BYTES,
-    Room,
-    json_bytes,
-    machine_bytes,
-    state_bytes,
-)
+from topomend.cache.publication_size import ORDINARY_BYTES, Room, json_bytes, machine_bytes, state_bytes
 from topomend.cache.topology_reader import published
 from topomend.model.node_state import ContainerAllocation, PodAllocation
 from topomend.wire.document import MalformedObject
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.node_topology import MAX_STATUS_BYTES, read_node_topology
 
 LAST_CPU = "16383"
 """A set that takes two KiB in memory."""
@@ -78,7 +71,7 @@ def test_an_ordinary_node_is_below_what_is_always_kept() -> None:
 
 def test_an_object_that_no_agent_writes_is_not_read() -> None:
     content = with_devices(100_000)
-    assert len(json.dumps(content["status"])) > MAX_JSON_BYTES
+    assert len(json.dumps(content["status"])) > MAX_STATUS_BYTES
     with pytest.raises(MalformedObject, match="more than 512 KiB"):
         published(content, DATE)
 

@@ -28,8 +28,8 @@ from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.kube.kubelet_client import Configz
 from topomend.model.shape import parse_shape
-from topomend.publish.bounded import MAX_BYTES, bounded, size_of
-from topomend.wire.node_topology import node_topology, read_node_topology, status_of
+from topomend.publish.bounded import bounded, size_of
+from topomend.wire.node_topology import MAX_STATUS_BYTES, node_topology, read_node_topology, status_of
 
 from .machines import Lister, container, on, pod, serving
 
@@ -200,7 +200,7 @@ def check(discovery: Discovery) -> None:
         assert condition["status"] == "True" or condition["message"]
         condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
     assert list(complaints(status, SCHEMA)) == []
-    assert size_of(status) <= MAX_BYTES
+    assert size_of(status) <= MAX_STATUS_BYTES
     if bounded(whole) is whole:
         assert read_node_topology(node_topology("node", status)).pods == discovery.state.pods
     parts = {condition.type: condition.status for condition in discovery.conditions}

@@ -3,12 +3,21 @@
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, ROOT, SHAPE, Cluster, events_of, pod
+from tests.clusters import (
+    NODE_A,
+    NODE_B,
+    ROOT,
+    SHAPE,
+    Cluster,
+    events_of,
+    pod,
+    storm_replicas,
+    storming_deployment,
+)
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -80,10 +89,12 @@ def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespac
     assert made["metadata"]["annotations"][CREATOR_ANNOTATION].startswith("topomend-sandbox-admin")
     moved = eventually("train to run again", lambda: _anew(older, made["metadata"]["uid"]))
     assert moved["spec"]["nodeName"] == NODE_B
-    with _deployment(older):
-        gated = eventually("a gated replica", lambda: [replica for replica in _replicas(older) if _is_gated(replica)])
+    with storming_deployment(older):
+        gated = eventually(
+            "a gated replica", lambda: [replica for replica in storm_replicas(older) if _is_gated(replica)]
+        )
         time.sleep(WATCHED_SECONDS)
-        assert len(gated) == len(_replicas(older)) == 1
+        assert len(gated) == len(storm_replicas(older)) == 1
         assert operator.text().count("the failed pod was deleted") <= 3
         older.vacate(NODE_A, "filler-1")
         eventually("the replica to run", lambda: _runs(older))
@@ -97,13 +108,13 @@ def test_before_1_36_a_webhook_gates_the_pods_of_a_storm_and_of_steered_namespac
 def test_before_1_36_a_storm_that_cannot_be_braked_is_reported(older: Cluster, start: Callable[..., Operator]) -> None:
     operator = start()
     off = f"the storm brake is off: {NO_WEBHOOK}"
-    with _deployment(older):
+    with storming_deployment(older):
         eventually(
             "the failed pods to be deleted",
             lambda: operator.text().count("the failed pod was deleted") > FAILED_PODS,
             60,
         )
-        replicas = eventually("a replica", lambda: _replicas(older))
+        replicas = eventually("a replica", lambda: storm_replicas(older))
         assert not any(map(_is_gated, replicas))
         owner = replicas[0]["metadata"]["ownerReferences"][0]
         events = eventually("the event", lambda: events_of(older, {"metadata": owner}, "StormNotBraked"))
@@ -113,29 +124,12 @@ def test_before_1_36_a_storm_that_cannot_be_braked_is_reported(older: Cluster, s
     assert operator.text().count(off) == 1
 
 
-@contextmanager
-def _deployment(cluster: Cluster) -> Iterator[None]:
-    """One replica that the other node's label keeps on a node without room for it."""
-    replica = pod("", 3)
-    replica["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_A}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": replica["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-    made = cluster.client.create(DEPLOYMENTS, content, "default")
-    yield
-    cluster.client.delete(DEPLOYMENTS, "web", "default", uid=made["metadata"]["uid"])
-
-
 def _is_gated(replica: dict[str, Any]) -> bool:
     return bool(replica["spec"].get("schedulingGates"))
 
 
 def _runs(cluster: Cluster) -> bool:
-    return any(replica["status"].get("phase") == "Running" for replica in _replicas(cluster))
-
-
-def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
-    return [pod for pod in cluster.pods() if pod["metadata"].get("labels", {}).get("app") == "web"]
+    return any(replica["status"].get("phase") == "Running" for replica in storm_replicas(cluster))
 
 
 def _anew(cluster: Cluster, uid: str) -> dict[str, Any] | None:

@@ -27,8 +27,15 @@ from topomend.model.node_state import (
 )
 from topomend.model.shape import parse_shape
 from topomend.publish import bounded as rules
-from topomend.publish.bounded import MAX_BYTES, bounded, size_of
-from topomend.wire.node_topology import HEARTBEAT, node_topology, read_conditions, read_node_topology, status_of
+from topomend.publish.bounded import bounded, size_of
+from topomend.wire.node_topology import (
+    HEARTBEAT,
+    MAX_STATUS_BYTES,
+    node_topology,
+    read_conditions,
+    read_node_topology,
+    status_of,
+)
 
 GIB = 1 << 30
 TIME = "2026-01-02T03:04:05Z"
@@ -183,7 +190,7 @@ def monster(*, numa_nodes: int = 256, pods: int = 1024, devices: int = 0, closes
 )
 def test_what_replay_does_not_need_goes_first_and_is_counted(state: NodeState, cut: str) -> None:
     content = written(state)
-    assert size_of(content) <= MAX_BYTES
+    assert size_of(content) <= MAX_STATUS_BYTES
     assert list(complaints(content["status"], SCHEMA)) == []
     part = condition(content, "HostDiscovered")
     assert (part.status, part.reason) == ("True", "Truncated")
@@ -221,7 +228,7 @@ def test_where_replay_would_miss_something_the_node_is_not_ready_and_nobody_gues
     state: NodeState, kind: str, missing: str
 ) -> None:
     content = written(state)
-    assert size_of(content) <= MAX_BYTES
+    assert size_of(content) <= MAX_STATUS_BYTES
     assert list(complaints(content["status"], SCHEMA)) == []
     part, ready = condition(content, kind), condition(content, "Ready")
     assert (part.status, part.reason) == (ready.status, ready.reason) == ("False", "TooLarge")

@@ -1,12 +1,11 @@
 """The storm brake recovers from any change of its list and its policy. Every kind of owner: test_owners.py."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.clusters import BINDINGS, DEPLOYMENTS, NODE_A, SYSTEM, Cluster, pod, policies
+from tests.clusters import BINDINGS, SYSTEM, Cluster, pod, policies, storm_replicas, storming_deployment
 from tests.deploy.api import administrator
 from tests.operator_process import Operator
 from tests.waiting import eventually
@@ -29,28 +28,8 @@ def operator(fragmented: Cluster, start_operator: Callable[..., Operator]) -> Op
     return started
 
 
-@contextmanager
-def _deployment(cluster: Cluster) -> Iterator[None]:
-    """A Deployment whose one replica no node admits."""
-    replica = pod("", 3)
-    replica["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_A}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": replica["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web-brake"}, "spec": spec}
-    made = cluster.client.create(DEPLOYMENTS, content, "default")
-    try:
-        yield
-    finally:
-        cluster.client.delete(DEPLOYMENTS, "web-brake", "default", uid=made["metadata"]["uid"])
-        eventually("no replica to be left", lambda: not _replicas(cluster))
-
-
-def _replicas(cluster: Cluster) -> list[dict[str, Any]]:
-    return [pod for pod in cluster.pods() if pod["metadata"].get("labels", {}).get("app") == "web"]
-
-
 def _gated(cluster: Cluster) -> dict[str, Any] | None:
-    return next((replica for replica in _replicas(cluster) if replica["spec"].get("schedulingGates")), None)
+    return next((replica for replica in storm_replicas(cluster) if replica["spec"].get("schedulingGates")), None)
 
 
 def _owner(replica: dict[str, Any]) -> str:
@@ -60,7 +39,7 @@ def _owner(replica: dict[str, Any]) -> str:
 def test_an_owner_that_somebody_took_off_the_list_is_on_it_again_after_its_next_refused_pod(
     fragmented: Cluster, operator: Operator
 ) -> None:
-    with _deployment(fragmented):
+    with storming_deployment(fragmented):
         gated = eventually("a replica to be gated", lambda: _gated(fragmented))
         time.sleep(2)
         fragmented.client.merge(BRAKES, NAME, {"owners": {_owner(gated): None}}, SYSTEM)
@@ -80,10 +59,10 @@ def test_a_controller_in_a_namespace_that_opted_out_is_not_braked(fragmented: Cl
     patch = {"metadata": {"annotations": {"topomend.io/relaunch": "false"}}}
     fragmented.client.merge(NAMESPACES, "default", patch)
     try:
-        with _deployment(fragmented):
-            eventually("a storm", lambda: len(_replicas(fragmented)) > 5)
+        with storming_deployment(fragmented):
+            eventually("a storm", lambda: len(storm_replicas(fragmented)) > 5)
             assert not _gated(fragmented)
-            owner = _owner(_replicas(fragmented)[0])
+            owner = _owner(storm_replicas(fragmented)[0])
         assert owner not in (fragmented.client.get(BRAKES, NAME, SYSTEM).get("owners") or {})
     finally:
         fragmented.client.merge(NAMESPACES, "default", {"metadata": {"annotations": {"topomend.io/relaunch": None}}})

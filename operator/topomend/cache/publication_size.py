@@ -11,9 +11,6 @@ from weakref import WeakValueDictionary
 from topomend.model.machine import Machine
 from topomend.model.node_state import MemoryBlock, NodeState
 
-MAX_JSON_BYTES = 512 << 10
-"""The largest status that an agent writes (``publish/bounded.py``)."""
-
 ORDINARY_BYTES = 128 << 10
 """A state of no more memory is always kept. A node of 128 CPUs with 100 pods takes 80 KiB."""
 

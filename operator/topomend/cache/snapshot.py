@@ -63,6 +63,10 @@ class Publication:
         """The pods that the node holds according to its agent, without those that have ended."""
         return {(pod.namespace, pod.name) for pod in self.state.pods} - self.ended.keys()
 
+    def is_of(self, version: str) -> bool:
+        """Whether the agent's last write has this resourceVersion; an empty one is never known."""
+        return bool(version) and self.confirmed == version
+
     def is_same_room(self, other: "Publication") -> bool:
         """Whether a pod finds the same room by both: they differ in no more than that the agent confirmed its state."""
         if self.state is not other.state or self.problem != other.problem:

@@ -12,14 +12,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from topomend.cache import changes
-from topomend.cache.publication_size import (
-    MAX_JSON_BYTES,
-    ORDINARY_BYTES,
-    Room,
-    json_bytes,
-    machine_bytes,
-    state_bytes,
-)
+from topomend.cache.publication_size import ORDINARY_BYTES, Room, json_bytes, machine_bytes, state_bytes
 from topomend.cache.snapshot import Publication
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
@@ -28,6 +21,7 @@ from topomend.model.node_state import NodeState
 from topomend.wire.document import MalformedObject
 from topomend.wire.node_topology import (
     HEARTBEAT,
+    MAX_STATUS_BYTES,
     heartbeat_age,
     read_conditions,
     read_kubelet,
@@ -45,7 +39,7 @@ _kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
 _cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
 _room = Room()
 
-TOO_LARGE = f"status: more than {MAX_JSON_BYTES >> 10} KiB, which is the most that an agent writes"
+TOO_LARGE = f"status: more than {MAX_STATUS_BYTES >> 10} KiB, which is the most that an agent writes"
 NO_ROOM = "status: too large to be kept beside the other large ones; see whether this node and those are healthy"
 
 
@@ -59,10 +53,10 @@ def published(
     """
     if not content.get("status"):  # an agent creates the object first and writes its status after that
         return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-    if json_bytes(content["status"], MAX_JSON_BYTES) > MAX_JSON_BYTES:
+    if json_bytes(content["status"], MAX_STATUS_BYTES) > MAX_STATUS_BYTES:
         raise MalformedObject(TOO_LARGE)
     version = content["metadata"].get("resourceVersion", "")
-    state = known.state if known and version and known.confirmed == version else _state(content)
+    state = known.state if known and known.is_of(version) else _state(content)
     age = heartbeat_age(content, date)
     heartbeat = None if age is None else changes.Heartbeat(content["status"][HEARTBEAT], age, now)
     return changes.Published(state, version, why_not_ready(content), heartbeat)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from topomend.cache import changes
-from topomend.cache.publication_size import MAX_JSON_BYTES, json_bytes
+from topomend.cache.publication_size import json_bytes
 from topomend.cache.topology_reader import NO_ROOM, published
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.model.bounded_dict import BoundedDict
@@ -28,6 +28,7 @@ from topomend.runtime.newest_by_key import NewestByKey
 from topomend.wire.cluster import read_node, read_watched_pod
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+from topomend.wire.node_topology import MAX_STATUS_BYTES
 from topomend.wire.relaunch import read_relaunch, record_name
 
 PUBLICATION_SECONDS = 0.2
@@ -100,7 +101,7 @@ class Ingest:
     def has_publication(self, node: str, version: str) -> bool:
         """Whether what the node published in this version is taken in already."""
         publication = self._store.snapshot.publications.get(node)
-        return publication is not None and bool(version) and publication.confirmed == version
+        return publication is not None and publication.is_of(version)
 
     def put(self, item: WatchEvent | changes.Change) -> None:
         """Add an object or a change to the inbox."""
@@ -116,7 +117,7 @@ class Ingest:
     def _put_publication(self, node: str, event: WatchEvent) -> None:
         if event.gone:
             event = replace(event, content={"metadata": event.content["metadata"]})
-        size = json_bytes(event.content, MAX_JSON_BYTES)
+        size = json_bytes(event.content, MAX_STATUS_BYTES)
         if size > LARGE_BYTES:
             others = sum(large for name, large in self._large.copy().items() if name != node)
             if others + size > MAX_LARGE_BYTES:

@@ -1,6 +1,6 @@
 """Keep a NodeTopology's status within bounds on any machine. Data that replay does not need is omitted first.
 
-Owns the maximum size, the order of omission, and the conditions that report it. If the data that replay needs is too
+Owns the order of omission, and the conditions that report it. If the data that replay needs is too
 large, the node is not Ready, because replay would be wrong without it.
 """
 
@@ -8,9 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MAX_BYTES = 512 << 10
-"""The limit of a status as JSON. What replay needs of 256 NUMA nodes, 4,096 CPUs and 500 pods fits. etcd refuses
-1.5 MiB, and every reader of all nodes holds this much for each."""
+from topomend.wire.node_topology import MAX_STATUS_BYTES
 
 _ROOM = 4 << 10
 """Bytes reserved for the conditions that report omitted data."""
@@ -29,7 +27,7 @@ def size_of(content: object) -> int:
 
 def bounded(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same status if it is small enough, otherwise a smaller copy whose conditions report the omitted data."""
-    if size_of(status) <= MAX_BYTES - _ROOM and not _has_too_many(status):
+    if size_of(status) <= MAX_STATUS_BYTES - _ROOM and not _has_too_many(status):
         return status
     cut = {**status, "machine": dict(status.get("machine", {}))}
     unneeded = _cut_what_replay_does_not_need(cut)
@@ -53,7 +51,7 @@ def _machine_has_too_many(status: Mapping[str, Any]) -> bool:
 
 
 def _excess(cut: Mapping[str, Any]) -> int:
-    return size_of(cut) - (MAX_BYTES - _ROOM)
+    return size_of(cut) - (MAX_STATUS_BYTES - _ROOM)
 
 
 def _cut_what_replay_does_not_need(cut: dict[str, Any]) -> list[str]:

@@ -1,8 +1,8 @@
 """Convert a NodeState to and from a NodeTopology (``topomend.io/v1alpha1``).
 
 Owns the object's layout except for ``machine``, ``kubelet`` and ``allocations``, which have modules of their own.
-Leaves what conditions and columns say to ``discover``, and the object's size to ``publish.bounded``. To keep it small,
-sets of CPUs are cpulist strings and empty fields are left out.
+Leaves what conditions and columns say to ``discover``, and what is left out of a status that is too large to
+``publish.bounded``. To keep it small, sets of CPUs are cpulist strings and empty fields are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,10 @@ from topomend.wire.machine import machine_fields, machine_of
 
 HEARTBEAT = "heartbeatTime"
 """The field of the status that says when the agent last confirmed it: RFC 3339, in UTC."""
+
+MAX_STATUS_BYTES = 512 << 10
+"""The limit of a status as JSON. What replay needs of 256 NUMA nodes, 4,096 CPUs and 500 pods fits. etcd refuses
+1.5 MiB, and every reader of all nodes holds this much for each."""
 
 
 def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
