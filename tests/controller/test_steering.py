@@ -17,6 +17,7 @@ from topomend.gating.definitions import STEER
 from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
 from topomend.wire.group import STEERING, STEERING_NAME
+from topomend.wire.pod_group import KUEUE, KUEUE_SIZE, LABELS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("agents", "steered")]
 
@@ -143,6 +144,43 @@ def test_a_pod_of_higher_priority_gets_the_first_place_that_comes_free(two_nodes
         assert "Traceback" not in operator.text()
     finally:
         two_nodes.client.delete(PRIORITY_CLASSES, "before-others", uid=made["metadata"]["uid"])
+
+
+def test_of_two_groups_that_need_the_same_room_one_runs_as_a_whole_and_then_the_other(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    """Pod by pod each group would get two of the four places, and wait for the third for ever."""
+    labels = {name: {LABELS[KUEUE]: name} for name in ("one", "two")}
+    for number in range(3):
+        for name, label in labels.items():
+            content = pod(f"{name}-{number}", 3, labels=label, annotations={KUEUE_SIZE: "3"})
+            two_nodes.create(content, NAMESPACE)
+    running = eventually("a group to run", lambda: _group_of_three(_running(two_nodes)))
+    first = running[0]["metadata"]["labels"][LABELS[KUEUE]]
+    assert all(content["metadata"]["labels"] == labels[first] for content in running)
+    second = next(name for name in labels if name != first)
+    waiting = [content for content in _steered(two_nodes) if content["metadata"]["labels"] == labels[second]]
+    eventually(
+        "the wait to be explained",
+        lambda: any(
+            "pods that wait together fit" in event["note"]
+            for content in waiting
+            for event in events_of(two_nodes, content, "UngateDeferred")
+        ),
+    )
+    assert all(content["spec"].get("schedulingGates") for content in waiting)
+    two_nodes.remove(running[0])
+    time.sleep(2)
+    assert len(_running(two_nodes)) == 2, "one place came free too few"
+    two_nodes.remove(running[1])
+    eventually("the other group to run", lambda: len(_running(two_nodes)) == 4)
+    assert {f"{second}-{number}" for number in range(3)} <= set(_names(_running(two_nodes)))
+    assert _refused(two_nodes) == []
+    assert "Traceback" not in operator.text()
+
+
+def _group_of_three(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return pods if len(pods) == 3 else []
 
 
 def test_a_job_that_may_not_fail_even_once_completes(two_nodes: Cluster, operator: Operator) -> None:

@@ -118,14 +118,16 @@ def plan(
     return choose(snapshot, refusal.pod, RejectedBy(refusal.pod.node, refusal.version), excluded_nodes)
 
 
-def choose(
+def choose(  # noqa: PLR0913  what a choice depends on
     snapshot: Snapshot,
     pod: WatchedPod,
     rejected_by: RejectedBy | None,
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     reserved: Reserved = dict,
+    *,
+    most: int = MAX_NAMED_NODES,
 ) -> RelaunchOn | Wait:
-    """The nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for older pods.
+    """At ``most`` so many nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for others.
 
     ``rejected_by`` and ``excluded_nodes`` are as in ``diagnose``.
     """
@@ -140,7 +142,7 @@ def choose(
         candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
     )
     is_for_all = _has_scheduler_rules(snapshot, pod)
-    candidates = tuple(islice(usable, None if is_for_all else MAX_NAMED_NODES))
+    candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
     others = _others(snapshot, pod, candidates) if is_for_all else ()

@@ -76,14 +76,16 @@ class Reserved:
 
 
 def patient_pods(snapshot: Snapshot, now: float, resting: Container[str] = ()) -> Iterator[WatchedPod]:
-    """The pods for which NUMA nodes may be reserved, but for the ``resting`` (uids).
+    """The pods for which NUMA nodes may be reserved, but for the ``resting`` (uids), and for pods of groups.
+
+    A NUMA node kept for one pod of a group would be idle until all of them fit.
 
     The earliest of each namespace comes first, then the second of each, and so on; pods of one rank go by their order.
     """
     by_namespace: dict[str, list[WatchedPod]] = {}
     for (namespace, name), gated in snapshot.gated.items():
         patient = now - snapshot.gated_since.get((namespace, name), now) >= PATIENCE_SECONDS
-        if patient and gated.uid not in resting and is_waiting(snapshot, gated):
+        if patient and not gated.group and gated.uid not in resting and is_waiting(snapshot, gated):
             by_namespace.setdefault(namespace, []).append(gated)
     queues = [nsmallest(MAX_EARLIER_PODS, pods, key=lambda pod: pod.order) for pods in by_namespace.values()]
     for rank in range(MAX_EARLIER_PODS):

@@ -96,6 +96,19 @@ class Owner:
         return self.api_version.rpartition("/")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A group of pods that are useful only together (gang scheduling).
+
+    ``api_group`` is that of whoever defines it, ``name`` the group's in its namespace. ``size`` is how many pods it
+    needs, where a pod of it says so; None where only the group's own object does.
+    """
+
+    api_group: str
+    name: str
+    size: int | None = field(default=None, compare=False)
+
+
 @dataclass(frozen=True)
 class WatchedPod:
     """A pod that does not run yet or has ended, with the facts on which the operator's decisions depend.
@@ -113,6 +126,7 @@ class WatchedPod:
     - ``priority``: that of its priority class; the scheduler tries the highest first.
     - ``critical``: whether its priority class is one of those that the cluster itself needs.
     - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
+    - ``group``: the group of pods without which it is of no use.
     """
 
     namespace: str
@@ -148,6 +162,7 @@ class WatchedPod:
     unschedulable: bool = False
     priority: int = 0
     critical: bool = False
+    group: PodGroup | None = None
 
     @property
     def order(self) -> tuple[int, str, str, str]:

@@ -4,24 +4,33 @@ Owns how often a pod yields to older ones, and that no pod is ungated twice. Lea
 order to ``decide``.
 """
 
+import threading
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from topomend.cache.changes import Change, PodRemoved, PodUpdated
+from topomend.decide import gang
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import hostnames_without_agent
 from topomend.decide.queue_order import Reservation
 from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.reconcile.collaborators import Collaborators
+from topomend.reconcile.gangs import Gangs
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.result import DONE, Result, earliest
+from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
 from topomend.relaunch import pod_requests
+from topomend.replay.effort import metered
 from topomend.runtime.backoff import Backoff
 from topomend.wire.group import FIT_GATE
 
 YIELD_SECONDS, MAX_YIELDS = 0.05, 20
 """How long a pod yields to an older one that could use the same node, and how often: the older may be delayed."""
+
+GROUP_BUSY_SECONDS = 0.2
+"""When a pod of a group is tried again while another group is let go."""
 
 MAX_ENTRIES = 10_000
 
@@ -45,6 +54,9 @@ class GatedPods:
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics = parts.announcer, parts.metrics
         self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
+        self._gangs = Gangs(parts.client, parts.store, parts.clock)
+        self._one_group = threading.Lock()
+        self._followers: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
         self._yields: dict[PodID, int] = {}
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
@@ -61,6 +73,11 @@ class GatedPods:
         backoff = self._backoff.remaining(pod.owner.uid) if pod.owner else 0.0
         if backoff:
             return Result(backoff)
+        if pod.group:
+            return self._reconcile_group(pod, pod.group)
+        return self._reconcile_alone(pod_id, pod)
+
+    def _reconcile_alone(self, pod_id: PodID, pod: WatchedPod) -> Result:
         yields = self._yields.get(pod_id, 0)
         choice = self._reservations.choose(
             pod,
@@ -76,6 +93,39 @@ class GatedPods:
             return self._ungate(pod, choice.narrowing, choice.reason)
         hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
         return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice)
+
+    def _reconcile_group(self, pod: WatchedPod, group: PodGroup) -> Result:
+        """Ungate all pods of the group, or none: two groups that each hold half would wait for each other for ever."""
+        if not self._one_group.acquire(blocking=False):
+            return Result(GROUP_BUSY_SECONDS)
+        try:
+            gathered = self._gangs.gather(pod, group)
+            return gathered if isinstance(gathered, Result) else self._ungate_all(pod, gathered)
+        finally:
+            self._one_group.release()
+
+    def _ungate_all(self, pod: WatchedPod, pods: Sequence[WatchedPod]) -> Result:
+        """Ungate ``pods``, among them ``pod``, on nodes that admit them together."""
+        waiting = [member for member in pods if self._is_ungatable(member)]
+        first = min(waiting, key=lambda member: member.order)
+        if pod is not first and pod.uid in self._followers:
+            return Result(RETRY_SECONDS)  # the first pod of the group is requeued by the change that matters
+        widened = [self._widened(member) for member in waiting]
+        chosen = self._reservations.choose_for_all(
+            waiting,
+            lambda snapshot, excluded: gang.choose_for_all(
+                snapshot, widened, self._reserved(), excluded, partial(metered, time.thread_time)
+            ),
+        )
+        if chosen is None:
+            return Result(GROUP_BUSY_SECONDS)
+        if isinstance(chosen, gang.Unplaced):
+            self._followers[pod.uid] = None
+            result = self._wait(chosen.pod, chosen.wait)
+            return result if pod is first else Result(RETRY_SECONDS)
+        for placed in chosen:
+            self._ungate(placed.pod, placed.narrowing, placed.reason)
+        return DONE
 
     def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
         _, result = self._explainer.report_unschedulable(pod, choice.reason)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeVar, cast
 
 from topomend.cache.changes import PodForgotten
@@ -19,6 +20,7 @@ from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import ExcludedNodes
 from topomend.decide.filters import insufficient_resource
+from topomend.decide.gang import Placed, Unplaced
 from topomend.decide.node_status import insufficient
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.pod import Pod
@@ -32,6 +34,10 @@ from topomend.reconcile.store import Store
 MAX_TRIES = 3
 """How often a decision is made for nodes of which one may change meanwhile. A pod that is ungated for every node that
 admits it is then ungated for those that have not: of thousands one changes all the time."""
+
+GangDecision = tuple[Placed, ...] | Unplaced
+
+NO_SIBLINGS: Mapping[str, Pod] = MappingProxyType({})
 
 _Decision = TypeVar("_Decision", bound=plans.Plan | plans.Yield)
 
@@ -70,6 +76,45 @@ class Reservations:
         if isinstance(decision, plans.RelaunchOn):
             self._node_pods.assume(pod.pod, decision.nodes)
         return decision
+
+    def choose_for_all(
+        self, pods: Sequence[WatchedPod], decide: Callable[[Snapshot, Mapping[str, ExcludedNodes]], GangDecision]
+    ) -> GangDecision | None:
+        """What ``decide`` chooses for all ``pods`` of a group, which are assumed on their nodes where all have one.
+
+        ``decide`` gets the nodes that are excluded by the pod's uid. None where the chosen nodes change all the time.
+        Other decisions go on meanwhile: one for a large group takes long. Raises APIError.
+        """
+        excluded = {pod.uid: dict(self._node_backoff.excluded_nodes(self._store.snapshot, pod)) for pod in pods}
+        tries = 0
+        while tries < MAX_TRIES:
+            snapshot = self._store.without(*(pod.pod for pod in pods))
+            decision = decide(snapshot, excluded)
+            if isinstance(decision, Unplaced):
+                return decision
+            full = self._first_insufficient(decision)
+            if full:
+                pod, node, resource = full
+                excluded[pod.uid][node] = insufficient(node, resource)
+                continue
+            assumed = [(placed.pod.pod, (placed.node,)) for placed in decision if placed.node]
+            if not self._store.assume_all(assumed, snapshot, self._clock()):
+                for admitted_as, nodes in assumed:
+                    self._node_pods.assume(admitted_as, nodes)
+                return decision
+            tries += 1
+        return None
+
+    def _first_insufficient(self, gang: Sequence[Placed]) -> tuple[WatchedPod, str, str] | None:
+        """The first pod for whose node the totals do not suffice beside those before it, that node and the resource."""
+        beside: dict[str, dict[str, Pod]] = {}
+        for placed in gang:
+            siblings = beside.setdefault(placed.node, {})
+            resource = self._insufficient_on(placed.node, placed.pod, siblings)
+            if resource:
+                return placed.pod, placed.node, resource
+            siblings[placed.pod.uid] = placed.pod.pod
+        return None
 
     def forget(self, pod: PodID | WatchedPod) -> None:
         """Take the assumption of the pod of this name back."""
@@ -118,8 +163,10 @@ class Reservations:
         nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
         return self._store.assume(pod, nodes, decided_on, self._clock())
 
-    def _insufficient_on(self, name: str, pod: WatchedPod) -> str:
+    def _insufficient_on(self, name: str, pod: WatchedPod, siblings: Mapping[str, Pod] = NO_SIBLINGS) -> str:
         """The resource of which the node's other pods leave too little in total; empty if there is none.
+
+        ``siblings`` (by uid) are about to go there too.
 
         The snapshot does not contain running pods, so this lists them, which is slow. Only the best node is checked:
         the scheduler itself skips other nodes that are full. A list up to a second old may confirm that enough is free.
@@ -129,9 +176,9 @@ class Reservations:
         if node is None:
             return ""
         listed = self._node_pods.listed(name)
-        if listed is not None and not _insufficient_beside(node, pod, listed):
+        if listed is not None and not _insufficient_beside(node, pod, {**listed, **siblings}):
             return ""
-        return _insufficient_beside(node, pod, self._node_pods.list(name))
+        return _insufficient_beside(node, pod, {**self._node_pods.list(name), **siblings})
 
 
 def _insufficient_beside(node: Node, pod: WatchedPod, pods: Mapping[str, Pod]) -> str:

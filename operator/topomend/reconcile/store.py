@@ -5,7 +5,7 @@ decisions to ``decide``.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply
 from topomend.cache.snapshot import Snapshot
@@ -26,9 +26,9 @@ class Store:
             self.snapshot = apply(before, event)
             return before, self.snapshot
 
-    def without(self, pod: Pod) -> Snapshot:
-        """The snapshot now, as if no pod of this name were assumed: what to decide about that pod on."""
-        return apply(self.snapshot, PodForgotten(pod.namespace, pod.name))
+    def without(self, *pods: Pod) -> Snapshot:
+        """The snapshot now, as if no pod of these names were assumed: what to decide about those pods on."""
+        return _forgetting(self.snapshot, pods)
 
     def assume(self, pod: Pod, nodes: Sequence[str], decided_on: Snapshot, now: float) -> tuple[str, ...]:
         """Count ``pod`` against each of ``nodes``, which were chosen on the snapshot ``decided_on``.
@@ -36,12 +36,27 @@ class Store:
         The decision took time, and other pods may have been assumed there since. Then nothing is assumed, and the nodes
         that have changed are returned. No two pods are sent to the same free CPUs (kube-scheduler: AssumePod).
         """
+        return self.assume_all([(pod, nodes)], decided_on, now)
+
+    def assume_all(
+        self, pods: Sequence[tuple[Pod, Sequence[str]]], decided_on: Snapshot, now: float
+    ) -> tuple[str, ...]:
+        """Count pods against the nodes beside them, all or none; the rest as in ``assume``."""
         with self._lock:
-            current = apply(self.snapshot, PodForgotten(pod.namespace, pod.name))
-            changed = tuple(name for name in nodes if not _is_unchanged(decided_on, current, name))
+            current = _forgetting(self.snapshot, (pod for pod, _ in pods))
+            chosen = dict.fromkeys(name for _, nodes in pods for name in nodes)
+            changed = tuple(name for name in chosen if not _is_unchanged(decided_on, current, name))
             if not changed:
-                self.snapshot = apply(current, PodAssumed(pod, tuple(nodes), now)) if nodes else current
+                for pod, nodes in pods:
+                    current = apply(current, PodAssumed(pod, tuple(nodes), now)) if nodes else current
+                self.snapshot = current
             return changed
+
+
+def _forgetting(snapshot: Snapshot, pods: Iterable[Pod]) -> Snapshot:
+    for pod in pods:
+        snapshot = apply(snapshot, PodForgotten(pod.namespace, pod.name))
+    return snapshot
 
 
 def _is_unchanged(decided_on: Snapshot, current: Snapshot, name: str) -> bool:

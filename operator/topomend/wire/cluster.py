@@ -31,6 +31,7 @@ from topomend.wire.group import (
     REPLACES_ANNOTATION,
 )
 from topomend.wire.pod import read_pod
+from topomend.wire.pod_group import read_pod_group
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """Annotation of the mirror pod of a static pod (pkg/kubelet/types/pod_update.go)."""
@@ -115,6 +116,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         priority=spec["priority"].integer(0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
+        group=read_pod_group(document),
     )
 
 

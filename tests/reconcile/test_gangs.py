@@ -1,0 +1,214 @@
+"""Groups of pods on a real API server: all of a group are ungated, or none."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.builders import guaranteed_pod, running
+from tests.clusters import CRDS, NODE_B, Cluster, pod
+from tests.reconcile.parts import EMPTY_B, Parts
+from tests.refused_pods import gated, gates, watched
+from tests.waiting import eventually
+
+from topomend.cache import changes
+from topomend.kube.client import PODS
+from topomend.kube.errors import NotFound
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.gangs import INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SETTLE_SECONDS
+from topomend.reconcile.gated_pods import GatedPods
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
+from topomend.runtime.backoff import Backoff, Exponential
+from topomend.wire.group import FIT_GATE
+from topomend.wire.pod_group import KUEUE_SIZE, LABELS, SCHEDULER_PLUGINS
+
+pytestmark = pytest.mark.cluster
+
+QUOTA_GATE = "kueue.x-k8s.io/admission"
+
+TWO_HOLES = running(EMPTY_B, guaranteed_pod("low", 1), guaranteed_pod("high", 2))
+"""Two CPUs are free on each NUMA node."""
+
+
+class Groups(Parts):
+    """Gated pods of groups beside these parts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, TWO_HOLES)
+        self.cluster = cluster
+        backoff = Backoff(self.clock, Exponential(8.0, 8.0))
+        self.gated_pods = GatedPods(self.collaborators, backoff, lambda pod: pod, self.reported.append)
+
+    def reconcile(self, pod: WatchedPod) -> Result:
+        return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
+
+    def members(
+        self, *cpus: int, size: int = 0, first: int = 0, foreign_gates: tuple[str, ...] = ()
+    ) -> list[WatchedPod]:
+        """Gated pods of one group that Kueue admits, of ``size`` pods or as many as these."""
+        labels = {LABELS["kueue.x-k8s.io"]: "train"}
+        annotations = {KUEUE_SIZE: str(size or len(cpus))}
+        pods = [
+            gated(self.cluster, f"train-{number}", count, *foreign_gates, labels=labels, annotations=annotations)
+            for number, count in enumerate(cpus, first)
+        ]
+        self.watch(*pods)
+        return pods
+
+    def gates(self, pods: list[WatchedPod]) -> list[tuple[str, ...]]:
+        return [gates(self.cluster, pod.name) for pod in pods]
+
+
+@pytest.fixture
+def groups(two_nodes: Cluster) -> Iterator[Groups]:
+    yield Groups(two_nodes)
+    two_nodes.remove_all()
+
+
+def test_all_pods_of_a_complete_group_are_ungated_together(groups: Groups) -> None:
+    pods = groups.members(2, 2)
+    assert groups.reconcile(pods[1]) == DONE
+    assert groups.gates(pods) == [(), ()]
+    assert [groups.assumed(pod.name) for pod in pods] == [(NODE_B,), (NODE_B,)]
+    assert groups.emitted.reasons() == ["Ungated", "Ungated"]
+
+
+def test_a_group_that_does_not_fit_as_a_whole_keeps_all_its_gates_and_holds_no_node(groups: Groups) -> None:
+    pods = groups.members(2, 2, 2)
+    result = groups.reconcile(pods[0])
+    assert result.on_capacity
+    assert groups.gates(pods) == [(FIT_GATE,)] * 3
+    assert [groups.assumed(pod.name) for pod in pods] == [()] * 3
+    assert groups.emitted.reasons() == ["UngateDeferred"]
+    assert "2 of the 3 pods that wait together fit; train-2: no node admits it now" in groups.emitted.events[0][4]
+
+
+def test_only_the_first_pod_of_a_group_is_woken_by_changes(groups: Groups) -> None:
+    pods = groups.members(2, 2, 2)
+    assert groups.reconcile(pods[2]) == Result(RETRY_SECONDS)
+    assert groups.reconcile(pods[0]).on_capacity
+    groups.apply(changes.Published(EMPTY_B, "9"))
+    assert groups.reconcile(pods[2]) == Result(RETRY_SECONDS)
+    assert groups.reconcile(pods[0]) == DONE
+    assert groups.gates(pods) == [()] * 3
+
+
+def test_a_group_waits_for_its_missing_pods(groups: Groups) -> None:
+    pods = groups.members(2, size=2)
+    assert groups.reconcile(pods[0]) == Result(RETRY_SECONDS)
+    assert groups.gates(pods) == [(FIT_GATE,)]
+    pods += groups.members(2, size=2, first=1)
+    assert groups.reconcile(pods[1]) == DONE
+    assert groups.gates(pods) == [(), ()]
+
+
+def test_a_group_that_stays_incomplete_is_let_go_in_the_end(groups: Groups) -> None:
+    pods = groups.members(2, size=2)
+    groups.reconcile(pods[0])
+    groups.clock.now += INCOMPLETE_SECONDS
+    assert groups.reconcile(pods[0]) == DONE
+    assert groups.gates(pods) == [()]
+
+
+def test_a_new_pod_of_a_group_that_runs_already_does_not_wait_for_the_others(groups: Groups) -> None:
+    pods = groups.members(2, 2)
+    groups.reconcile(pods[0])
+    for each in pods:
+        groups.apply(changes.PodUpdated(watched(groups.cluster, each.name), groups.clock.now))
+    groups.cluster.remove(groups.cluster.get("train-1"))
+    groups.apply(changes.PodRemoved("default", "train-1", pods[1].uid, groups.clock.now))
+    (again,) = groups.members(1, size=2, first=1)
+    assert groups.reconcile(again) == DONE
+    assert gates(groups.cluster, "train-1") == ()
+
+
+def test_a_group_is_left_alone_until_other_owners_have_removed_their_gates(groups: Groups) -> None:
+    (free,) = groups.members(2, size=2)
+    (held,) = groups.members(2, size=2, first=1, foreign_gates=(QUOTA_GATE,))
+    assert groups.reconcile(free).after == RETRY_SECONDS
+    assert groups.reconcile(held) == DONE
+    assert groups.gates([free, held]) == [(FIT_GATE,), (FIT_GATE, QUOTA_GATE)]
+    groups.cluster.client.merge(PODS, held.name, {"spec": {"schedulingGates": [{"name": FIT_GATE}]}}, "default")
+    held = watched(groups.cluster, held.name)
+    groups.watch(held)
+    assert groups.reconcile(held) == DONE
+    assert groups.gates([free, held]) == [(), ()]
+
+
+def test_totals_count_the_pods_of_the_group_that_go_to_the_same_node(groups: Groups) -> None:
+    """Four of the node's seven CPUs are requested by a pod that no kubelet pins, so that replay does not know of it."""
+    other = pod("other", 4, node=NODE_B)
+    other["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+    groups.cluster.create(other)
+    pods = groups.members(2, 2)
+    groups.reconcile(pods[0])
+    assert groups.gates(pods) == [(FIT_GATE,), (FIT_GATE,)]
+
+
+def test_a_group_larger_than_the_limit_is_let_go_pod_by_pod(groups: Groups) -> None:
+    pods = groups.members(2, size=MAX_SIZE + 1)
+    assert groups.reconcile(pods[0]) == DONE
+    assert groups.gates(pods) == [()]
+
+
+def test_the_group_s_object_says_how_many_pods_are_needed(groups: Groups) -> None:
+    with _pod_groups(groups.cluster, "train", 2):
+        pods = [_of_pod_group(groups, f"train-{number}") for number in range(2)]
+        groups.watch(pods[0])
+        assert groups.reconcile(pods[0]).after == RETRY_SECONDS
+        groups.watch(pods[1])
+        assert groups.reconcile(pods[1]) == DONE
+        assert groups.gates(pods) == [(), ()]
+
+
+def test_pods_of_a_group_without_an_object_go_together_once_no_more_arrive(groups: Groups) -> None:
+    pods = [_of_pod_group(groups, f"train-{number}") for number in range(2)]
+    groups.watch(*pods)
+    assert groups.reconcile(pods[0]) == Result(SETTLE_SECONDS)
+    groups.clock.now += SETTLE_SECONDS
+    assert groups.reconcile(pods[0]) == DONE
+    assert groups.gates(pods) == [(), ()]
+
+
+def _of_pod_group(groups: Groups, name: str) -> WatchedPod:
+    return gated(groups.cluster, name, labels={LABELS[SCHEDULER_PLUGINS]: "train"})
+
+
+@contextmanager
+def _pod_groups(cluster: Cluster, name: str, least: int) -> Iterator[None]:
+    """A PodGroup, of the kind that the scheduler plugins install."""
+    (resource,) = RESOURCES[SCHEDULER_PLUGINS]
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    content: dict[str, Any] = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{SCHEDULER_PLUGINS}",
+            "annotations": {
+                "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+            },
+        },
+        "spec": {
+            "group": SCHEDULER_PLUGINS,
+            "names": {"kind": "PodGroup", "plural": "podgroups"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    made = cluster.client.create(CRDS, content)
+    group = {"apiVersion": resource.api_version, "kind": "PodGroup", "metadata": {"name": name}}
+
+    def created() -> bool:
+        try:
+            cluster.client.create(resource, group | {"spec": {"minMember": least}}, "default")
+        except NotFound:
+            return False
+        return True
+
+    try:
+        eventually("the PodGroup", created)
+        yield
+    finally:
+        cluster.client.delete(CRDS, made["metadata"]["name"], uid=made["metadata"]["uid"])
