@@ -146,6 +146,30 @@ def test_a_pod_of_higher_priority_gets_the_first_place_that_comes_free(two_nodes
         two_nodes.client.delete(PRIORITY_CLASSES, "before-others", uid=made["metadata"]["uid"])
 
 
+def test_a_pod_whose_way_is_barred_by_pods_of_lower_priority_runs_within_ten_seconds(
+    two_nodes: Cluster, operator: Operator
+) -> None:
+    for number in range(HOLES):
+        two_nodes.create(pod(f"batch-{number}", 3), NAMESPACE)
+    eventually("all places to be taken", lambda: len(_running(two_nodes)) == HOLES)
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    made = two_nodes.client.create(PRIORITY_CLASSES, head | {"value": 1000})
+    try:
+        content = pod("urgent", 3)
+        content["spec"]["priorityClassName"] = "urgent"
+        began = time.monotonic()
+        two_nodes.create(content, NAMESPACE)
+        eventually("the urgent pod to run", partial(_runs, two_nodes, "urgent"))
+        took = time.monotonic() - began
+        print(f"created to running, s: {took:.2f}")
+        assert took < stretched(10), operator.text()
+        assert len(_running(two_nodes)) == HOLES, "one pod had to leave"
+        assert _refused(two_nodes) == []
+        assert "Traceback" not in operator.text()
+    finally:
+        two_nodes.client.delete(PRIORITY_CLASSES, "urgent", uid=made["metadata"]["uid"])
+
+
 def test_of_two_groups_that_need_the_same_room_one_runs_as_a_whole_and_then_the_other(
     two_nodes: Cluster, operator: Operator
 ) -> None:

@@ -429,18 +429,39 @@ def test_the_operator_does_not_act_as_another(pods_of: tuple[API, API]) -> None:
     assert operator.impersonating("admin", "system:masters").get(PODS).code == 403
 
 
-def test_the_operator_binds_evicts_and_marks_no_pod_and_deletes_no_collection(pods_of: tuple[API, API]) -> None:
+@pytest.mark.parametrize(
+    ("namespace", "code"), [(NAMESPACE, 201), ("kube-system", 403), ("topomend-system", 403), ("topomend-agent", 403)]
+)
+def test_the_operator_evicts_no_pods_of_the_clusters_own_namespaces(
+    namespace: str, code: int, pods_of: tuple[API, API]
+) -> None:
+    admin, operator = pods_of
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    eventually(
+        account, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed
+    )
+    made = admin.create(pods, new_pod(containers=[RESTRICTED], nodeName="deploy-tests-none"))
+    assert made.allowed, made.message
+    name = made.content["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    options = {"deleteOptions": {"dryRun": ["All"]}}
+    try:
+        assert operator.create(f"{pods}/{name}/eviction", eviction | options).code == code
+    finally:
+        admin.delete(f"{pods}/{name}")
+
+
+def test_the_operator_binds_and_marks_no_pod_and_deletes_no_collection(pods_of: tuple[API, API]) -> None:
     admin, operator = pods_of
     path = existing(admin, gates=(group.RELAUNCH_GATE,), annotations=OURS)
     name = path.rpartition("/")[2]
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n"}}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     grant = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "roleRef": role}
     for answer in (
         operator.create(f"{path}/binding", binding),
-        operator.create(f"{path}/eviction", eviction),
         operator.patch(f"{path}/status", {"status": {"phase": "Failed"}}),
         operator.patch(f"{path}/resize", {"spec": {}}),
         operator.patch(f"{path}/ephemeralcontainers", {"spec": {}}),

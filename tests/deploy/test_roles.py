@@ -36,6 +36,10 @@ RESOURCES = {
     "apps": ["deployments", "daemonsets", "replicasets", "statefulsets", "controllerrevisions"],
     "batch": ["jobs", "cronjobs"],
     "resource.k8s.io": ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"],
+    "scheduling.k8s.io": ["priorityclasses", "podgroups"],
+    "scheduling.x-k8s.io": ["podgroups"],
+    "scheduling.volcano.sh": ["podgroups"],
+    "jobset.x-k8s.io": ["jobsets"],
     "rbac.authorization.k8s.io": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"],
     "admissionregistration.k8s.io": [
         "validatingwebhookconfigurations",
@@ -68,6 +72,12 @@ READER = EVERYBODY | {"nodes/configz": "get"}
 
 OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
+    "pods/eviction": "create",
+    "priorityclasses.scheduling.k8s.io": "list",
+    "podgroups.scheduling.k8s.io": "get",
+    "podgroups.scheduling.x-k8s.io": "get",
+    "podgroups.scheduling.volcano.sh": "get",
+    "jobsets.jobset.x-k8s.io": "get",
     "nodes": "get list watch",
     "namespaces": "get list watch",
     "daemonsets.apps": "get",

@@ -272,6 +272,7 @@ class Operator:
                     self._reconciler.release_brake()
                     if self._reconciler.reserve():
                         self._waiting.requeue_blocked()
+                    within_shares(self._store, self._reconciler.preempt)
                     self._staleness.report()
                     self._reconciler.list_device_classes()
             except APIError as error:

@@ -105,7 +105,7 @@ def reserve(snapshot: Snapshot, pods: Iterable[WatchedPod], remaining: Callable[
     for pod in islice(pods, MAX_EARLIER_PODS):
         if len(reservations) == MAX_RESERVATIONS:
             break
-        names = _by_most_free_cpus(snapshot) if names is None else names
+        names = by_most_free_cpus(snapshot) if names is None else names
         taken = {reservation.node for reservation in reservations}
         reservation, is_known = _reserve(snapshot, pod, [name for name in names if name not in taken], remaining)
         if reservation:
@@ -135,7 +135,8 @@ def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
     return gated.gates == (FIT_GATE,) and not gated.deleting
 
 
-def _by_most_free_cpus(snapshot: Snapshot) -> list[str]:
+def by_most_free_cpus(snapshot: Snapshot) -> list[str]:
+    """The nodes whose state is known, the one with the most CPUs free first."""
     by_free_cpus = [
         (-publication.state_with_assumed.most_free_cpus, name)
         for name, publication in snapshot.publications.items()

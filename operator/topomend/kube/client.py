@@ -99,6 +99,7 @@ EVENTS = Resource("events.k8s.io/v1", "events")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 DEPLOYMENTS = Resource("apps/v1", "deployments")
 SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
 NODE_TOPOLOGIES = Resource(API_VERSION, "nodetopologies", namespaced=False)
 RELAUNCHES = Resource(API_VERSION, "relaunches")
@@ -299,6 +300,17 @@ class Client:
         preconditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         return self._ask("DELETE", resource.path(namespace, name), options)
+
+    def evict(self, name: str, namespace: str, *, uid: str, dry_run: bool = False) -> None:
+        """Evict the pod of this uid, or with ``dry_run`` only ask whether that is allowed.
+
+        Raises TooManyRequests where a PodDisruptionBudget does not allow it now, Conflict where another pod has the
+        name by now, and other APIErrors.
+        """
+        options = {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {})
+        metadata = {"name": name, "namespace": namespace}
+        content = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        self._ask("POST", PODS.path(namespace, name, "eviction"), content)
 
     def close(self) -> None:
         """Close the connections."""

@@ -124,6 +124,7 @@ class WatchedPod:
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
     - ``ran``: whether a container of a pod with restartPolicy Never has started.
     - ``priority``: that of its priority class; the scheduler tries the highest first.
+    - ``preempts``: whether pods of lower priority may be evicted for it.
     - ``critical``: whether its priority class is one of those that the cluster itself needs.
     - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
     - ``group``: the group of pods without which it is of no use.
@@ -162,6 +163,7 @@ class WatchedPod:
     unschedulable: bool = False
     priority: int = 0
     critical: bool = False
+    preempts: bool = True
     group: PodGroup | None = None
 
     @property

@@ -71,6 +71,14 @@ class Announcer:
         """A pod gated at its creation was ungated."""
         self._emit(_pod(pod), NORMAL, "Ungated", "Ungate", why)
 
+    def preempted(self, victim: WatchedPod, pod: WatchedPod, node: str) -> None:
+        """A pod was evicted for another one, which is not named to the users of this one's namespace."""
+        note = (
+            f"evicted from {node} for a pod of priority {pod.priority} (uid {pod.uid}), as its own is {victim.priority}"
+        )
+        self._emit(_pod(victim), NORMAL, "Preempted", "Preempt", note)
+        self._emit(_pod(pod), NORMAL, "Preempting", "Preempt", f"a pod of priority {victim.priority} leaves {node}")
+
     def not_scheduled(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
         """No scheduler has bound an ungated pod."""
         note = (

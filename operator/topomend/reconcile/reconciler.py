@@ -28,6 +28,7 @@ from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.owners import why_not_recreated
 from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.preemption import Preemptor
 from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.reservation_turns import ReservationTurns
 from topomend.reconcile.reservations import Reservations
@@ -72,6 +73,7 @@ class Reconciler:
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
+        self._preemptor = Preemptor(client, store, announcer, self._namespace_limits)
         self._turns = ReservationTurns(client, store, self._is_gated_by_us)
         self._gated_pods = GatedPods(
             parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
@@ -124,6 +126,10 @@ class Reconciler:
         """Forget assumed pods that will not come, and replace pods that no scheduler can bind. Raises APIError."""
         self._assumed_expiry.check()
         self._unbound_pods.check()
+
+    def preempt(self) -> None:
+        """Evict pods of lower priority for those that wait. Raises APIError."""
+        self._preemptor.check()
 
     def list_device_classes(self) -> None:
         """Learn which devices are provided by claims, now and then. Raises APIError."""

@@ -115,6 +115,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
         unschedulable=_is_unschedulable(status),
         priority=spec["priority"].integer(0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
+        preempts=spec["preemptionPolicy"].text("") != "Never",
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
         group=read_pod_group(document),
     )

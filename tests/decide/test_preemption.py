@@ -1,0 +1,128 @@
+"""The fewest pods of lower priority that have to leave so that a node admits a waiting pod."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random, SystemRandom
+
+from tests.builders import gated_pod, guaranteed_pod, node, node_state, pod, running, snapshot_of, watched_pod
+
+from topomend.cache import changes
+from topomend.cache.changes import apply
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.preemption import Preemption, choose_victims, nodes_to_preempt_on
+from topomend.model.cluster import Taint, WatchedPod
+from topomend.replay.admission import admit, release
+
+URGENT = gated_pod("urgent", 3, priority=10)
+
+
+def occupied(name: str, **cpus: int) -> tuple[Snapshot, dict[str, list[WatchedPod]]]:
+    """A node on which pods of so many CPUs run, all of priority 0."""
+    pods = [watched_pod(each, count, node=name, phase="Running") for each, count in cpus.items()]
+    return snapshot_of(running(node_state(name=name), *(each.pod for each in pods))), {name: pods}
+
+
+def victims(
+    snapshot: Snapshot, on: Mapping[str, Sequence[WatchedPod]], of: WatchedPod = URGENT, **options: object
+) -> list[str] | None:
+    chosen = choose_victims(snapshot, of, on, **options)  # type: ignore[arg-type]
+    return None if chosen is None else sorted(victim.name for victim in chosen.victims)
+
+
+def test_one_victim_is_enough_where_its_numa_node_is_then_large_enough() -> None:
+    snapshot, on = occupied("a", large=3, small=2)
+    assert victims(snapshot, on, gated_pod("wide", 4, priority=10)) == ["small"]
+
+
+def test_several_go_only_where_none_is_enough_alone() -> None:
+    snapshot, on = occupied("a", one=2, two=1, three=2, four=2)
+    assert victims(snapshot, on) == ["four", "three"]
+
+
+def test_a_pod_of_equal_or_higher_priority_is_never_a_victim() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    for priority in (10, 11):
+        assert victims(snapshot, {"a": [replace(each, priority=priority) for each in on["a"]]}) is None
+
+
+def test_of_equally_few_victims_those_of_the_lowest_priority_go() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    one, two = on["a"]
+    assert victims(snapshot, {"a": [replace(one, priority=5), replace(two, priority=3)]}) == ["two"]
+    assert victims(snapshot, {"a": [replace(one, priority=3), replace(two, priority=5)]}) == ["one"]
+
+
+def test_the_node_with_the_fewest_victims_is_chosen() -> None:
+    first = [watched_pod(f"one-{number}", 2, node="a") for number in range(2)]
+    second = [watched_pod("two", 4, node="b"), watched_pod("three", 3, node="b")]
+    snapshot = snapshot_of(
+        running(node_state("cores:4 memory:8Gi", name="a", reserved_cpus="0"), *(each.pod for each in first[:1])),
+        running(node_state(name="b"), *(each.pod for each in second)),
+    )
+    chosen = choose_victims(snapshot, URGENT, {"a": first[:1], "b": second})
+    assert chosen is not None
+    assert chosen.node == "a"
+    assert len(chosen.victims) == 1
+
+
+def test_protected_pods_stay() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    (first,) = victims(snapshot, on) or []
+    protected = {each.uid for each in on["a"] if each.name == first}
+    assert victims(snapshot, on, protected=protected) == [name for name in ("one", "two") if name != first]
+    assert victims(snapshot, on, protected={each.uid for each in on["a"]}) is None
+
+
+def test_pods_that_are_being_deleted_need_no_help() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    leaving = [replace(on["a"][0], deleting=True), on["a"][1]]
+    assert choose_victims(snapshot, URGENT, {"a": leaving}) == Preemption("a", ())
+
+
+def test_totals_count_pods_that_replay_does_not_know() -> None:
+    """A NUMA node is free, but a pod without exclusive CPUs requests too many in total."""
+    shared = replace(watched_pod("shared", 1, node="a"), pod=pod("shared", "request:cpu=6"))
+    assert victims(snapshot_of(node_state(name="a")), {"a": [shared]}) == ["shared"]
+
+
+def test_a_pod_that_was_assumed_and_is_not_listed_yet_keeps_its_room() -> None:
+    snapshot, on = occupied("a", one=3)
+    snapshot = apply(snapshot, changes.PodAssumed(guaranteed_pod("arriving", 4), ("a",), 0.0))
+    assert victims(snapshot, on) == ["one"]
+    assert victims(snapshot, on, gated_pod("wide", 4, priority=10)) is None
+
+
+def test_victims_are_sought_on_nodes_that_would_admit_the_pod_if_they_were_empty() -> None:
+    snapshot = snapshot_of(
+        running(node_state(name="full"), guaranteed_pod("one", 3), guaranteed_pod("two", 4)),
+        node_state("sockets:2 cores:2 memory:8Gi", name="small"),
+        running(node_state(name="tainted"), guaranteed_pod("three", 3)),
+    )
+    snapshot = apply(snapshot, changes.NodeUpdated(node("tainted", taints=(Taint("gpu", "NoSchedule"),))))
+    assert nodes_to_preempt_on(snapshot, URGENT) == ("full",)
+
+
+def test_the_pod_is_admitted_once_its_victims_have_left_and_not_before_the_last() -> None:
+    """Random nodes full of pods of random priority."""
+    seed = SystemRandom().randrange(1 << 32)
+    print("seed", seed)
+    random = Random(seed)
+    several = 0
+    for _ in range(200):
+        state, pods = node_state("sockets:2 cores:6 memory:8Gi", name="a"), []
+        for number in range(8):
+            other = watched_pod(f"p{number}", random.randint(1, 4), node="a", priority=random.randint(0, 12))
+            verdict, state = admit(state, other.pod)
+            pods += [other] if verdict.admitted else []
+        urgent = gated_pod("urgent", random.randint(2, 5), priority=10)
+        chosen = choose_victims(apply(snapshot_of(state), changes.NodeUpdated(node("a", cpus=11))), urgent, {"a": pods})
+        if chosen is None or not chosen.victims:
+            continue
+        several += len(chosen.victims) > 1
+        assert all(victim.priority < 10 for victim in chosen.victims)
+        for kept in (None, *chosen.victims):
+            after = state
+            for victim in chosen.victims:
+                after = after if victim is kept else release(after, victim.namespace, victim.name)
+            assert admit(after, urgent.pod)[0].admitted is (kept is None), f"{kept and kept.name} could stay"
+    assert several
