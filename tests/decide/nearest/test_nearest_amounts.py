@@ -129,3 +129,10 @@ def test_the_search_keeps_to_the_share_of_its_node() -> None:
 def test_a_container_of_several_is_named() -> None:
     amounts = nearest_amounts(node_state(), pod("p", "cpu=1 memory=1Gi", "cpu=5 memory=1Gi"))
     assert amounts == (NearestAmount("c1", "cpu", 5, 4),)
+
+
+def test_memory_without_a_hint_may_be_given_where_an_init_container_broke_its_group() -> None:
+    """A kept case: under best-effort the init container gets one NUMA node of a group of two."""
+    refused = next(refused for refused in refused_pods(1629559903) if refused.pod.name == "p2")
+    nearest = NearestAmount("c0", "memory", 8 << 30, 4 << 30)
+    assert nearest_amounts(refused.state, refused.pod) == (nearest,)

@@ -105,27 +105,6 @@ class RefusedPod:
         return frozenset(name for name, admission in alone.items() if not _admits(admission))
 
     @cached_property
-    def memory_is_sure(self) -> bool:
-        """Whether memory that has no hint is never given.
-
-        It could be where a NUMA node of a group may be used on its own. Then the other nodes of the group say so too,
-        unless the groups contradict each other, or the kubelet is too old to check them.
-        """
-        if self.fresh.memory is None:
-            return True
-        nodes = self.fresh.memory.machine_state.nodes
-        grouped = [page for page in nodes.values() if page.cells.bit_count() > 1]
-        return self.kubelet.gates.refuses_mixed_groups and all(
-            page.assignments
-            and all(
-                other.cells == page.cells and other.assignments
-                for number, other in nodes.items()
-                if page.cells >> number & 1
-            )
-            for page in grouped
-        )
-
-    @cached_property
     def may_take_reserved_cpus(self) -> bool:
         """Whether init containers may leave reserved CPUs to the containers after them.
 

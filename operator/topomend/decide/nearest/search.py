@@ -197,7 +197,7 @@ class Search:
             return _NEVER, self.common is None
         if own is Answer.NO_PREFERENCE:
             is_memory = amount.provider == memory_static.PROVIDER
-            return _NEVER, not (is_memory and refused.by_container and refused.memory_is_sure)
+            return _NEVER, not (is_memory and refused.by_container and self.unit.memory_is_sure)
         return self._of_hints(own)
 
     def _of_hints(self, own: Hints) -> tuple[int, bool]:

@@ -92,7 +92,7 @@ class Unit:
         others = [offer for offer in self._all or () if not is_offer_of(offer, without)]
         if any(offer.offer is Answer.IMPOSSIBLE for offer in others):
             return []
-        if not self.refused.memory_is_sure:
+        if not self.memory_is_sure:
             others = [offer for offer in others if offer.provider != memory_static.PROVIDER]
         hints = _distinct(others)
         if policy == SINGLE_NUMA_NODE:
@@ -105,6 +105,32 @@ class Unit:
         if masks is None:
             masks = self._preferred[id(hints)] = every_preferred_mask(self.refused.kubelet.numa, hints)
         return masks
+
+    @cached_property
+    def memory_is_sure(self) -> bool:
+        """Whether memory that has no hint is never given.
+
+        It could be where a NUMA node of a group may be used on its own. Then the other nodes of the group say so too,
+        unless the groups contradict each other, or the kubelet is too old to check them. Under best-effort a container
+        may be put on one NUMA node of a group, and the next one finds groups that contradict each other.
+        """
+        memory = self.providers.memory
+        if memory is None:
+            return True
+        is_after_others = self.position is not None and self.position > 0 and self.providers is self.refused.fresh
+        if is_after_others and self.refused.policy == BEST_EFFORT:
+            return False
+        nodes = memory.machine_state.nodes
+        grouped = [page for page in nodes.values() if page.cells.bit_count() > 1]
+        return self.refused.kubelet.gates.refuses_mixed_groups and all(
+            page.assignments
+            and all(
+                other.cells == page.cells and other.assignments
+                for number, other in nodes.items()
+                if page.cells >> number & 1
+            )
+            for page in grouped
+        )
 
     def could_allocate(self, container: Container, without: VariedAmount | None = None) -> bool:
         """Whether the managers have enough in all for the container, the amount ``without`` left out."""
@@ -124,7 +150,7 @@ class Unit:
     def _could_take_memory(self) -> bool:
         """A container whose memory has no hint is refused at its allocation."""
         answers = [offer.offer for offer in self._all or () if offer.provider == memory_static.PROVIDER]
-        sure = self.position is not None and self.refused.memory_is_sure
+        sure = self.position is not None and self.memory_is_sure
         return not sure or Answer.NO_PREFERENCE not in answers
 
 
