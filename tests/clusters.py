@@ -14,7 +14,7 @@ import yaml
 from tests.builders import pod_manifest
 from tests.waiting import eventually
 
-from topomend.gating.definitions import BRAKE, NAMES, Installation, policy_and_binding
+from topomend.gating.definitions import BRAKE, NAMES, STEER, Installation, policy_and_binding
 from topomend.kube.client import (
     BRAKES,
     EVENTS,
@@ -24,6 +24,7 @@ from topomend.kube.client import (
     NODES,
     PODS,
     RELAUNCHES,
+    STEERINGS,
     Client,
     Resource,
     connect,
@@ -33,6 +34,7 @@ from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
+from topomend.wire.group import STEER_LABEL, STEERING, STEERING_NAME
 from topomend.wire.node_topology import node_topology, status_of
 from topomend.wire.pod import read_pod
 
@@ -246,6 +248,26 @@ def brake_on(cluster: Cluster) -> Iterator[None]:
     for resource, content in made:
         name = content["metadata"]["name"]  # a test may have installed it anew
         cluster.client.delete(resource, name, uid=cluster.client.get(resource, name)["metadata"]["uid"])
+
+
+def steer(cluster: Cluster, namespace: str) -> None:
+    """Have the policy of steering in force as it is deployed, and create a namespace with its label."""
+    for name, labels in ((SYSTEM, {}), (namespace, {STEER_LABEL: "enabled"})):
+        metadata = {"name": name, "labels": labels}
+        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
+    cluster.client.create(STEERINGS, steering, SYSTEM)
+    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(STEER), strict=True):
+        cluster.client.create(resource, document)
+
+    def is_in_force() -> bool:
+        with suppress(AlreadyExists):
+            cluster.create(pod("tried", 1), namespace)
+        tried = cluster.get("tried", namespace)
+        cluster.remove(tried)
+        return bool(tried["spec"].get("schedulingGates"))
+
+    eventually("the policy to be in force", is_in_force)
 
 
 @contextmanager

@@ -146,6 +146,24 @@ def test_a_tenant_writes_the_annotations_that_are_meant_for_users(stranger: API,
         assert stranger.patch(_path(plain, content), patch).allowed
 
 
+@pytest.mark.parametrize("subresource", ["", "/status"])
+def test_what_a_pods_creator_asks_for_is_written_at_its_creation_and_by_nobody_later(
+    admin: API, stranger: API, plain: str, subresource: str
+) -> None:
+    writer = stranger if not subresource else _controller(admin, "pod-garbage-collector")
+    asking = dict.fromkeys(group.CREATORS_ANNOTATIONS, "single-numa-node")
+    asks, asks_nothing = pod({"metadata": {"annotations": asking}}), pod()
+    for content in (asks, asks_nothing):
+        assert stranger.create(f"{plain}/pods", content).allowed
+    later = {"metadata": {"annotations": asking}}
+    assert _is_denied(writer.patch(_path(plain, asks_nothing) + subresource, later))
+    for value in ("", None):
+        removal = {"metadata": {"annotations": dict.fromkeys(asking, value)}}
+        assert _is_denied(writer.patch(_path(plain, asks) + subresource, removal))
+    other = {"metadata": {"annotations": {"mine": "1"}}}
+    assert writer.patch(_path(plain, asks) + subresource, other).allowed
+
+
 def test_a_tenant_may_give_a_finalizer_up_so_that_no_pod_is_stuck_without_an_operator(
     admin: API, stranger: API, plain: str
 ) -> None:
@@ -253,6 +271,8 @@ def test_the_users_annotations_are_the_same_in_the_policy_and_in_the_code() -> N
     policy = next(item for item in objects() if item["metadata"]["name"] == "topomend-marks")
     own = next(each for each in policy["spec"]["variables"] if each["name"] == "usersOwn")["expression"]
     assert set(yaml.safe_load(own)) == set(group.USERS_ANNOTATIONS)
+    creators = next(each for each in policy["spec"]["variables"] if each["name"] == "creatorsOwn")["expression"]
+    assert set(yaml.safe_load(creators)) == set(group.CREATORS_ANNOTATIONS)
 
 
 def _name_of(item: dict[str, Any]) -> str:

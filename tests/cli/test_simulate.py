@@ -179,3 +179,21 @@ def test_help_loads_no_client_and_no_operator() -> None:
     code += "print([name for name in ('kopf', 'kubernetes', 'grpc', 'yaml') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_pod_that_asks_for_alignment_is_told_whether_it_has_it(tmp_path: Path) -> None:
+    asks = {"annotations": {"topomend.io/alignment": "single-numa-node"}}
+    best_effort = ["--topology-manager-policy", "best-effort", "--cpu-manager-policy", "static"]
+    narrow, wide = pod("narrow", cpu="3"), pod("wide", cpu="5")
+    result = simulate(tmp_path, pod("plain", cpu="1"), flags=best_effort)
+    assert "aligned" not in json.loads(result.stdout)[0]
+    for content in (narrow, wide):
+        content["metadata"] |= asks
+    assert [record["aligned"] for record in json.loads(simulate(tmp_path, narrow, flags=best_effort).stdout)] == [True]
+    result = simulate(tmp_path, wide, flags=best_effort)
+    (record,) = json.loads(result.stdout)
+    assert (record["admitted"], record["aligned"], result.exit_code) == (True, False, 1)
+    wide["metadata"] = {"name": "wide", "annotations": {"topomend.io/alignment": "numa"}}
+    result = simulate(tmp_path, wide, flags=best_effort)
+    assert result.exit_code == 0
+    assert "default/wide: topomend.io/alignment: 'numa' means nothing and is ignored" in result.stderr

@@ -36,6 +36,7 @@ class Seen:
     def __init__(self) -> None:
         self.requeued: list[PodID] = []
         self.refused: list[WatchedPod] = []
+        self.bound: list[WatchedPod] = []
         self.dropped: list[bool] = []
         self.now = 1000.0
         self.store = Store()
@@ -45,6 +46,7 @@ class Seen:
             self.waiting,
             lambda pod, _: self.requeued.append(pod),
             self.refused.append,
+            bound=self.bound.append,
             dropped=lambda: self.dropped.append(True),
             clock=lambda: self.now,
         )

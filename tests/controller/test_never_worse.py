@@ -8,24 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clusters import BINDINGS, DEPLOYMENTS, SYSTEM, Cluster, cluster_of, pod, policies, start_agent
+from tests.clusters import DEPLOYMENTS, Cluster, cluster_of, pod, start_agent, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.decide.plan import MAX_NAMED_NODES
-from topomend.gating.definitions import STEER
 from topomend.kube.client import (
     DEVICE_CLASSES,
-    MUTATING_ADMISSION_POLICIES,
     NAMESPACES,
     NODE_TOPOLOGIES,
     PODS,
-    STEERINGS,
     Resource,
 )
 from topomend.kube.errors import AlreadyExists
 from topomend.sandbox import NodeSpec
-from topomend.wire.group import STEERING, STEERING_NAME
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -46,31 +42,12 @@ def five_nodes() -> Iterator[Cluster]:
     with cluster_of(specs) as cluster:
         agents = [start_agent(cluster, name) for name in NAMES]
         eventually("the agents to publish", lambda: len(cluster.client.list(NODE_TOPOLOGIES).items) == len(NAMES))
-        _steer(cluster)
+        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLAIN}})
+        steer(cluster, STEERED)
         yield cluster
         for agent in agents:
             agent.terminate()
             agent.wait(10)
-
-
-def _steer(cluster: Cluster) -> None:
-    """The policy as it is deployed, and two namespaces of which one has its label."""
-    for name, labels in ((SYSTEM, {}), (PLAIN, {}), (STEERED, {"topomend.io/steer": "enabled"})):
-        metadata = {"name": name, "labels": labels}
-        cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    steering = {"apiVersion": STEERINGS.api_version, "kind": STEERING, "metadata": {"name": STEERING_NAME}}
-    cluster.client.create(STEERINGS, steering, SYSTEM)
-    for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(STEER), strict=True):
-        cluster.client.create(resource, document)
-    eventually("the policy to be in force", partial(_is_gated_at_creation, cluster))
-
-
-def _is_gated_at_creation(cluster: Cluster) -> bool:
-    with suppress(AlreadyExists):
-        cluster.create(pod("tried", 1), STEERED)
-    tried = cluster.get("tried", STEERED)
-    cluster.remove(tried)
-    return bool(tried["spec"].get("schedulingGates"))
 
 
 @pytest.fixture

@@ -85,7 +85,13 @@ class Relisted:
         self.store = Store()
         waiting = UnschedulablePods(self.store, lambda _: None)
         self.ingest = Ingest(
-            self.store, waiting, lambda _pod, _after: None, lambda _: None, dropped=lambda: None, clock=lambda: 0.0
+            self.store,
+            waiting,
+            lambda _pod, _after: None,
+            lambda _: None,
+            bound=lambda _: None,
+            dropped=lambda: None,
+            clock=lambda: 0.0,
         )
         self._relister = Relister(cluster, self.ingest, DAY)  # type: ignore[arg-type]
 
@@ -113,7 +119,15 @@ def removed(*records: Relaunch, changed: str = "", tidy: bool = True) -> list[st
     cluster, store = Records(records), Store()
     cluster.changed.add(changed)
     waiting = UnschedulablePods(store, lambda _: None)
-    ingest = Ingest(store, waiting, lambda _pod, _after: None, lambda _: None, dropped=lambda: None, clock=lambda: 0.0)
+    ingest = Ingest(
+        store,
+        waiting,
+        lambda _pod, _after: None,
+        lambda _: None,
+        bound=lambda _: None,
+        dropped=lambda: None,
+        clock=lambda: 0.0,
+    )
     Relister(cluster, ingest, DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
     return [name for _, name in cluster.removed]
 

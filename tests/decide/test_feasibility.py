@@ -148,7 +148,7 @@ def test_a_pod_that_no_node_admits_goes_to_nodes_without_an_agent_and_to_no_othe
     unknown = applied(change, changes.NodeUpdated(node("b")), to=before)
     diagnosis = diagnose(unknown, asked, Placement())
     assert not diagnosis.candidates
-    assert hostnames_without_agent(unknown, diagnosis) == ("b",)
+    assert hostnames_without_agent(unknown, asked, diagnosis) == ("b",)
     assert not any_node_admits(unknown, ["a"], asked, Placement())
     assert any_node_admits(unknown, ["b"], asked, Placement())
 

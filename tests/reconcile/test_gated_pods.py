@@ -156,3 +156,23 @@ def test_who_leads_again_has_young_pods_yield_anew(gating: Gating, cluster: Clus
         gating.reconcile(younger)
     gating.gated_pods.take_over()
     assert gating.reconcile(younger) == Result(YIELD_SECONDS, on_any_change=True)
+
+
+def test_a_pod_that_waits_for_its_alignment_alone_is_no_reason_to_gate_its_controllers_pods(
+    gating: Gating, cluster: Cluster
+) -> None:
+    asks, too_large = (
+        replace(pod, pod=replace(pod.pod, alignment="single-numa-node"))
+        for pod in (gated(cluster, "asks", 2), gated(cluster, "too-large", 9))
+    )
+    gating.watch(asks, too_large)
+    loose = replace(ONE_HOLE.kubelet, topology_manager_policy="best-effort", cpu_manager_policy="none")
+    gating.apply(changes.Published(replace(ONE_HOLE, kubelet=loose), "9"))
+    for pod in (asks, too_large):
+        gating.reconcile(pod)
+    assert gates(cluster, "asks") == (FIT_GATE,)
+    assert gating.gated_pods.is_held_for_alignment(asks)
+    assert not gating.gated_pods.is_held_for_alignment(too_large)
+    gating.apply(changes.Published(ONE_HOLE, "10"))
+    gating.reconcile(asks)
+    assert gates(cluster, "asks") == ()

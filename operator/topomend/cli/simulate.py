@@ -17,6 +17,7 @@ from topomend.cli.table import echo_table
 from topomend.decide.cause import Cause
 from topomend.decide.explanation import cause_of
 from topomend.decide.remedy import Remedy, remedy_of
+from topomend.decide.requested_alignment import why_not_aligned, wrong_value
 from topomend.model.bitmask import format_id_list, members, parse_id_list
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
@@ -25,6 +26,7 @@ from topomend.model.shape import InvalidShape, parse_shape
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release
 from topomend.wire.document import MalformedObject
+from topomend.wire.group import ALIGNMENT_ANNOTATION
 from topomend.wire.node_topology import read_node_topology
 from topomend.wire.trace import PodEnd, read_trace
 from topomend.wire.verdict import verdict_record
@@ -71,8 +73,8 @@ def simulate(context: click.Context, /, node: str, pods: str, output: str, **ove
 
     A shape describes a machine in one line: "sockets:2 numa:2 cores:8 threads:2 memory:64Gi
     device:vendor.com/gpu@0=2,1=2". Among the pods, a document {"kind": "PodEnd", "metadata": {"name": ...}} ends an
-    earlier one. Exits with 1 if a pod is refused. If the NodeTopology is not Ready, a warning on stderr says
-    why.
+    earlier one. Exits with 1 if a pod is refused, or is not aligned as its annotation topomend.io/alignment asks. If
+    the NodeTopology is not Ready, a warning on stderr says why.
     """
     if node == pods == "-":
         raise BadInput("--node - and --pods -: stdin can be read only once; put one of them into a file")
@@ -84,17 +86,22 @@ def simulate(context: click.Context, /, node: str, pods: str, output: str, **ove
         _print_names(answers)
     else:
         _print_table(answers, wide=output == WIDE)
-    if not all(answer.verdict.admitted for answer in answers):
+    if any(answer.not_aligned or not answer.verdict.admitted for answer in answers):
         context.exit(NO)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The kubelet's answer to one pod; of a refusal also the cause and what would be admitted instead."""
+    """The kubelet's answer to one pod; of a refusal also the cause and what would be admitted instead.
+
+    ``not_aligned`` is why an admitted pod is not aligned as its annotation asks; empty where it is, None where it does
+    not ask.
+    """
 
     verdict: Verdict
     cause: Cause | None = None
     remedy: Remedy | None = None
+    not_aligned: str | None = None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -102,6 +109,8 @@ class _Answer:
         record = verdict_record(self.verdict)
         if self.cause and self.remedy:
             record |= refusal_record(self.cause, self.remedy)
+        if self.not_aligned is not None:
+            record["aligned"] = not self.not_aligned
         return record
 
 
@@ -134,11 +143,17 @@ def _admit_all(state: NodeState, source: str) -> Iterator[_Answer]:
             if isinstance(step, PodEnd):
                 state = release(state, step.namespace, step.name)
                 continue
+            if wrong := wrong_value(step):
+                click.echo(f"warning: {step.namespace}/{step.name}: {wrong}", err=True)
             verdict, after = admit(state, step)
-            yield _Answer(verdict) if verdict.admitted else _refused(state, step, verdict)
+            yield _admitted(after, step, verdict) if verdict.admitted else _refused(state, step, verdict)
             state = after
     except MalformedObject as error:
         raise BadInput(f"--pods {source}: {error}") from error
+
+
+def _admitted(after: NodeState, pod: Pod, verdict: Verdict) -> _Answer:
+    return _Answer(verdict, not_aligned=why_not_aligned(after, pod) if pod.single_numa_node else None)
 
 
 def _refused(state: NodeState, pod: Pod, verdict: Verdict) -> _Answer:
@@ -211,6 +226,8 @@ def _print_table(answers: list[_Answer], *, wide: bool) -> None:
             click.echo(f"{pod}: {where}{answer.cause.text}")
         if answer.remedy and answer.remedy.words:
             click.echo(f"{pod}: {answer.remedy.words}")
+        if answer.not_aligned:
+            click.echo(f"{pod}: not on one NUMA node, as {ALIGNMENT_ANNOTATION} asks: {answer.not_aligned}")
         for unknown in verdict.unmodelled:
             click.echo(f"{verdict.namespace}/{verdict.name}: not modelled: {unknown}")
 

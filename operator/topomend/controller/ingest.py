@@ -67,8 +67,8 @@ class Ingest:
     """Applies changes to the store.
 
     ``enqueue`` gets the pods to reconcile with a delay in seconds; ``refused`` gets every refused pod that a controller
-    owns, for the controller may delete it at once; ``dropped`` is called when everything is to be listed again. They
-    return quickly.
+    owns, for the controller may delete it at once; ``bound`` gets every pod that has a node; ``dropped`` is called when
+    everything is to be listed again. They return quickly.
     """
 
     def __init__(  # noqa: PLR0913  whom it tells of what
@@ -78,11 +78,12 @@ class Ingest:
         enqueue: Callable[[PodID, float], None],
         refused: Callable[[WatchedPod], None],
         *,
+        bound: Callable[[WatchedPod], None],
         dropped: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
-        self._enqueue, self._refused, self._dropped = enqueue, refused, dropped
+        self._enqueue, self._refused, self._bound, self._dropped = enqueue, refused, bound, dropped
         self._inbox: queue.SimpleQueue[changes.Change | _Publication | None] = queue.SimpleQueue()
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
         self._large: dict[str, int] = {}
@@ -250,6 +251,8 @@ class Ingest:
             if pod.owner:
                 self._refused(pod)
             self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
+        elif pod.node:
+            self._bound(pod)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._enqueue(PodID(pod.namespace, pod.name, pod.replaces), 0.0)
         if FIT_GATE in pod.gates:

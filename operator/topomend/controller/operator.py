@@ -94,6 +94,7 @@ class Operator:
             self._waiting,
             self._enqueue,
             self._brake_for,
+            bound=self._see_bound,
             dropped=self._relist_now.set,
             clock=time.monotonic,
         )
@@ -187,6 +188,9 @@ class Operator:
     def _brake_for(self, pod: WatchedPod) -> None:
         if self._leads.is_set():
             self._to_brake.put(pod.namespace, pod)  # without room, a worker brakes it when it reconciles the pod
+
+    def _see_bound(self, pod: WatchedPod) -> None:
+        self._reconciler.bound(pod)
 
     def _brake_all(self) -> None:
         """Brake in a thread of its own: the workers may be busy, and the controller deletes its refused pod soon."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
 from topomend.cache.snapshot import PodKey, Publication
+from topomend.decide.requested_alignment import is_aligned
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.replay.admission import admit, release
@@ -33,23 +34,45 @@ def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
         return True
     if ended and len(pods) + len(ended) > MAX_INTERLEAVED:
         return False
-    return all(_admitted(publication.state, ended, order, last=pod) for order in _orders(pods))
+    aligned = _aligned_in_turn(publication, pod)
+    return all(_admitted(publication.state, ended, order, aligned, last=pod) for order in _orders(pods))
 
 
-def _admitted(state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], *, last: Pod) -> bool:
-    """Whether all are admitted in this order, with any ends of other pods between them.
+def _aligned_in_turn(publication: Publication, pod: Pod) -> Sequence[Pod]:
+    """The pods that ask for alignment and get it if they arrive in the order in which they were ungated.
+
+    One that somebody else sent here gets none perhaps, and keeps no other from the node.
+    """
+    state, aligned = publication.remaining, list[Pod]()
+    if not any(each.single_numa_node for each in (*publication.assumed_pods, pod)):
+        return aligned
+    for each in publication.assumed_pods:
+        state = admit(state, each)[1]
+        if each.single_numa_node and is_aligned(state, each):
+            aligned.append(each)
+    return [*aligned, pod]
+
+
+def _admitted(
+    state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], aligned: Sequence[Pod], *, last: Pod
+) -> bool:
+    """Whether all are admitted in this order, with any ends of other pods between them, and these ``aligned``.
 
     ``last`` comes after every end, for it is ungated after them. A pod that is not admitted before an end must have
     come after it.
     """
     if not pods:
         return True
-    if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, last=last):
+    if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, aligned, last=last):
         return False
     if ended and pods[0] is last:
         return True
     verdict, after = admit(state, pods[0])
-    return _admitted(after, ended, pods[1:], last=last) if verdict.admitted else bool(ended)
+    if not verdict.admitted:
+        return bool(ended)
+    if pods[0] in aligned and not is_aligned(after, pods[0]):
+        return False
+    return _admitted(after, ended, pods[1:], aligned, last=last)
 
 
 def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:

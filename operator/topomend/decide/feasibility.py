@@ -16,6 +16,7 @@ from topomend.decide.node_status import (
     BACKING_OFF,
     JUST_REFUSED,
     MISMATCHED,
+    NOT_ALIGNED,
     UNKNOWN,
     NodeStatus,
     RejectedBy,
@@ -23,6 +24,7 @@ from topomend.decide.node_status import (
     question_about,
     status_of,
 )
+from topomend.decide.requested_alignment import is_aligned, why_not_aligned
 from topomend.decide.survey import answers_to, in_order
 from topomend.model.cluster import HOSTNAME_LABEL, Placement
 from topomend.model.kubelet import KubeletSettings
@@ -59,6 +61,11 @@ class Diagnosis:
         Worked out on demand: of thousands of nodes that reject a pod few are explained.
         """
         return f"on {status.place}" if status.admits else status.why or self.explain_refusal(status.node)
+
+    @property
+    def lacks_alignment_alone(self) -> bool:
+        """Whether no node admits the pod, and one would if its creator did not ask for alignment."""
+        return not self.candidates and any(status.reason == NOT_ALIGNED for status in self.rejected)
 
     @property
     def any_node_will_do(self) -> bool:
@@ -122,7 +129,10 @@ def diagnose(
 
     def explain_refusal(name: str) -> str:
         state = snapshot.publications[name].state_with_assumed
-        return explain(admit(state, pod)[0], state, pod)
+        verdict, after = admit(state, pod)
+        if verdict.admitted and not is_aligned(after, pod):
+            return f"{name} admits {pod.name}, but not on one NUMA node: {why_not_aligned(after, pod)}"
+        return explain(verdict, state, pod)
 
     return Diagnosis(candidates, rejected, tuple(question.replayed), explain_refusal)
 
@@ -146,14 +156,17 @@ def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placemen
     """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
     question = question_about(pod, placement)
     answers = (status_of(snapshot, snapshot.nodes[name], question) for name in names if name in snapshot.nodes)
-    return any(status.admits or _has_no_agent(snapshot, status) for status in answers)
+    return any(status.admits or (not pod.single_numa_node and _has_no_agent(snapshot, status)) for status in answers)
 
 
-def hostnames_without_agent(snapshot: Snapshot, diagnosis: Diagnosis) -> tuple[str, ...]:
+def hostnames_without_agent(snapshot: Snapshot, pod: Pod, diagnosis: Diagnosis) -> tuple[str, ...]:
     """The hostname labels of nodes without an agent: they might admit the pod, and come after all that do.
 
     A node whose agent is silent, not Ready or not believed is none of them: its pods would be sent into the unknown.
+    There is none for a pod that asks for alignment, which such a node does not promise.
     """
+    if pod.single_numa_node:
+        return ()
     names = [status.node for status in diagnosis.rejected if _has_no_agent(snapshot, status)]
     return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names if name in snapshot.nodes)
 

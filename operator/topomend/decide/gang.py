@@ -63,7 +63,7 @@ def choose_for_all(
             placed.append(Placed(pod, node, choice.narrowing, choice.reason))
             snapshot = apply(snapshot, PodAssumed(pod.pod, (node,), 0.0))
             continue
-        hostnames = hostnames_without_agent(snapshot, choice.diagnosis)
+        hostnames = hostnames_without_agent(snapshot, pod.pod, choice.diagnosis)
         if not hostnames:
             count = f"{len(placed)} of the {len(pods)} pods that wait together fit; {pod.name}: {choice.reason}"
             return Unplaced(pod, Wait(choice.diagnosis, count if len(pods) > 1 else choice.reason))

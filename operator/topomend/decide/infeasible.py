@@ -10,6 +10,7 @@ from topomend.decide.explanation import explain
 from topomend.decide.filters import filter_node_affinity, insufficient_resource
 from topomend.decide.refused_merge import refused_merge
 from topomend.decide.remedy import remedy_of
+from topomend.decide.requested_alignment import admission_of, why_not_aligned
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import emptied
 from topomend.model.pod import Pod, requests_of
@@ -37,7 +38,7 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     Empty where a node could admit it or might (no agent publishes its state), and where the pod selects no node at all.
     Conditions that pass (a node that is not ready or cordoned, a taint) do not count.
     """
-    fit, nodes = FastAdmission(pod), list[Node]()
+    fit, nodes = admission_of(pod), list[Node]()
     for node in snapshot.nodes.values():
         if filter_node_affinity(node, placement):
             continue
@@ -56,7 +57,8 @@ def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
     publication = snapshot.publications.get(closest.node)
     if publication is None or insufficient_resource(snapshot.nodes[closest.node], pod, ()):
         return ""
-    return remedy_of(emptied(publication.state), pod).words
+    empty = emptied(publication.state)
+    return "" if FastAdmission(pod).admits(empty) else remedy_of(empty, pod).words
 
 
 def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: FastAdmission) -> bool:
@@ -72,7 +74,9 @@ def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
     if resource:
         return _insufficient_total(node, pod, resource)
     empty = emptied(snapshot.publications[node.name].state)
-    verdict, _ = admit(empty, pod)
+    verdict, after = admit(empty, pod)
+    if verdict.admitted:
+        return _Miss(0.0, node.name, f"{node.name} would not place it on one NUMA node: {why_not_aligned(after, pod)}")
     return _Miss(_distance(verdict), node.name, explain(verdict, empty, pod))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from topomend.cache.snapshot import Publication, Snapshot, is_newer
 from topomend.decide.explanation import blocking_resources
 from topomend.decide.filters import filter_node
+from topomend.decide.requested_alignment import admission_of, aligned_numa_nodes, is_aligned
 from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
 from topomend.decide.trace_text import numa_text
 from topomend.model.bitmask import NUMAMask
@@ -29,6 +30,8 @@ MISMATCHED = "ReplayMismatch"
 UNKNOWN = "Unknown"
 JUST_REFUSED = "JustRefused"
 BACKING_OFF = "BackingOff"
+NOT_ALIGNED = "NotAligned"
+"""The kubelet would admit the pod, and not align it as its creator asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class NodeStatus:
 
     ``reason`` is ``ADMITS``, or in one word why the node does not admit the pod, and ``summary`` what that is counted
     under; it is empty for the node that refused the pod, which an explanation has named already. ``why`` is the reason
-    in one line; empty for a refusal by replay, whose explanation names the pod (``Diagnosis.explanation``).
+    in one line; empty where replay decided, whose explanation names the pod (``Diagnosis.explanation``).
 
     Of a node that admits the pod, ``hostname`` is the label by which the scheduler knows it and ``numa_nodes`` are
     those that the pod is aligned to, none where it is not aligned.
@@ -89,7 +92,7 @@ class Question:
 
 def question_about(pod: Pod, placement: Placement) -> Question:
     """The question whether a node admits this pod."""
-    fit = FastAdmission(pod)
+    fit = admission_of(pod)
     selector = tuple(sorted(placement.node_selector.items()))
     return Question(
         fit, placement, requests_of(pod), shape_of((fit.shape, selector, placement.terms, placement.tolerations))
@@ -153,7 +156,10 @@ def _replay_whole(node: Node, state: NodeState, pod: Pod) -> NodeStatus:
     verdict, after = admit(state, pod)
     if not verdict.admitted:
         return NodeStatus(node.name, verdict.reason, blocking_resources(verdict))
-    return _admits(node, numa_nodes_of(verdict), score(after, verdict))
+    if not is_aligned(after, pod):
+        return NodeStatus(node.name, NOT_ALIGNED, "not aligned")
+    numa_nodes = aligned_numa_nodes(after, pod) if pod.single_numa_node else numa_nodes_of(verdict)
+    return _admits(node, numa_nodes, score(after, verdict))
 
 
 def _admits(node: Node, numa_nodes: NUMAMask, its_score: Score) -> NodeStatus:

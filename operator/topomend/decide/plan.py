@@ -145,7 +145,8 @@ def choose(  # noqa: PLR0913  what a choice depends on
     candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
-    others = _others(snapshot, pod, candidates) if is_for_all else ()
+    # A pod that asks for alignment goes to no node of which replay knows nothing yet.
+    others = _others(snapshot, pod, candidates) if is_for_all and not pod.pod.single_numa_node else ()
     return RelaunchOn(candidates, diagnosis, _admits(candidates), others)
 
 

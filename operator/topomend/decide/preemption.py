@@ -12,11 +12,11 @@ from itertools import islice
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide.filters import filter_node, insufficient_resource
 from topomend.decide.queue_order import by_most_free_cpus
+from topomend.decide.requested_alignment import admission_of
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import emptied
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import release
-from topomend.replay.fast_path.admission import FastAdmission
 
 MAX_NODES = 10
 """On how many nodes victims are looked for, those with the most CPUs free first."""
@@ -32,7 +32,7 @@ class Preemption:
 
 def nodes_to_preempt_on(snapshot: Snapshot, pod: WatchedPod) -> tuple[str, ...]:
     """The nodes that would admit the pod if they were empty, at most MAX_NODES."""
-    fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
+    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
     could = (
         name
         for name in by_most_free_cpus(snapshot)
@@ -95,7 +95,7 @@ class _Room:
     """The room for ``pod`` on one node as pods leave it. Those that are being deleted have left."""
 
     def __init__(self, node: Node, publication: Publication, pod: Pod, running: Iterable[WatchedPod]) -> None:
-        self._node, self._pod, self._fit = node, pod, FastAdmission(pod)
+        self._node, self._pod, self._fit = node, pod, admission_of(pod)
         self._staying: dict[str, Pod] = {arriving.uid: arriving for arriving in publication.assumed_pods}
         self._state = publication.state_with_assumed
         for other in running:

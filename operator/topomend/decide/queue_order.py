@@ -17,13 +17,13 @@ from itertools import islice
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.filters import filter_node
 from topomend.decide.node_status import NodeStatus
+from topomend.decide.requested_alignment import admission_of
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
-from topomend.replay.fast_path.admission import FastAdmission
 from topomend.wire.group import FIT_GATE
 
 PATIENCE_SECONDS = 5.0
@@ -149,7 +149,7 @@ def _reserve(
     snapshot: Snapshot, pod: WatchedPod, names: Iterable[str], remaining: Callable[[str], NodeState | None]
 ) -> tuple[Reservation | None, bool]:
     """The first of the nodes that will admit the pod, and whether all nodes before it are known."""
-    fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
+    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
     is_known = True
     could = (
         name
@@ -221,7 +221,7 @@ class _Room:
 
     def place_for(self, pod: WatchedPod) -> str:
         """The first node that admits the pod; empty where none does."""
-        fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
+        fit, requests = admission_of(pod.pod), requests_of(pod.pod)
         for name in self._nodes:
             if not filter_node(self._snapshot.nodes[name], pod.placement, requests) and fit.admits(self._state(name)):
                 return name
@@ -246,7 +246,7 @@ def _enough_admit(
     """
     if len(candidates) - len(besides) < enough:
         return False
-    fit, requests = FastAdmission(pod.pod), requests_of(pod.pod)
+    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
     admitting = (
         candidate
         for candidate in reversed(candidates)
@@ -270,4 +270,5 @@ def _is_alike(one: WatchedPod, other: WatchedPod) -> bool:
         one.placement == other.placement
         and one.pod.containers == other.pod.containers
         and one.pod.resources == other.pod.resources
+        and one.pod.single_numa_node == other.pod.single_numa_node
     )

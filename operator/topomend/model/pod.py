@@ -6,6 +6,9 @@ from enum import Enum
 
 from topomend.model.quantity import MilliQuantity
 
+SINGLE_NUMA_NODE = "single-numa-node"
+"""The one alignment that a pod can ask for."""
+
 
 class ContainerKind(Enum):
     """The kinds of containers: those that end before the next one starts, sidecars, and app containers."""
@@ -37,7 +40,8 @@ class Pod:
     """A pod. ``containers`` are in the order of admission: init containers and sidecars, then app containers.
 
     ``qos_class`` is ``status.qosClass``; if it is empty, replay computes the class. ``resources`` are the pod-level
-    ones of ``spec.resources``, None without any.
+    ones of ``spec.resources``, None without any. ``alignment`` is what its creator asks of topomend by annotation;
+    no kubelet reads it, and any value but SINGLE_NUMA_NODE asks for nothing.
     """
 
     namespace: str
@@ -46,6 +50,12 @@ class Pod:
     containers: tuple[Container, ...] = ()
     qos_class: str = ""
     resources: Resources | None = None
+    alignment: str = ""
+
+    @property
+    def single_numa_node(self) -> bool:
+        """Whether it is to go only where each of its containers is placed on one NUMA node."""
+        return self.alignment == SINGLE_NUMA_NODE
 
 
 def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:

@@ -12,7 +12,7 @@ from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.runtime.event_recorder import EventRecorder, Regarding
-from topomend.wire.group import FIT_GATE, NODE_TOPOLOGY, RELAUNCH
+from topomend.wire.group import ALIGNMENT_ANNOTATION, FIT_GATE, NODE_TOPOLOGY, RELAUNCH, STEER_LABEL
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -66,6 +66,18 @@ class Announcer:
         """No node admits the pod, even when empty."""
         note = f"{why}; retried when a node or the pod changes"
         self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Admit", note)
+
+    def not_aligned(self, pod: WatchedPod, why: str) -> None:
+        """The pod runs, and its node does not align it as its creator asks."""
+        note = (
+            f"{pod.node} runs {pod.name}, but not on one NUMA node, as {ALIGNMENT_ANNOTATION} asks: {why}. "
+            f"In a namespace labelled {STEER_LABEL}=enabled topomend chooses the node; to move it, recreate it"
+        )
+        self._emit(_pod(pod), WARNING, "NotAligned", "Admit", note)
+
+    def alignment_ignored(self, pod: WatchedPod, why: str) -> None:
+        """The pod's creator asks for an alignment that there is not."""
+        self._emit(_pod(pod), WARNING, "AlignmentIgnored", "Admit", why)
 
     def ungated(self, pod: WatchedPod, why: str) -> None:
         """A pod gated at its creation was ungated."""

@@ -59,10 +59,15 @@ class GatedPods:
         self._followers: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
         self._yields: dict[PodID, int] = {}
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._unaligned: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
 
     def take_over(self) -> None:
         """Reset the counts: another operator has led since."""
         self._yields.clear()
+
+    def is_held_for_alignment(self, pod: WatchedPod) -> bool:
+        """Whether a kubelet would admit the pod, and it waits only for the alignment that its creator asks for."""
+        return pod.uid in self._unaligned
 
     def reconcile(self, pod_id: PodID) -> Result:
         """Ungate the pod where a node admits it now and it is next in order. Raises APIError."""
@@ -91,7 +96,7 @@ class GatedPods:
         self._yields.pop(pod_id, None)
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)
-        hostnames = hostnames_without_agent(self._store.snapshot, choice.diagnosis)
+        hostnames = hostnames_without_agent(self._store.snapshot, pod.pod, choice.diagnosis)
         return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice)
 
     def _reconcile_group(self, pod: WatchedPod, group: PodGroup) -> Result:
@@ -128,6 +133,10 @@ class GatedPods:
         return DONE
 
     def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
+        if choice.diagnosis.lacks_alignment_alone:
+            self._unaligned[pod.uid] = None
+        else:
+            self._unaligned.pop(pod.uid, None)
         _, result = self._explainer.report_unschedulable(pod, choice.reason)
         result = earliest(result, self._reservations.backing_off(pod))
         # Nodes that admit the pod are taken or reserved for others: any change may free them.

@@ -12,6 +12,7 @@ from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, eligibility
+from topomend.decide.requested_alignment import wrong_value
 from topomend.kube.client import NODES, Client
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod
@@ -35,6 +36,7 @@ from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.store import Store
+from topomend.reconcile.unaligned_pods import UnalignedPods
 from topomend.reconcile.unbound_pods import UnboundPods
 from topomend.relaunch import narrowing, pod_requests
 from topomend.runtime.backoff import Backoff
@@ -72,6 +74,7 @@ class Reconciler:
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
+        self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
         self._preemptor = Preemptor(client, store, announcer, self._namespace_limits)
         self._turns = ReservationTurns(client, store, self._is_gated_by_us)
@@ -82,9 +85,22 @@ class Reconciler:
 
     def reconcile(self, pod: PodID) -> Result:
         """Do now what can be done for ``pod``."""
+        self._check_annotation(pod)
         unexplained = self._explainer.explain_late(pod)
         refusal = self._store.snapshot.refused.get(pod.uid)
         return earliest(self._resume(pod) if refusal is None else self._handle_refusal(pod, refusal), unexplained)
+
+    def _check_annotation(self, pod: PodID) -> None:
+        """Say that the annotation of a pod that topomend handles is wrong. The recorder says it once."""
+        snapshot = self._store.snapshot
+        refusal = snapshot.refused.get(pod.uid)
+        watched = refusal.pod if refusal else snapshot.gated.get((pod.namespace, pod.name))
+        if watched and watched.uid == pod.uid and (why := wrong_value(watched.pod)):
+            self._announcer.alignment_ignored(watched, why)
+
+    def bound(self, pod: WatchedPod) -> None:
+        """A pod was seen that a scheduler may have bound. Returns at once."""
+        self._unaligned_pods.bound(pod)
 
     def brake(self, pod: WatchedPod) -> None:
         """Gate the next pods of a refused pod's controller; if replay admitted the pod, node and controller back off.
@@ -110,7 +126,10 @@ class Reconciler:
 
     def release_brake(self) -> None:
         """Remove controllers from the brake's list whose pods are admitted again. Raises APIError."""
-        self._brake.release(pod.owner.uid for pod in self._store.snapshot.gated.values() if pod.owner)
+        gated = self._store.snapshot.gated.values()
+        self._brake.release(
+            pod.owner.uid for pod in gated if pod.owner and not self._gated_pods.is_held_for_alignment(pod)
+        )
 
     def reserve(self) -> bool:
         """Reserve NUMA nodes for the oldest gated pods. Returns whether some are free again. Raises APIError."""
@@ -123,9 +142,13 @@ class Reconciler:
         return pod.owner is not None and self._brake.lists(pod.owner.uid)
 
     def expire_assumed(self) -> None:
-        """Forget assumed pods that will not come, and replace pods that no scheduler can bind. Raises APIError."""
+        """Forget assumed pods that will not come, replace those that no scheduler can bind, explain unaligned ones.
+
+        Raises APIError.
+        """
         self._assumed_expiry.check()
         self._unbound_pods.check()
+        self._unaligned_pods.check()
 
     def preempt(self) -> None:
         """Evict pods of lower priority for those that wait. Raises APIError."""

@@ -61,8 +61,16 @@ separated by blanks. A label's key has LABEL_PREFIX."""
 
 LABEL_PREFIX = "label:"
 
+ALIGNMENT_ANNOTATION = f"{GROUP}/alignment"
+"""Pod annotation: with ``single-numa-node``, the operator chooses only nodes that place the pod on one NUMA node,
+whatever their kubelets' policy. Written at the pod's creation alone."""
+
+CREATORS_ANNOTATIONS = (ALIGNMENT_ANNOTATION,)
+"""The pod annotations of topomend that a pod's creator writes, and nobody later."""
+
 USERS_ANNOTATIONS = (RELAUNCH_ANNOTATION, RELAUNCH_STARTED_ANNOTATION, MAX_ATTEMPTS_ANNOTATION, NAME_POLICY_ANNOTATION)
-"""The pod annotations of topomend that users write. All others are the operator's alone."""
+"""The pod annotations of topomend that users write at any time. All others but CREATORS_ANNOTATIONS are the operator's
+alone."""
 
 RELEASED_ANNOTATION = f"{GROUP}/released"
 """Pod annotation: the operator ungated the pod, which is one change of its spec; see its two values."""

@@ -6,9 +6,14 @@ Owns the defaults of resources that the API server fills in. Leaves placement an
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from topomend.model.plain_text import plain
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need
 from topomend.model.quantity import MilliQuantity
 from topomend.wire.document import Document
+from topomend.wire.group import ALIGNMENT_ANNOTATION
+
+MAX_ALIGNMENT = 40
+"""How much of the annotation is kept: more than any value that means something."""
 
 
 def read_pod(pod: dict[str, Any]) -> Pod:
@@ -32,6 +37,7 @@ def read_pod(pod: dict[str, Any]) -> Pod:
         containers=initial + apps,
         qos_class=document["status"]["qosClass"].text(default=""),
         resources=None if spec["resources"].absent else _pod_level(_given(spec["resources"]), initial + apps),
+        alignment=plain(metadata["annotations"][ALIGNMENT_ANNOTATION].text(default=""), MAX_ALIGNMENT),
     )
 
 

@@ -22,13 +22,16 @@ from topomend.decide.explanation import explain as explanation
 from topomend.decide.feasibility import Diagnosis, diagnose
 from topomend.decide.node_status import UNKNOWN
 from topomend.decide.remedy import remedy_of
+from topomend.decide.requested_alignment import places_text, why_not_aligned
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.model.narrowing import ANYWHERE
+from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import narrowing
 from topomend.replay.admission import admit
 from topomend.wire.document import MalformedObject
+from topomend.wire.group import ALIGNMENT_ANNOTATION
 from topomend.wire.relaunch import read_relaunch
 
 _EXAMPLES = """\b
@@ -46,11 +49,13 @@ class NodeAnswer:
     """The answer of the node that was asked, or of all nodes together, in lines and as an exit code.
 
     ``refusal`` has the cause, the remedy and the nearest amounts where replay refuses the pod; empty elsewhere.
+    ``aligned`` is whether a pod that asks for alignment has it on the node, or would; None for any other.
     """
 
     lines: Sequence[str]
     code: int
     refusal: Mapping[str, Any] = field(default_factory=dict)
+    aligned: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,9 @@ def explain(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
     If you name a running pod and -f, the command says how the pod's kubelet would answer a resize in place to the
     resources in FILE.
 
-    Exits with 0 if the node admits the pod, with 1 if it refuses the pod, and with 3 if that is unknown. A pod that is
-    bound to no node is judged by all nodes: 0 if any admits it.
+    Exits with 0 if the node admits the pod, with 1 if it refuses the pod or does not align it as its annotation
+    topomend.io/alignment asks, and with 3 if that is unknown. A pod that is bound to no node is judged by all nodes: 0
+    if any admits it.
     """
     name, filename, node = short_name(asked["pod"]), asked["filename"], asked["node"]
     if not name and not filename:
@@ -169,7 +175,8 @@ def _record(answer: Answer) -> dict[str, Any]:
         "namespace": answer.pod.namespace,
         "name": answer.pod.name,
         "node": answer.node or None,
-        "admitted": {YES: True, NO: False}.get(answer.on_node.code),
+        "admitted": True if answer.on_node.aligned is False else {YES: True, NO: False}.get(answer.on_node.code),
+        **({} if answer.on_node.aligned is None else {"aligned": answer.on_node.aligned}),
         "explanation": list(answer.on_node.lines),
         **answer.on_node.refusal,
         "nodes": [
@@ -209,18 +216,29 @@ def _on_node(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, node: st
         return NodeAnswer([line], NOT_KNOWN)
     publication = snapshot.publications[node]
     if refusal is None and (pod.namespace, pod.name) in publication.shown:
-        return NodeAnswer([f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], YES)
-    verdict, _ = admit(publication.state, pod)
+        return _aligned([f"{node} has admitted {pod.name}; see: kubectl numa show {node}"], publication.state, pod)
+    verdict, after = admit(publication.state, pod)
     if refusal and verdict.admitted:
         return NodeAnswer(*after_refusal(cluster, publication, refusal, verdict))
     state = publication.state
     numbers = (f"  {line}" for line in refusal_table(verdict, state.kubelet.topology_manager_policy))
     lines = [explanation(verdict, state, pod), *numbers]
     if verdict.admitted:
-        return NodeAnswer(lines, YES)
+        return _aligned(lines, after, pod)
     remedy = remedy_of(state, pod)
     lines += [f"  {remedy.words}"] if remedy.words else []
     return NodeAnswer(lines, NO, refusal_record(cause_of(verdict, state, pod), remedy))
+
+
+def _aligned(lines: Sequence[str], state: NodeState, pod: Pod) -> NodeAnswer:
+    """The answer of a node that holds the pod, in fact or by replay: these lines, and whether it is aligned."""
+    if not pod.single_numa_node:
+        return NodeAnswer(lines, YES)
+    why = why_not_aligned(state, pod)
+    line = (
+        f"not on one NUMA node, as {ALIGNMENT_ANNOTATION} asks: {why}" if why else f"aligned: {places_text(state, pod)}"
+    )
+    return NodeAnswer([*lines, f"  {line}"], NO if why else YES, aligned=not why)
 
 
 def _unknown(snapshot: Snapshot, node: str) -> str:

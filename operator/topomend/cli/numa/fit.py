@@ -15,7 +15,11 @@ from topomend.cli.output import Printer, Row, output_option
 from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.decide.feasibility import diagnose
 from topomend.decide.node_status import UNKNOWN, NodeStatus
+from topomend.decide.requested_alignment import aligned_numa_nodes, is_aligned, why_not_aligned
+from topomend.decide.trace_text import numa_text
 from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
+from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
 
 MOST_REPLICAS = 10_000
@@ -110,8 +114,15 @@ def _room(state: NodeState, asked: RequestedPod, wanted: int) -> Room:
         if not verdict.admitted:
             why = explain(verdict, before, replica)
             return Room(name, count_by_place.total(), count_by_place, blocking_resources(verdict), why)
-        count_by_place[numa_nodes_text(verdict).removeprefix("NUMA ") or "any"] += 1
+        if not is_aligned(state, replica):
+            return Room(name, count_by_place.total(), count_by_place, "not aligned", why_not_aligned(state, replica))
+        count_by_place[_place(state, replica, verdict)] += 1
     return Room(name, count_by_place.total(), count_by_place)
+
+
+def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:
+    aligned = aligned_numa_nodes(state, pod) if pod.single_numa_node else 0
+    return (numa_text(aligned) if aligned else numa_nodes_text(verdict)).removeprefix("NUMA ") or "any"
 
 
 def _rejected(snapshot: Snapshot, asked: RequestedPod) -> list[Room]:

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from topomend.cli.failures import BadInput
 from topomend.cli.manifests import read_documents
 from topomend.cli.nearest import did_you_mean
 from topomend.cli.numa.cluster import Cluster
+from topomend.decide.requested_alignment import wrong_value
 from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import Placement
@@ -80,11 +83,14 @@ def _pod_in(document: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def read_requested(content: dict[str, Any], where: str) -> RequestedPod:
-    """Read a Pod object; ``where`` names it in errors. Raises BadInput."""
+    """Read a Pod object; ``where`` names it in errors. Warns of an annotation that means nothing. Raises BadInput."""
     try:
-        return RequestedPod(read_pod(content), _placement(content), content)
+        requested = RequestedPod(read_pod(content), _placement(content), content)
     except MalformedObject as error:
         raise BadInput(f"{where}: {error}") from error
+    if wrong := wrong_value(requested.pod):
+        click.echo(f"warning: {where}: {wrong}", err=True)
+    return requested
 
 
 def _placement(content: dict[str, Any]) -> Placement:

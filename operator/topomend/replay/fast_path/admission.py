@@ -115,9 +115,9 @@ def shape_of(_: Hashable) -> PodShape:
 
 
 def _content(pod: Pod) -> Hashable:
-    """All of a pod that admission reads but its name and uid."""
+    """All of a pod but its name and uid by which a node's answer differs."""
     containers = tuple((container.name, container.kind, _amounts(container.resources)) for container in pod.containers)
-    return containers, pod.qos_class, pod.resources and _amounts(pod.resources)
+    return containers, pod.qos_class, pod.resources and _amounts(pod.resources), pod.single_numa_node
 
 
 def _amounts(resources: Resources) -> Hashable:

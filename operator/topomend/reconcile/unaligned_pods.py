@@ -1,0 +1,91 @@
+"""Explains a pod that runs unaligned although its creator asks for alignment: nobody steered it, or its node changed.
+
+A pod is looked at from its binding until its node publishes its allocation, or should have. Owns when that is. Leaves
+the judgement to ``decide.requested_alignment``. A pod that was bound before the operator came is explained by
+``kubectl numa explain``.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from topomend.cache.snapshot import Publication
+from topomend.decide.requested_alignment import is_aligned, why_not_aligned
+from topomend.kube.client import Client
+from topomend.model.bounded_dict import BoundedDict
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.store import Store
+from topomend.relaunch import pod_requests
+
+UNPUBLISHED_SECONDS = 30.0
+"""After how long a pod that its node does not publish has nothing to publish: no manager pins anything of it."""
+
+MAX_BOUND = 1_000
+MAX_READ = 10
+"""How many pods without an allocation are read from the API server at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A pod that asks for alignment, and when it was seen bound, in seconds."""
+
+    pod: WatchedPod
+    since: float
+
+
+class UnalignedPods:
+    """The pods. ``bound`` may be called by any thread, ``check`` by one."""
+
+    def __init__(
+        self, client: Client, store: Store, announcer: Announcer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._store, self._announcer, self._clock = client, store, announcer, clock
+        self._bound: BoundedDict[str, _Bound] = BoundedDict(MAX_BOUND)
+        self._lock = threading.Lock()
+
+    def bound(self, pod: WatchedPod) -> None:
+        """A pod was seen. It is looked at later if a scheduler has bound it and it asks for alignment."""
+        if not pod.pod.single_numa_node or not pod.node or pod.phase != "Pending":
+            return
+        with self._lock:
+            if pod.uid not in self._bound:
+                self._bound[pod.uid] = _Bound(pod, self._clock())
+
+    def check(self) -> None:
+        """Explain those of which it is known now that they run unaligned. Raises APIError."""
+        with self._lock:
+            waiting = list(self._bound.items())
+        read = 0
+        for uid, bound in waiting:
+            publication = self._store.snapshot.publications.get(bound.pod.node)
+            if publication is not None and _shows(publication, bound.pod):
+                self._judge(publication, bound.pod)
+            elif self._clock() < bound.since + UNPUBLISHED_SECONDS or read == MAX_READ:
+                continue
+            else:
+                read += 1
+                self._judge_unpublished(publication, bound.pod)
+            with self._lock:
+                self._bound.pop(uid, None)
+
+    def _judge_unpublished(self, publication: Publication | None, pod: WatchedPod) -> None:
+        """Explain a pod that runs and of which its node pins nothing."""
+        current = pod_requests.read(self._client, pod.namespace, pod.name)
+        if current is None or current.uid != pod.uid or current.phase != "Running":
+            return
+        if publication is not None and not publication.problem:
+            self._judge(publication, pod)
+
+    def _judge(self, publication: Publication, pod: WatchedPod) -> None:
+        if not is_aligned(publication.state, pod.pod):
+            self._announcer.not_aligned(pod, why_not_aligned(publication.state, pod.pod))
+
+
+def _shows(publication: Publication, pod: WatchedPod) -> bool:
+    """Whether the node publishes this pod, and not another of its name."""
+    return any(
+        (each.namespace, each.name) == (pod.namespace, pod.name) and each.uid in ("", pod.uid)
+        for each in publication.state.pods
+    )
