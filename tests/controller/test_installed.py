@@ -7,40 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from deploy.manifests import objects
-from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, pod, shown
-from tests.deploy.api import administrator, path_of
-from tests.deploy.conftest import token_of
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, shown
+from tests.operator_account import operator_account
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES
-
 pytestmark = pytest.mark.cluster
-
-WORKLOADS = ("DaemonSet", "Deployment")
 
 
 @pytest.fixture
 def account(two_nodes: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of the operator's own account, with the roles and policies that the manifests give it."""
-    admin = administrator(two_nodes.sandbox.kubeconfig)
-    for item in objects():
-        if item["kind"] not in WORKLOADS:
-            answer = admin.apply(path_of(item), item)
-            assert answer.allowed, answer.message
-    configuration = yaml.safe_load(two_nodes.sandbox.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
-    path = tmp_path / "operator.kubeconfig"
-    path.write_text(yaml.safe_dump(configuration))
-    path.chmod(0o600)
-    yield path
-    for item in objects():
-        if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
-            admin.delete(path_of(item))
-    eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
-    time.sleep(POLICY_SECONDS)
+    with operator_account(two_nodes, tmp_path) as kubeconfig:
+        yield kubeconfig
 
 
 @pytest.mark.usefixtures("agents")

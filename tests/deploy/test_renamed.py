@@ -43,15 +43,15 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1"
 _names = (f"renamed-{number}" for number in count())
 
 
-def renamed(folder: Path) -> list[dict[str, Any]]:
-    """The base under other names, by the kustomization that docs/layouts.md has."""
+def renamed(folder: Path, *components: str) -> list[dict[str, Any]]:
+    """The base under other names, by the kustomization that docs/layouts.md has, with these components."""
     (example,) = re.findall(
         r"```\n(resources:.*?namePrefix:.*?)```", (ROOT / "docs" / "layouts.md").read_text(), re.DOTALL
     )
     fields = yaml.safe_load(example)
     assert (fields["namespace"], fields["namePrefix"]) == (HOME, PREFIX)
     del fields["resources"]
-    return built(folder, **fields)
+    return built(folder, *components, **fields)
 
 
 def key(item: dict[str, Any]) -> str:

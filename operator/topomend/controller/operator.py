@@ -279,6 +279,7 @@ class Operator:
                     within_shares(self._store, self._reconciler.preempt)
                     self._staleness.report()
                     self._reconciler.list_device_classes()
+                    self._reconciler.remove_startup_taints()
             except APIError as error:
                 _log.debug("assumed pods, brake and agents were not all checked: %s", error)
                 wait = max(TICK_SECONDS, _retry_after(error))

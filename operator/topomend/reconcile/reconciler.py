@@ -35,6 +35,7 @@ from topomend.reconcile.reservation_turns import ReservationTurns
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import OBSERVE, Settings
+from topomend.reconcile.startup_taint import StartupTaint
 from topomend.reconcile.store import Store
 from topomend.reconcile.unaligned_pods import UnalignedPods
 from topomend.reconcile.unbound_pods import UnboundPods
@@ -71,6 +72,7 @@ class Reconciler:
         self._namespace_limits = NamespaceLimits(client, _default_limits(settings))
         self._device_classes = DeviceClasses(client, store, report)
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
+        self._startup_taint = StartupTaint(client, store, enabled=settings.startup_taint)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
@@ -153,6 +155,10 @@ class Reconciler:
     def preempt(self) -> None:
         """Evict pods of lower priority for those that wait. Raises APIError."""
         self._preemptor.check()
+
+    def remove_startup_taints(self) -> None:
+        """Let pods onto new nodes whose topology is known. Raises APIError."""
+        self._startup_taint.remove()
 
     def list_device_classes(self) -> None:
         """Learn which devices are provided by claims, now and then. Raises APIError."""

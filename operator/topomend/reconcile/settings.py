@@ -106,6 +106,11 @@ class Settings:
         default="topomend-gating",
         metavar="NAME",
     )
+    startup_taint: bool = _setting(
+        "Take the taint topomend.io/topology-not-known off a node once its NodeTopology is Ready. Needs the rights of "
+        "the component startup-taint.",
+        default=False,
+    )
     leader_elect: bool = _setting(
         "Act only while holding the Lease topomend-operator in --namespace, so that several operators may run.",
         default=False,

@@ -61,6 +61,13 @@ separated by blanks. A label's key has LABEL_PREFIX."""
 
 LABEL_PREFIX = "label:"
 
+STARTUP_TAINTS = (
+    f"{GROUP}/topology-not-known",
+    "startup-taint.cluster-autoscaler.kubernetes.io/topomend-topology-not-known",
+)
+"""Keys of the taint of a new node whose topology is not known yet. Cluster Autoscaler knows the second by its prefix,
+which is the only way on platforms that do not let one set its flags."""
+
 ALIGNMENT_ANNOTATION = f"{GROUP}/alignment"
 """Pod annotation: with ``single-numa-node``, the operator chooses only nodes that place the pod on one NUMA node,
 whatever their kubelets' policy. Written at the pod's creation alone."""

@@ -1,0 +1,111 @@
+"""A new node gets no pods before its topology is known: the operator takes its startup taint off, and nothing else.
+
+The operator runs under its own account, with the component that gives it the right; kubelets, scheduler and agents are
+real.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deploy.manifests import DEPLOY
+from tests.clusters import NODE_B, Cluster, pod, start_agent
+from tests.operator_account import operator_account
+from tests.operator_process import Operator
+from tests.waiting import eventually
+
+from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.kube.errors import NotFound
+from topomend.wire.group import STARTUP_TAINTS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+COMPONENT = [
+    item
+    for name in ("role.yaml", "policy.yaml")
+    for item in yaml.safe_load_all((DEPLOY / "components" / "startup-taint" / name).read_text())
+]
+OTHER = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def new_node(two_nodes: Cluster) -> Iterator[Cluster]:
+    """numa-b as it joins: without a published topology. It is as it was afterwards."""
+    yield two_nodes
+    two_nodes.client.merge(NODES, NODE_B, {"spec": {"taints": None}})
+    two_nodes.remove_all()
+    forget_topology(two_nodes)
+
+
+def forget_topology(cluster: Cluster) -> None:
+    try:
+        uid = cluster.client.get(NODE_TOPOLOGIES, NODE_B)["metadata"]["uid"]
+    except NotFound:
+        return
+    cluster.client.delete(NODE_TOPOLOGIES, NODE_B, uid=uid)
+
+
+def taint(cluster: Cluster, *taints: dict[str, Any]) -> None:
+    cluster.client.merge(NODES, NODE_B, {"spec": {"taints": list(taints)}})
+
+
+def taints(cluster: Cluster) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = cluster.client.get(NODES, NODE_B)["spec"].get("taints", [])
+    return content
+
+
+def waiting_pod(name: str) -> dict[str, Any]:
+    """A pod for numa-b alone, which tolerates the other taint."""
+    content = pod(name, 1)
+    content["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_B}
+    content["spec"]["tolerations"] = [{"key": OTHER["key"], "operator": "Exists"}]
+    return content
+
+
+@pytest.mark.parametrize("key", STARTUP_TAINTS)
+def test_a_new_node_gets_its_first_pod_once_its_topology_is_known(
+    new_node: Cluster, tmp_path: Path, start_operator: Callable[..., Operator], key: str
+) -> None:
+    forget_topology(new_node)
+    ours = {"key": key, "effect": "NoSchedule"}
+    taint(new_node, ours, OTHER)
+    with operator_account(new_node, tmp_path, COMPONENT) as kubeconfig:
+        operator = start_operator("--startup-taint", kubeconfig=kubeconfig)
+        operator.wait_until_it_watches()
+        made = new_node.create(waiting_pod("first"))
+        time.sleep(5)
+        assert {each["key"] for each in taints(new_node)} == {key, OTHER["key"]}
+        assert "nodeName" not in new_node.get("first")["spec"]
+        agent = start_agent(new_node, NODE_B)
+        try:
+            running = eventually("the pod to run", lambda: new_node.running("first"))
+        finally:
+            agent.terminate()
+            agent.wait(10)
+        assert running["metadata"]["uid"] == made["metadata"]["uid"]
+        assert taints(new_node) == [OTHER]
+        assert f"took the startup taint off {NODE_B}: its topology is known" in operator.text()
+        assert "Traceback" not in operator.text()
+
+
+def test_without_the_flag_and_without_the_right_the_taint_stays(
+    new_node: Cluster, tmp_path: Path, start_operator: Callable[..., Operator]
+) -> None:
+    ours = {"key": STARTUP_TAINTS[0], "effect": "NoSchedule"}
+    taint(new_node, ours)
+    agent = start_agent(new_node, NODE_B)
+    try:
+        eventually("its topology", lambda: new_node.client.get(NODE_TOPOLOGIES, NODE_B).get("status"))
+        with operator_account(new_node, tmp_path) as kubeconfig:
+            start_operator().wait_until_it_watches()
+            without_right = start_operator("--startup-taint", kubeconfig=kubeconfig)
+            eventually("the lack to be told", lambda: "install the component startup-taint" in without_right.text())
+            time.sleep(3)
+            assert without_right.text().count("install the component startup-taint") == 1
+            assert [each["key"] for each in taints(new_node)] == [STARTUP_TAINTS[0]]
+    finally:
+        agent.terminate()
+        agent.wait(10)
