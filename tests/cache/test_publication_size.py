@@ -11,7 +11,13 @@ from tests.builders import node_state, node_topology_object
 from tests.cache.test_topology_reader import DATE
 
 from topomend.cache import changes, topology_reader
-from topomend.cache.publication_size import ORDINARY_BYTES, Room, json_bytes, machine_bytes, state_bytes
+from topomend.cache.publication_size import (
+    ORDINARY_BYTES,
+    json_bytes,
+    machine_bytes,
+    state_bytes,
+)
+from topomend.cache.room import Room
 from topomend.cache.topology_reader import published
 from topomend.model.node_state import ContainerAllocation, PodAllocation
 from topomend.wire.document import MalformedObject
@@ -76,19 +82,9 @@ def test_an_object_that_no_agent_writes_is_not_read() -> None:
         published(content, DATE)
 
 
-def test_large_states_have_room_as_long_as_others_leave_it() -> None:
-    room = Room(1 << 20)
-    first, second = node_state(), node_state()
-    assert room.take(first, 600 << 10)
-    assert not room.take(second, 600 << 10)
-    assert room.take(second, ORDINARY_BYTES)
-    del first
-    assert room.take(second, 600 << 10)
-
-
 def test_a_large_state_is_not_read_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     content = with_containers(1_000)
-    monkeypatch.setattr(topology_reader, "_room", Room(3 << 20))
+    monkeypatch.setattr(topology_reader, "_room", Room(3 << 20, ORDINARY_BYTES))
     kept = published(content, DATE)
     with pytest.raises(MalformedObject, match="too large to be kept beside"):
         published(content, DATE)

@@ -11,7 +11,8 @@ from tests.builders import gated_pod, node, node_state, node_topology_object, po
 from tests.waiting import eventually
 
 from topomend.cache import changes, topology_reader
-from topomend.cache.publication_size import Room
+from topomend.cache.publication_size import ORDINARY_BYTES, ROOM_BYTES
+from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent
@@ -236,7 +237,7 @@ def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
 def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(topology_reader, "_room", Room())  # the states exist until garbage is collected
+    monkeypatch.setattr(topology_reader, "_room", Room(ROOM_BYTES, ORDINARY_BYTES))  # states end with garbage
     seen = Seen()
     devices = [{"resource": "a/b", "groups": [{"ids": [f"{number}" for number in range(20_000)]}]}]
     for number in range(60):

@@ -5,7 +5,15 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.model.cluster import NodeSelectorTerm, Owner, Requirement, Taint, Toleration
-from topomend.wire.cluster import MAX_AFFINITY_RULES, MAX_RULES, read_node, read_watched_pod
+from topomend.wire.cluster import (
+    MAX_AFFINITY_RULES,
+    MAX_AFFINITY_VALUES,
+    MAX_AMOUNTS,
+    MAX_CONTAINERS,
+    MAX_RULES,
+    read_node,
+    read_watched_pod,
+)
 from topomend.wire.document import MalformedObject
 
 NOTHING: Mapping[str, Any] = {}
@@ -138,14 +146,21 @@ def test_a_pod_is_unschedulable_once_the_scheduler_says_so_and_preempts_nothing(
     assert read_watched_pod(pod(metadata=metadata, status=status)).unschedulable is unschedulable
 
 
-HOSTS = [f"node-{index}" for index in range(MAX_AFFINITY_RULES)]
+HOSTS = [f"node-{index}" for index in range(MAX_AFFINITY_VALUES)]
+
+
+def with_terms(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
 def on_hosts(names: list[str]) -> dict[str, Any]:
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]}
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    }
+    return with_terms({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]})
+
+
+def with_containers(number: int, amounts: int = 0) -> dict[str, Any]:
+    requests = {f"example.com/{index}": "1" for index in range(amounts)}
+    return {"containers": [{"name": f"c{index}", "resources": {"requests": requests}} for index in range(number)]}
 
 
 @pytest.mark.parametrize(
@@ -155,12 +170,20 @@ def on_hosts(names: list[str]) -> dict[str, Any]:
         {"nodeSelector": {f"l{index}": "x" for index in range(MAX_RULES + 1)}},
         {"schedulingGates": [{"name": f"g{index}"} for index in range(MAX_RULES + 1)]},
         on_hosts(HOSTS),
+        with_terms(*({"matchExpressions": []} for _ in range(MAX_AFFINITY_RULES))),
+        with_containers(MAX_CONTAINERS + 1),
+        {"initContainers": with_containers(MAX_CONTAINERS + 1)["containers"]},
+        with_containers(2, amounts=MAX_AMOUNTS // 2 + 1),
     ],
-    ids=lambda spec: next(iter(spec)),
+    ids=["tolerations", "node selector", "gates", "hosts", "terms", "containers", "init containers", "amounts"],
 )
-def test_a_pod_with_more_rules_than_are_kept_is_left_alone(spec: dict[str, Any]) -> None:
-    with pytest.raises(MalformedObject, match=r"spec\.\w+(\.\w+)?: more than \d+ values"):
+def test_a_pod_with_more_in_it_than_is_kept_is_left_alone(spec: dict[str, Any]) -> None:
+    with pytest.raises(MalformedObject, match=r"spec\.\w+(\.\w+)?: more than \d+ \w+ or \d+ \w+"):
         read_watched_pod(pod(spec=spec))
+
+
+def test_a_pod_of_as_many_containers_as_are_kept_is_read() -> None:
+    assert len(read_watched_pod(pod(spec=with_containers(MAX_CONTAINERS, amounts=20))).pod.containers) == MAX_CONTAINERS
 
 
 def test_a_pod_that_was_narrowed_to_every_node_of_a_large_cluster_is_read() -> None:

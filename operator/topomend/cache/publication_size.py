@@ -5,8 +5,6 @@ written. Owns estimates and limits. Leaves what becomes of a publication that ex
 """
 
 from collections.abc import Iterable
-from itertools import count
-from weakref import WeakValueDictionary
 
 from topomend.model.machine import Machine
 from topomend.model.node_state import MemoryBlock, NodeState
@@ -68,28 +66,3 @@ def _bits(mask: int) -> int:
 
 def _blocks(blocks: Iterable[MemoryBlock]) -> int:
     return sum(3 * _OBJECT_BYTES + len(block.resource) + _bits(block.numa_nodes) for block in blocks)
-
-
-class Room:
-    """The memory that everything large takes together, wherever it is kept.
-
-    Several threads may use it: two that ask at the same time may exceed it by what one of them takes.
-    """
-
-    def __init__(self, most: int = ROOM_BYTES) -> None:
-        self._most, self._numbers = most, count()
-        self._parts: WeakValueDictionary[int, Machine | NodeState] = WeakValueDictionary()
-        self._sizes: dict[int, int] = {}
-
-    def take(self, part: Machine | NodeState, size: int) -> bool:
-        """Count ``part`` as long as it exists, where it is large. Returns False where there is no room for it."""
-        if size <= ORDINARY_BYTES:
-            return True
-        parts = self._parts.copy()
-        sizes = {number: self._sizes[number] for number in parts if number in self._sizes}
-        if sum(sizes.values()) + size > self._most:
-            return False
-        number = next(self._numbers)
-        self._sizes = {**sizes, number: size}
-        self._parts[number] = part
-        return True

@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from topomend.cache import changes
-from topomend.cache.publication_size import ORDINARY_BYTES, Room, json_bytes, machine_bytes, state_bytes
+from topomend.cache.publication_size import (
+    ORDINARY_BYTES,
+    ROOM_BYTES,
+    json_bytes,
+    machine_bytes,
+    state_bytes,
+)
+from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
@@ -37,7 +44,7 @@ MAX_CORES = 64
 _machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
 _kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
 _cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
-_room = Room()
+_room = Room(ROOM_BYTES, ORDINARY_BYTES)
 
 TOO_LARGE = f"status: more than {MAX_STATUS_BYTES >> 10} KiB, which is the most that an agent writes"
 NO_ROOM = "status: too large to be kept beside the other large ones; see whether this node and those are healthy"

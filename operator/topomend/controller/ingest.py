@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from topomend.cache import changes
+from topomend.cache.pod_reader import kept_pod
 from topomend.cache.publication_size import json_bytes
 from topomend.cache.topology_reader import NO_ROOM, published
 from topomend.kube.client import NODE_TOPOLOGIES
@@ -25,7 +26,7 @@ from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.runtime.newest_by_key import NewestByKey
-from topomend.wire.cluster import read_node, read_watched_pod
+from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 from topomend.wire.node_topology import MAX_STATUS_BYTES
@@ -180,7 +181,7 @@ class Ingest:
             case "pods", True:
                 return changes.PodRemoved(metadata["namespace"], name, metadata["uid"], self._clock())
             case "pods", False:
-                return changes.PodUpdated(read_watched_pod(content), self._clock())
+                return changes.PodUpdated(kept_pod(content, self._known(content["metadata"])), self._clock())
             case "nodes", True:
                 return changes.NodeRemoved(name)
             case "nodes", False:
@@ -192,6 +193,12 @@ class Ingest:
             case "relaunches", True:
                 return changes.RelaunchRemoved(metadata["namespace"], name)
         return changes.RelaunchUpdated(_kept(read_relaunch(content)))
+
+    def _known(self, metadata: dict[str, Any]) -> WatchedPod | None:
+        """The pod as the snapshot has it: a list of what is known already takes no memory."""
+        snapshot = self._store.snapshot
+        refusal = snapshot.refused.get(metadata.get("uid", ""))
+        return refusal.pod if refusal else snapshot.gated.get((metadata.get("namespace", ""), metadata["name"]))
 
     def _malformed_event(self, event: WatchEvent, problem: str) -> changes.Change | None:
         metadata = event.content["metadata"]

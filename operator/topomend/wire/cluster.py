@@ -40,11 +40,15 @@ CRITICAL_CLASSES = ("system-node-critical", "system-cluster-critical")
 
 MAX_PRIORITY = 1 << 31
 
-MAX_RULES, MAX_AFFINITY_RULES = 1_000, 20_000
-"""Values in a pod's node selector or tolerations, and in its node affinity: they are kept as long as the pod waits.
+MAX_RULES = 1_000
+"""Values in a pod's node selector or tolerations: they are kept as long as the pod waits."""
 
-The operator itself narrows a pod's affinity to thousands of nodes at times.
-"""
+MAX_AFFINITY_RULES, MAX_AFFINITY_VALUES = 2_000, 20_000
+"""Objects in a pod's node affinity, and values. The operator itself narrows a pod to thousands of nodes at times, by
+one more object in each term."""
+
+MAX_CONTAINERS, MAX_AMOUNTS = 200, 4_000
+"""Containers of a pod, and its requests and limits: every node is asked about each."""
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -77,10 +81,10 @@ def read_node(content: Any) -> Node:
 
 
 def read_watched_pod(content: Any) -> WatchedPod:
-    """The WatchedPod of a Pod object. Raises MalformedObject, also for one that has more rules than are kept."""
+    """The WatchedPod of a Pod object. Raises MalformedObject, also for one that has more in it than is kept."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
-    _check_rules(spec)
+    _check_size(spec)
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
     return WatchedPod(
         namespace=metadata["namespace"].text(),
@@ -121,21 +125,34 @@ def read_watched_pod(content: Any) -> WatchedPod:
     )
 
 
-def _check_rules(spec: Document) -> None:
-    """Raise MalformedObject where a pod says more about its nodes than the operator keeps of any pod."""
+def _check_size(spec: Document) -> None:
+    """Raise MalformedObject where a pod has more in it than the operator keeps of any pod."""
     for name in ("nodeSelector", "tolerations", "schedulingGates"):
         _check_number(spec[name], MAX_RULES)
-    _check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_RULES)
+    _check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_VALUES, MAX_AFFINITY_RULES)
+    amounts = 0
+    for name in ("initContainers", "containers"):
+        for index, container in enumerate(spec[name]):
+            amounts += sum(_size(container["resources"][kind].content) for kind in ("requests", "limits"))
+            if index >= MAX_CONTAINERS or amounts > MAX_AMOUNTS:
+                most = f"{MAX_CONTAINERS} containers or {MAX_AMOUNTS} amounts in them"
+                raise MalformedObject(f"{spec[name].path}: more than {most}, so topomend leaves the pod alone")
 
 
-def _check_number(rules: Document, most: int) -> None:
-    values, waiting = 0, [rules.content]
+def _size(content: object) -> int:
+    return len(content) if isinstance(content, dict) else 0
+
+
+def _check_number(rules: Document, most: int, most_objects: int = MAX_RULES) -> None:
+    values, objects, waiting = 0, 0, [rules.content]
     while waiting:
         part = waiting.pop()
         waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        objects += isinstance(part, dict)
         values += not isinstance(part, dict | list)
-        if values > most:
-            raise MalformedObject(f"{rules.path}: more than {most} values, so topomend leaves the pod alone")
+        if values > most or objects > most_objects:
+            number = f"{most} values or {most_objects} rules"
+            raise MalformedObject(f"{rules.path}: more than {number}, so topomend leaves the pod alone")
 
 
 def read_placement(spec: Document) -> Placement:

@@ -1,0 +1,82 @@
+"""What the operator keeps of a pod: all that decides about its nodes, as long as it is not too much beside others."""
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from tests.builders import pod_manifest
+
+from topomend.cache import pod_reader
+from topomend.cache.pod_reader import ORDINARY_BYTES, kept_bytes, kept_pod
+from topomend.cache.room import Room
+from topomend.wire.cluster import read_watched_pod
+from topomend.wire.document import MalformedObject
+
+
+def pod_object(name: str = "p", namespace: str = "tenant", **metadata: Any) -> dict[str, Any]:
+    content = pod_manifest(name, "cpu=2 memory=64Mi")
+    content["metadata"] |= {"namespace": namespace, "uid": f"uid-of-{name}", "resourceVersion": "7", **metadata}
+    return content
+
+
+def with_terms(content: dict[str, Any], number: int) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": f"label-{index}", "operator": "Exists"}]} for index in range(number)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    content["spec"]["affinity"] = {"nodeAffinity": required}
+    return content
+
+
+def with_containers(content: dict[str, Any], number: int) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+    content["spec"]["containers"] = [{"name": f"{index}", "resources": resources} for index in range(number)]
+    return content
+
+
+def with_owner(content: dict[str, Any], size: int) -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "kind": "Workflow", "name": "w", "uid": "x" * size, "controller": True}
+    content["metadata"]["ownerReferences"] = [reference]
+    return content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [with_terms(pod_object(), 900), with_containers(pod_object(), 200), with_owner(pod_object(), 10**6)],
+    ids=["terms", "containers", "owner"],
+)
+def test_the_estimate_of_a_large_pod_is_near_the_memory_that_it_takes(content: dict[str, Any]) -> None:
+    text = json.dumps(content)
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    kept = read_watched_pod(json.loads(text))
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert kept.name == "p"
+    assert 0.5 <= kept_bytes(content) / taken <= 3
+
+
+def test_an_ordinary_pod_of_five_containers_is_less_than_what_is_always_kept() -> None:
+    assert kept_bytes(with_terms(with_containers(pod_object(), 5), 2)) < ORDINARY_BYTES
+
+
+def test_a_large_pod_is_left_alone_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = with_terms(pod_object(), 900)
+    monkeypatch.setattr(pod_reader, "_room", Room(1 << 20, ORDINARY_BYTES, most_of_group=700 << 10))
+    kept = [kept_pod(large)]
+    with pytest.raises(MalformedObject, match="too large to be kept beside"):
+        kept_pod(large)
+    kept.append(kept_pod(pod_object("small")))
+    kept.append(kept_pod(with_terms(pod_object(namespace="other"), 900)))
+    kept.clear()
+    kept_pod(large)
+
+
+def test_a_pod_that_is_known_in_this_version_is_not_read_again() -> None:
+    known = kept_pod(pod_object())
+    assert kept_pod(pod_object(), known) is known
+    assert kept_pod(pod_object(resourceVersion="8"), known) is not known
+    assert kept_pod(pod_object(uid="another"), known) is not known
+    unversioned = kept_pod(pod_object(resourceVersion=""))
+    assert kept_pod(pod_object(resourceVersion=""), unversioned) is not unversioned
