@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.clusters import DEPLOYMENTS, Cluster, cluster_of, pod, start_agent, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
+from topomend.cli.kubectl_numa import numa
 from topomend.decide.plan import MAX_NAMED_NODES
 from topomend.kube.client import (
     DEVICE_CLASSES,
     NAMESPACES,
     NODE_TOPOLOGIES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     Resource,
 )
 from topomend.kube.errors import AlreadyExists
@@ -30,9 +34,8 @@ PLAIN, STEERED = "plain", "steered"
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
-RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
-RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
 DRIVER, ACCELERATOR = "made-up.example.com", "example.com/accelerator"
+NUMA_NODE_OF_DEVICES = 1
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +206,10 @@ def _devices(cluster: Cluster) -> None:
             "driver": DRIVER,
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"accelerator-{number}"} for number in range(2)],
+            "devices": [
+                {"name": f"accelerator-{number}", "attributes": {"numaNode": {"int": NUMA_NODE_OF_DEVICES}}}
+                for number in range(2)
+            ],
         },
     }
     for resource, content in ((DEVICE_CLASSES, device_class), (RESOURCE_SLICES, devices)):
@@ -240,10 +246,20 @@ def test_a_pod_whose_device_a_claim_provides_is_bound_to_the_node_that_has_it(
     try:
         bound = eventually("it to be bound", lambda: five_nodes.get("train", namespace)["spec"].get("nodeName"), 40)
         assert bound == NAMES[-1]
+        eventually("its device to be explained", lambda: _explains_claim(five_nodes, namespace), 40)
         assert "Traceback" not in operator.text()
     finally:
         for gone in (*fillers, made):
             five_nodes.remove(gone)
+
+
+def _explains_claim(cluster: Cluster, namespace: str) -> bool:
+    """Whether the plugin says where the pod's device and its CPUs are, once the agent has published these."""
+    arguments = ["explain", "pod/train", "-n", namespace, "--kubeconfig", str(cluster.sandbox.kubeconfig)]
+    lines = CliRunner().invoke(numa, arguments).output.splitlines()
+    device = f" of {DRIVER} (claim "
+    by_claim = next((line for line in lines if line.startswith("  by claim: accelerator-") and device in line), "")
+    return by_claim.endswith(f" on NUMA {NUMA_NODE_OF_DEVICES}") and any("by its kubelet: " in line for line in lines)
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])

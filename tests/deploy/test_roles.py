@@ -202,5 +202,6 @@ def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API) -> None:
             "resources": ["nodetopologies", "relaunches"],
             "verbs": ["get", "list", "watch"],
         },
-        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses"], "verbs": ["list"]},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses", "resourceslices"], "verbs": ["list"]},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
     ]

@@ -1,13 +1,14 @@
 """``kubectl numa explain``: why a node's kubelet refuses a pod, and which nodes would admit it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
 
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
+from topomend.cli.numa.claims import Claims, claim_lines, claim_records, claims_of
 from topomend.cli.numa.cluster import STATES, Cluster, cluster_options, snapshot_of
 from topomend.cli.numa.completion import complete_nodes, complete_pods
 from topomend.cli.numa.picture import Picture, Source
@@ -60,13 +61,17 @@ class NodeAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of one pod: the answer of ``node`` (all nodes if empty), that of every node, and its relaunches."""
+    """What is known of one pod: the answer of ``node`` (all nodes if empty), that of every node, and its history.
+
+    ``claims`` are the devices that a pod on a node has by claims.
+    """
 
     pod: Pod
     node: str
     on_node: NodeAnswer
     diagnosis: Diagnosis
     relaunches: tuple[Relaunch, ...]
+    claims: Claims
 
 
 @click.command(epilog=_EXAMPLES)
@@ -157,7 +162,9 @@ def _answer(
         on_node = NodeAnswer([*_narrowed(asked)], _anywhere(diagnosis))
     has_history = bool(asked.content.get("metadata", {}).get("uid"))
     relaunches = [relaunch for relaunch in picture[RELAUNCHES] if has_history and relaunch.pod_name == asked.pod.name]
-    return Answer(asked.pod, chosen, on_node, diagnosis, tuple(relaunches))
+    claims = claims_of(cluster, running.content) if running and bound and chosen == bound else Claims()
+    lines = [*on_node.lines, *(f"  {line}" for line in claim_lines(claims, snapshot, bound, asked.pod))]
+    return Answer(asked.pod, chosen, replace(on_node, lines=lines), diagnosis, tuple(relaunches), claims)
 
 
 def _printed(answer: Answer, output: str) -> list[str]:
@@ -179,6 +186,7 @@ def _record(answer: Answer) -> dict[str, Any]:
         **({} if answer.on_node.aligned is None else {"aligned": answer.on_node.aligned}),
         "explanation": list(answer.on_node.lines),
         **answer.on_node.refusal,
+        **({"claims": claim_records(answer.claims.devices)} if answer.claims.devices else {}),
         "nodes": [
             *({"node": one.node, "admits": True, "place": one.place} for one in answer.diagnosis.candidates),
             *(
