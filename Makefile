@@ -10,10 +10,11 @@ KILLS ?= 200
 MINUTES ?= 10
 PROCESSES ?= 2
 HUGE ?= 200
+WORKLOADS ?= 5000
 RELEASES ?= v1.30.14 v1.31.12 v1.32.6 v1.33.5 v1.34.4 v1.35.5 v1.36.5 v1.37.2
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest contended live attacks soak versions vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential contended live attacks soak versions vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -61,6 +62,9 @@ oracle: .venv/ready ## Compare replay with the managers of kubelet VERSION on CA
 
 nearest: .venv/ready ## Check the nearest amounts that would be admitted, for CASES random refused pods
 	@$(BIN)/python -m verify.nearest --cases $(CASES)
+
+differential: .venv/ready ## Run WORKLOADS random workloads on a real cluster, plain and steered: none may fare worse
+	@$(BIN)/python -m verify.differential --cases $(WORKLOADS)
 
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated
 	@$(BIN)/python -m verify.contended

@@ -5,10 +5,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 from tests.builders import pod_manifest
@@ -271,9 +271,10 @@ def steer(cluster: Cluster, namespace: str) -> None:
 
 
 @contextmanager
-def agents_on(cluster: Cluster) -> Iterator[None]:
-    """The real agent of every node, which need not have published yet."""
-    agents = [start_agent(cluster, name) for name in cluster.states]
+def agents_on(cluster: Cluster, log: Path | None = None) -> Iterator[None]:
+    """The real agent of every node, which need not have published yet. All write to ``log``, or where the test does."""
+    with log.open("ab") if log else nullcontext() as file:
+        agents = [start_agent(cluster, name, file) for name in cluster.states]
     try:
         yield
     finally:
@@ -283,7 +284,7 @@ def agents_on(cluster: Cluster) -> Iterator[None]:
             agent.wait(10)
 
 
-def start_agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
+def start_agent(cluster: Cluster, name: str, log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """The real agent of a node."""
     node = cluster.sandbox.node(name)
     return subprocess.Popen(
@@ -297,6 +298,7 @@ def start_agent(cluster: Cluster, name: str) -> subprocess.Popen[bytes]:
             f"--kubelet-state={node.kubelet_state}",
         ],
         env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+        stderr=log,
     )
 
 
