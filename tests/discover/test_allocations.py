@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topomend.discover.allocations import AllocationReader
-from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE
+from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.model.bitmask import mask_of
 from topomend.model.node_state import ContainerAllocation, PodAllocation
 
@@ -213,3 +213,65 @@ def test_without_a_state_directory_what_is_listed_is_shown_without_uids(kubelet:
 
 def test_without_a_socket_nothing_is_known() -> None:
     assert AllocationReader(None, None).read().reason == "PodResourcesNotGiven"
+
+
+# Kubelets before 1.34 list pods that have ended, as one of 1.32.5 was seen to
+
+
+def _end(kubelet: Kubelet, uid: str, devices: bool) -> None:
+    """The pod has ended: its CPUs are free, and the files keep its memory and devices until the next admission."""
+    kubelet.shows(pod("p", container("main", memory={0: 1 << 30})))
+    kubelet.keep()
+    _keep_memory(kubelet, uid)
+    if devices:
+        entry = {"PodUID": uid, "ContainerName": "main", "ResourceName": "vendor.com/gpu", "DeviceIDs": {"0": ["g"]}}
+        write_state(kubelet.folder, DEVICE_STATE, {"Data": {"PodDeviceEntries": [entry]}, "Checksum": 7})
+
+
+def _keep_memory(kubelet: Kubelet, uid: str) -> None:
+    block = {"numaAffinity": [0], "type": "memory", "size": 1 << 30}
+    entries = {uid: {"main": [block]}}
+    content = {"policyName": "Static", "machineState": {}, "entries": entries, "checksum": 7}
+    write_state(kubelet.folder, MEMORY_STATE, content)
+
+
+def test_a_pod_that_is_listed_without_its_devices_has_ended(kubelet: Kubelet, reader: AllocationReader) -> None:
+    _end(kubelet, "u1", devices=True)
+    allocations = reader.read(lists_ended=True)
+    assert (allocations.reason, allocations.pods) == ("", ())
+    assert [left.uid for left in allocations.stale] == ["u1"]
+    assert reader.read(lists_ended=True) is allocations
+
+
+def test_a_pod_that_lost_its_cpus_has_ended(kubelet: Kubelet, reader: AllocationReader) -> None:
+    kubelet.shows(pod("p", container("main", [1, 2], memory={0: 1 << 30})))
+    kubelet.keep(u1={"main": "1-2"})
+    _keep_memory(kubelet, "u1")
+    assert [active.uid for active in reader.read(lists_ended=True).pods] == ["u1"]
+    _end(kubelet, "u1", devices=False)
+    allocations = reader.read(lists_ended=True)
+    assert (allocations.reason, allocations.pods) == ("", ())
+    assert [left.uid for left in allocations.stale] == ["u1"]
+
+
+def test_a_pod_of_the_same_name_that_comes_after_one_that_ended_is_active(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    _end(kubelet, "u1", devices=True)
+    reader.read(lists_ended=True)
+    kubelet.shows(pod("p", container("main", [3])))
+    kubelet.keep(u2={"main": "3"})
+    allocations = reader.read(lists_ended=True)
+    assert [active.uid for active in allocations.pods] == ["u2"]
+
+
+def test_a_kubelet_that_lists_active_pods_alone_and_disagrees_with_its_files_is_not_believed(
+    kubelet: Kubelet, reader: AllocationReader
+) -> None:
+    _end(kubelet, "u1", devices=True)
+    assert reader.read().reason == "Inconsistent"
+
+
+def test_a_pod_without_cpus_and_devices_stays_active(kubelet: Kubelet, reader: AllocationReader) -> None:
+    _end(kubelet, "u1", devices=False)
+    assert [active.uid for active in reader.read(lists_ended=True).pods] == ["u1"]

@@ -30,6 +30,7 @@ from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.reader_token import ReaderToken
 from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
+from topomend.replay.gates import read_gates
 from topomend.runtime.backoff import Exponential, Retry
 from topomend.runtime.endpoints import METRICS, Endpoints, Page
 from topomend.wire.node_topology import status_of
@@ -266,12 +267,13 @@ class _Watcher:
     def look(self, node: NodeFacts) -> tuple[Discovery, Mapping[str, Any]]:
         """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
         version, self._node = node.kubelet_version, node
-        host, config, allocations = self._read_host(), self._config.read(), self._reader.read()
+        host, config = self._read_host(), self._config.read()
+        settings = with_version(config, self._settings.kubelet_version or version or None)
+        allocations = self._reader.read(lists_ended=read_gates(settings.settings).lists_ended_pods)
         self._note_kubelet_answers(allocations)
         if self._latest is None or self._last_read != (host, config, allocations, version):
             self._last_read = (host, config, allocations, version)
-            effective = self._settings.kubelet_version or version or None
-            discovery = assemble(self._settings.node_name, host, with_version(config, effective), allocations)
+            discovery = assemble(self._settings.node_name, host, settings, allocations)
             status = status_of(discovery.state, discovery.summary, discovery.conditions)
             self._latest = discovery, bounded(status)
         return self._latest

@@ -18,6 +18,7 @@ from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.pci import read_pci_devices
 from topomend.discover.sysfs import read_machine
+from topomend.replay.gates import read_gates
 
 __all__ = ["Discovery", "discover", "read_host"]
 
@@ -37,10 +38,12 @@ def discover(  # noqa: PLR0913 - one argument for each source
     ``root`` holds ``sys`` and ``proc``. ``pod_resources`` is the kubelet's socket, ``kubelet_state`` its root
     directory. The conditions name each source that is missing or wrong. Never raises.
     """
-    allocations = AllocationReader(pod_resources, kubelet_state).read()
     proc = PROC if root.absolute() == Path("/") else None
-    settings = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
-    return assemble(node_name, read_host(root, whole=True), with_version(settings, kubelet_version), allocations)
+    config = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
+    settings = with_version(config, kubelet_version)
+    lists_ended = read_gates(settings.settings).lists_ended_pods
+    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=lists_ended)
+    return assemble(node_name, read_host(root, whole=True), settings, allocations)
 
 
 def read_host(path: Path, *, whole: bool = False) -> Host:

@@ -5,10 +5,14 @@ keep the entries of ended pods until the kubelet next purges them. The kubelet p
 (cpumanager/cpu_manager.go:removeStaleState, and the same in the other managers), so this module reports them as stale:
 the published state is the one that the next admission sees. List and files are read at different moments, so both are
 read again until they agree. Parsing is left to ``pod_resources`` and ``state_files``.
+
+Kubelets before 1.34 also list pods that have ended (KubeletPodResourcesListUseActivePods), without their devices, and
+after seconds without their CPUs, but with the memory that they held. That tells them from active ones, which lose
+neither.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -63,13 +67,17 @@ class AllocationReader:
         self._last_read: tuple[PodResources, object] | None = None
         self._state: tuple[object, KubeletState] = (None, KubeletState())
         self._names: Mapping[str, PodName] = NO_NAMES
+        self._ended: frozenset[str] = frozenset()
 
-    def read(self) -> Allocations:
-        """Read the current allocations; on failure return the last known ones with the reason. Never raises."""
+    def read(self, *, lists_ended: bool = False) -> Allocations:
+        """Read the current allocations; on failure return the last known ones with the reason. Never raises.
+
+        ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``).
+        """
         if self._client is None:
             return Allocations(reason="PodResourcesNotGiven", problem="no pod-resources socket is given")
         try:
-            return self._read(self._client)
+            return self._read(self._client, lists_ended=lists_ended)
         except PodResourcesUnavailable as error:
             return self._last_known("PodResourcesUnavailable", str(error))
         except StateUnreadable as error:
@@ -80,7 +88,7 @@ class AllocationReader:
         """The number of failed pod-resources requests so far, by method."""
         return self._client.errors if self._client else {}
 
-    def _read(self, client: PodResourcesClient) -> Allocations:
+    def _read(self, client: PodResourcesClient, *, lists_ended: bool) -> Allocations:
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE_SECONDS * attempt)
@@ -91,7 +99,12 @@ class AllocationReader:
             state = self._read_state(before)
             if before != self._fingerprint():
                 continue
-            joined = join(listed, state, self._names)
+            if state is not None and lists_ended:
+                self._ended = self._ended.intersection(state.pods).union(self._without_cpus(state))
+            joined = join(listed, state, self._names, self._ended)
+            if joined is None and state is not None and lists_ended and attempt == ATTEMPTS - 1:
+                self._ended |= without_devices(listed, state)
+                joined = join(listed, state, self._names, self._ended)
             if joined is not None:
                 if why := why_implausible(joined.pods, joined.devices, joined.memory):
                     return self._last_known("Implausible", f"the kubelet's answers or files contain {why}")
@@ -102,6 +115,14 @@ class AllocationReader:
                 return self._last_good
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
+
+    def _without_cpus(self, state: KubeletState) -> Iterator[str]:
+        """The pods that had exclusive CPUs and lost them all: they have ended."""
+        for pod in self._last_good.pods if self._last_good else ():
+            entry = state.pods.get(pod.uid)
+            had, has = _cpus(pod.cpus, pod.containers), entry and _cpus(entry.cpus, entry.containers.values())
+            if had and entry and not has:
+                yield pod.uid
 
     def _fingerprint(self) -> object:
         return fingerprint(self._state_folder) if self._state_folder else None
@@ -127,11 +148,15 @@ class AllocationReader:
 
 
 def join(
-    listed: PodResources, state: KubeletState | None, names: Mapping[str, PodName] = NO_NAMES
+    listed: PodResources,
+    state: KubeletState | None,
+    names: Mapping[str, PodName] = NO_NAMES,
+    ended: Collection[str] = (),
 ) -> Allocations | None:
     """Join both sources. None if no file entry matches the resources of a listed pod: they are of different moments.
 
-    ``names`` maps uids to the pod names learned in earlier polls. Without ``state`` the list is taken as it is.
+    ``names`` maps uids to the pod names learned in earlier polls; ``ended`` are the uids of pods that have ended and
+    may be listed nevertheless. Without ``state`` the list is taken as it is.
     """
     if state is None:
         return _allocations(listed, tuple(_with_resources(listed.pods)), (), KubeletState())
@@ -145,7 +170,10 @@ def join(
         ]
         if matching:
             uid = min(matching, key=lambda uid: beliefs.rank(pod, uid))
-            pods.append(_joined(pod, uid, unmatched.pop(uid)))
+            if uid not in ended:
+                pods.append(_joined(pod, uid, unmatched.pop(uid)))
+        elif any(_is_left_of(pod, unmatched[uid]) for uid in ended if uid in unmatched):
+            continue
         elif any(map(_has_resources, pod.containers)):
             return None
     stale = tuple(
@@ -154,6 +182,35 @@ def join(
     )
     pods.sort(key=_name)
     return _allocations(listed, tuple(_with_resources(pods)), stale, state)
+
+
+def without_devices(listed: PodResources, state: KubeletState) -> frozenset[str]:
+    """The uids of pods that are listed without the devices that the files have for them: they have ended."""
+    return frozenset(
+        uid
+        for uid, entry in state.pods.items()
+        if any(container.devices for container in entry.containers.values())
+        and any(any(map(_has_resources, pod.containers)) and _is_left_of(pod, entry) for pod in listed.pods)
+    )
+
+
+def _is_left_of(pod: PodAllocation, entry: PodHoldings) -> bool:
+    """Whether the pod is listed with what the entry has, but for devices."""
+    return all(
+        not container.devices and _resources(container) == _resources(_without_devices(entry, container.name))
+        for container in pod.containers
+    )
+
+
+def _without_devices(entry: PodHoldings, name: str) -> ContainerAllocation | None:
+    container = entry.containers.get(name)
+    return container and replace(container, devices=())
+
+
+def _cpus(of_pod: CPUSet, containers: Iterable[ContainerAllocation]) -> CPUSet:
+    for container in containers:
+        of_pod |= container.cpus
+    return of_pod
 
 
 @dataclass(frozen=True)

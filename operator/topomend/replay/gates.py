@@ -85,6 +85,11 @@ class Gates:
     - ``qos_by_container``: the QoS class is computed for each container and resource first, since 1.37
       (qos.go:ComputePodQOS).
 
+    Pod-resources:
+
+    - ``lists_ended_pods``: List names pods that have ended too, before 1.34 or without
+      KubeletPodResourcesListUseActivePods (apis/podresources/server_v1.go:List).
+
     In-place resize (kube_features.go; up to 1.33 kubelet.go:canResizePod, then allocation/allocation_manager.go of that
     name, since 1.36 allocation/handlers.go:Admit):
 
@@ -123,6 +128,7 @@ class Gates:
     cache_takes_started_cores: bool
     bounded_distribution: bool
     qos_by_container: bool
+    lists_ended_pods: bool
     resize: bool
     resize_pod_level: bool
     resize_init_containers: bool
@@ -166,6 +172,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         cache_takes_started_cores=minor >= 34,
         bounded_distribution=minor >= 37,
         qos_by_container=minor >= 37,
+        lists_ended_pods=minor < 34 or not gates.get("KubeletPodResourcesListUseActivePods", True),
         resize=resize,
         resize_pod_level=pod_level and minor >= 35 and gates.get(RESIZE_POD_LEVEL, minor >= 36),
         resize_init_containers=minor >= 37 or (minor >= 36 and gates.get(RESIZE_INIT_CONTAINERS, True)),
