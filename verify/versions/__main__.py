@@ -24,13 +24,14 @@ from tests.builders import pod_manifest
 from tests.waiting import TimedOut, eventually
 
 from topomend.cli.table import echo_table
-from topomend.kube.client import EVENTS, NAMESPACES, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.client import EVENTS, NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
 from topomend.sandbox import NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.go_modules import NotARelease, minor_of
 
 ROOT = Path(__file__).parents[2]
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 NARROW, WIDE = "narrow", "wide"
+DEVICE = "vendor.com/gpu"
 STORM_SECONDS = 30
 MOST_REFUSED = 3
 """The refused pods of a storm of one replica before the brake takes effect."""
@@ -54,6 +55,7 @@ class Row:
     explained: float
     running: float
     after_kill: float
+    ended_free: float
     storm: int
     steered: str
     new_pods: str
@@ -67,9 +69,9 @@ class Row:
 
 def nodes(release: str) -> tuple[NodeSpec, ...]:
     """Two nodes of the same size. No NUMA node of ``narrow`` has four CPUs."""
-    shapes = {NARROW: "numa:4 cores:3 memory:2Gi", WIDE: "numa:2 cores:6 memory:4Gi"}
-    policy = {"topology_manager_policy": "single-numa-node", "version": release}
-    return tuple(NodeSpec.of_shape(name, shape, **policy) for name, shape in shapes.items())
+    shapes = {NARROW: "numa:4 cores:3 memory:2Gi", WIDE: f"numa:2 cores:6 memory:4Gi device:{DEVICE}@0=1,1=1"}
+    settings = {"topology_manager_policy": "single-numa-node", "memory_manager_policy": "Static", "version": release}
+    return tuple(NodeSpec.of_shape(name, shape, **settings) for name, shape in shapes.items())
 
 
 def try_release(release: str, pods: int, older: str) -> Row:
@@ -82,6 +84,7 @@ def try_release(release: str, pods: int, older: str) -> Row:
         try:
             explained, running = _relaunch(client, "first")
             after_kill = _relaunch_across_kill(client, sandbox.name)
+            ended = _ended(client)
             storm = _storm(client)
             steered, new_pods = _steer(client), _new_pods(client)
         finally:
@@ -89,7 +92,7 @@ def try_release(release: str, pods: int, older: str) -> Row:
     compared = _compare(release, pods, release)
     if older:
         compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
-    return Row(release, explained, running, after_kill, storm, steered, new_pods, compared)
+    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, compared)
 
 
 def _relaunch(client: Client, name: str) -> tuple[float, float]:
@@ -123,6 +126,30 @@ def _relaunch_across_kill(client: Client, sandbox: str) -> float:
     assert (len(records), len(copies)) == (1, 1), (records, copies)
     _remove(client, name)
     return seconds
+
+
+def _ended(client: Client) -> float:
+    """Seconds from the end of a pod with CPUs, memory and a device until its node publishes all of them as free."""
+    content = _pod("ended")
+    content["spec"] |= {"restartPolicy": "Never", "nodeName": WIDE}
+    container = content["spec"]["containers"][0]
+    container |= {"image": "sandbox/sleep", "command": ["sleep", "2"]}
+    container["resources"]["limits"][DEVICE] = "1"
+    client.create(PODS, content, "default")
+    eventually("its CPUs to be published", lambda: _published(client), 60)
+    eventually("the pod to end", lambda: client.get(PODS, "ended", "default")["status"].get("phase") == "Succeeded", 60)
+    begin = time.monotonic()
+    eventually("its node to be empty", lambda: not _published(client), 60)
+    seconds = time.monotonic() - begin
+    conditions = client.get(NODE_TOPOLOGIES, WIDE)["status"]["conditions"]
+    assert all(condition["status"] == "True" for condition in conditions), conditions
+    _remove(client, "ended")
+    return seconds
+
+
+def _published(client: Client) -> bool:
+    """Whether the node shows pods that hold something."""
+    return bool(client.get(NODE_TOPOLOGIES, WIDE).get("status", {}).get("pods"))
 
 
 def _storm(client: Client) -> int:
@@ -299,6 +326,7 @@ def main() -> int:
         "EXPLAINED",
         "RUNNING",
         "AFTER-KILL",
+        "ENDED-FREE",
         "STORM-REFUSED",
         "STEERED",
         "NEW-POD-P50/P99",
