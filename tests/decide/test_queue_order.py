@@ -3,6 +3,7 @@
 A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -109,6 +110,19 @@ def test_no_pod_yields_where_more_nodes_admit_the_older_ones_than_there_are_pods
     assert isinstance(choose(snapshot, young, 2.0), plans.Yield)
     snapshot = apply(snapshot, changes.Published(replace(ONE_HOLE, name=last), "99"))
     assert isinstance(choose(snapshot, young, 2.0), plans.RelaunchOn)
+
+
+def test_thousands_of_older_pods_that_do_not_fit_and_are_all_different_delay_no_decision() -> None:
+    older = [gated_pod(f"older-{index}", 7) for index in range(3_000)]
+    different = [
+        replace(pod, placement=Placement(node_selector={"kubernetes.io/hostname": "a", "kind": str(index)}))
+        for index, pod in enumerate(older)
+    ]
+    younger = gated_pod("younger", 2, created=1)
+    snapshot = one_hole(*different, younger)
+    began = time.thread_time()
+    assert isinstance(choose(snapshot, younger, 0.0), plans.RelaunchOn)
+    assert time.thread_time() - began < 1
 
 
 def test_an_older_pod_that_may_not_go_to_the_node_delays_nobody() -> None:

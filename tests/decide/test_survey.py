@@ -4,6 +4,7 @@ A failing random test shows its seed in its name; TOPOMEND_SEED runs it again.
 """
 
 import gc
+import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +31,7 @@ from topomend.decide.node_status import (
 )
 from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.replay.admission import admit
-from topomend.replay.effort import Overspent
+from topomend.replay.effort import Overspent, TurnOver, metered
 
 Said = tuple[tuple[NodeStatus, str], ...]
 
@@ -142,3 +143,22 @@ def test_surveys_of_the_last_kinds_are_kept_and_they_keep_no_state() -> None:
     del state, snapshot
     gc.collect()
     assert seen() is None
+
+
+def test_what_takes_longer_than_its_turn_is_gone_on_with_in_the_next() -> None:
+    """The turn is over at once, and still each one gets further by a node."""
+    survey._surveys.clear()
+    states = [node_state(name=f"node-{index}") for index in range(4)]
+    snapshot = snapshot_of(*states)
+    asked = guaranteed_pod("asked", 2)
+    turns = 1
+    while True:
+        try:
+            with metered(time.thread_time, turn_seconds=-1.0):
+                diagnosis = diagnose(snapshot, asked, Placement())
+            break
+        except TurnOver:
+            turns += 1
+    assert turns == len(states)
+    survey._surveys.clear()
+    assert said(diagnosis) == said(diagnose(snapshot, asked, Placement()))

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.builders import gated_pod, guaranteed_pod, node, node_state
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.model.cluster import Placement
+from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
@@ -35,7 +37,7 @@ class Cluster:
         """A pod was reconciled without success."""
         self.store.apply(changes.PodUpdated(gated_pod(name, cpus, **fields), 1.0))
         self.waiting.requeue_affected()
-        pod_id = PodID("ns", name, name)
+        pod_id = PodID(fields.get("namespace", "ns"), name, name)
         self.waiting.add(pod_id, result, self.waiting.remove(pod_id))
         return pod_id
 
@@ -143,3 +145,18 @@ def test_a_pod_that_is_reconciled_no_longer_waits() -> None:
     assert cluster.waiting.remove(pod) is before
     assert cluster.requeued_by(changes.Published(EMPTY, "10")) == []
     assert len(cluster.waiting) == 0
+
+
+def test_one_namespace_with_many_kinds_of_pods_is_asked_in_turn_with_others_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that are not asked about in time are requeued: whoever reconciles them gives namespaces turns too."""
+    cluster = Cluster()
+    for number in range(5):
+        cluster.wait(f"flood-{number}", 5 + number, ROOM)
+    cluster.wait("other", 4, ROOM, namespace="other")
+    assert cluster.requeued_by(changes.Published(replace(EMPTY, name="a"), "10")) == ["other"]
+    monkeypatch.setattr(unschedulable_pods, "ASKING_SECONDS", -1.0)
+    requeued = cluster.requeued_by(changes.Published(replace(ALMOST_FULL, name="a"), "11"))
+    assert sorted(requeued) == ["flood-0", "flood-1", "flood-2", "flood-3", "flood-4", "other"]
+    assert requeued.index("other") <= 1

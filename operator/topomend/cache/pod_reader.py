@@ -9,7 +9,7 @@ from typing import Any
 
 from topomend.cache.room import Room
 from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.cluster import check_size, read_watched_pod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import GROUP
 
@@ -37,6 +37,7 @@ def kept_pod(content: dict[str, Any], known: WatchedPod | None = None) -> Watche
     version, namespace = metadata["resourceVersion"].text(""), metadata["namespace"].text("")
     if known and version and (known.uid, known.version) == (metadata["uid"].text(""), version):
         return known
+    check_size(Document(content)["spec"])
     size = kept_bytes(content)
     if not _room.has(size, namespace):
         raise MalformedObject(NO_ROOM)

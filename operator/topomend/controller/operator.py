@@ -30,6 +30,7 @@ from topomend.reconcile.staleness import Staleness
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
+from topomend.replay import effort
 from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page
 from topomend.runtime.event_recorder import EventRecorder
 from topomend.runtime.fair_queue import FairQueue
@@ -223,7 +224,10 @@ class Operator:
         """
         since = self._waiting.remove(pod)
         try:
-            result = within_shares(self._store, lambda: self._reconciler.reconcile(pod))
+            result = within_shares(self._store, lambda: self._reconciler.reconcile(pod), effort.TURN_SECONDS)
+        except effort.TurnOver:
+            self._queue.add(pod)
+            return None
         except NotPermitted:
             return RETRY_SECONDS  # an operator that was paused leads again, often before it knows that it did not
         except (APIError, NoProgress) as error:

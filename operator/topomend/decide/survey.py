@@ -15,6 +15,7 @@ from topomend.cache.snapshot import Publication, ReplayMismatches, Snapshot, rep
 from topomend.decide.node_status import NodeStatus, Question, status_of
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Node
+from topomend.replay.effort import end_turn
 from topomend.replay.fast_path.admission import PodShape
 
 MAX_SURVEYS = 16
@@ -56,13 +57,16 @@ class _Survey:
     def update(self, snapshot: Snapshot, question: Question) -> None:
         """Ask the nodes that are not as they were asked, and those that may hold a pod of this name.
 
-        That may be the pod itself, and then the answer is no other pod's. Raises Overspent: the others are asked later.
+        That may be the pod itself, and then the answer is no other pod's. Raises Overspent, or TurnOver after at least
+        one answer: the others are asked later.
         """
         name_of_pod, publications = question.fit.pod.name, snapshot.publications
         self._due |= self._changed(snapshot, name_of_pod)
         self._nodes, self._unreadable = snapshot.nodes, snapshot.unreadable
         self._mismatches = snapshot.mismatches
-        for name in sorted(self._due):
+        for number, name in enumerate(sorted(self._due)):
+            if number:
+                end_turn()
             node, publication = snapshot.nodes.get(name), publications.get(name)
             self._replace(name, status_of(snapshot, node, question) if node else None)
             if publication is None:

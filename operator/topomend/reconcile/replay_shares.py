@@ -7,6 +7,7 @@ Owns the meter's clock and the repetition. Leaves the shares to ``replay.effort`
 import logging
 import time
 from collections.abc import Callable
+from math import inf
 from typing import TypeVar
 
 from topomend.cache.changes import ReplayOverspent
@@ -18,15 +19,15 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
-def within_shares(store: Store, work: Callable[[], _Result]) -> _Result:
+def within_shares(store: Store, work: Callable[[], _Result], turn_seconds: float = inf) -> _Result:
     """The result of ``work``, which may be repeated, and reads the store's snapshot anew each time.
 
-    Raises Overspent where it asks a node that was set aside.
+    Raises Overspent where it asks a node that was set aside, TurnOver where it takes longer than its turn.
     """
     nodes: set[str] = set()
     while True:
         try:
-            with metered(time.thread_time):
+            with metered(time.thread_time, turn_seconds):
                 return work()
         except Overspent as overspent:
             if overspent.node in nodes:

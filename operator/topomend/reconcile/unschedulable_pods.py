@@ -7,7 +7,7 @@ Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). L
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from topomend.cache.snapshot import Publication, Snapshot, replaced, topology_changed
@@ -20,6 +20,10 @@ from topomend.reconcile.store import Store
 from topomend.replay.effort import Overspent, metered
 from topomend.replay.fast_path.admission import PodShape
 from topomend.replay.fast_path.capacity import prepare
+from topomend.runtime.fair_queue import RoundRobin
+
+ASKING_SECONDS = 0.2
+"""How long nodes that changed are asked about pods that wait: the next change waits. All other pods are requeued."""
 
 
 class UnschedulablePods:
@@ -80,29 +84,42 @@ class UnschedulablePods:
         difference.prepare()
         if not waiting or not difference.is_relevant:
             return
-        affected = [pod for pod, (result, kind) in waiting if difference.affects(pod, result, kind)]
-        self._enqueue_in_order(affected, difference.after)
+        results = dict(waiting)
+        for pod in _in_turns(self._in_order(results, difference.after)):
+            if difference.affects(pod, *results[pod]):
+                self._enqueue(pod)
 
     def requeue_blocked(self) -> None:
         """Enqueue the pods that a node admits and that waited for others, in order of turns: NUMA nodes are free."""
         with self._lock:
             blocked = [pod for pod, (result, _) in self._waiting.items() if result.on_any_change]
-        self._enqueue_in_order(blocked, self._store.snapshot)
+        for pod in self._in_order(blocked, self._store.snapshot):
+            self._enqueue(pod)
 
-    def _enqueue_in_order(self, pods: Iterable[PodID], snapshot: Snapshot) -> None:
+    @staticmethod
+    def _in_order(pods: Iterable[PodID], snapshot: Snapshot) -> list[PodID]:
         def order(pod: PodID) -> tuple[int, float]:
             watched, since = _watched(snapshot, pod), snapshot.gated_since.get((pod.namespace, pod.name), 0.0)
             return -watched.priority if watched else 0, since
 
-        for pod in sorted(pods, key=order):
-            self._enqueue(pod)
+        return sorted(pods, key=order)
+
+
+def _in_turns(pods: Iterable[PodID]) -> Iterator[PodID]:
+    """Namespaces take turns: one whose pods are of many kinds, about which each is asked, delays no other."""
+    turns: RoundRobin[PodID] = RoundRobin()
+    for pod in pods:
+        turns.push(pod.namespace, pod)
+    while (next_pod := turns.pop()) is not None:
+        yield next_pod
 
 
 class _Difference:
-    """The differences between two snapshots. Pods of one kind are asked about once."""
+    """The differences between two snapshots. Pods of one kind are asked about once, and within ASKING_SECONDS."""
 
     def __init__(self, store: Store, before: Snapshot, after: Snapshot) -> None:
         self._store, self._before, self.after = store, before, after
+        self._until = time.monotonic() + ASKING_SECONDS
         self._admitted: dict[PodShape, bool] = {}
 
     def prepare(self) -> None:
@@ -156,7 +173,7 @@ class _Difference:
         if pod.released or kind is None:
             return True
         if kind not in self._admitted:
-            self._admitted[kind] = self._any_admits(pod)
+            self._admitted[kind] = time.monotonic() > self._until or self._any_admits(pod)
         return self._admitted[kind]
 
     def _any_admits(self, pod: WatchedPod) -> bool:

@@ -84,7 +84,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
     """The WatchedPod of a Pod object. Raises MalformedObject, also for one that has more in it than is kept."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
-    _check_size(spec)
+    check_size(spec)
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
     return WatchedPod(
         namespace=metadata["namespace"].text(),
@@ -125,7 +125,7 @@ def read_watched_pod(content: Any) -> WatchedPod:
     )
 
 
-def _check_size(spec: Document) -> None:
+def check_size(spec: Document) -> None:
     """Raise MalformedObject where a pod has more in it than the operator keeps of any pod."""
     for name in ("nodeSelector", "tolerations", "schedulingGates"):
         _check_number(spec[name], MAX_RULES)
