@@ -34,7 +34,7 @@ from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.group import STEER_LABEL, STEERING, STEERING_NAME
+from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION, STEER_LABEL, STEERING, STEERING_NAME
 from topomend.wire.node_topology import node_topology, status_of
 from topomend.wire.pod import read_pod
 
@@ -71,7 +71,9 @@ def every_policy() -> list[dict[str, Any]]:
 
 
 def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata: Any) -> dict[str, Any]:
-    """A Guaranteed pod, bound to ``node`` without a scheduler if one is given."""
+    """A Guaranteed pod, bound to ``node`` without a scheduler if one is given, and relaunched elsewhere too."""
+    if node:
+        metadata["annotations"] = {RELAUNCH_PINNED_ANNOTATION: "true", **metadata.get("annotations", {})}
     resources = {"limits": {"cpu": str(cpus), "memory": "64Mi"}}
     container = {"name": "main", "image": "sandbox/pause", "resources": resources}
     return pod_manifest(name, container, node=node, preferred_node=preferred, **metadata)

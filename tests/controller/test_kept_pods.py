@@ -11,6 +11,7 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.kube.client import PODS, Resource
+from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
 
 pytestmark = pytest.mark.cluster
 
@@ -72,4 +73,25 @@ def test_a_pod_that_restarts_no_container_does_not_run_twice_unless_its_user_say
         lambda: "topomend.io/replaces" in fragmented.get("again")["metadata"]["annotations"],
     )
     assert fragmented.phase("once") == "Failed"
+    assert "Traceback" not in operator.text()
+
+
+def test_a_pod_that_its_user_pinned_to_a_node_is_not_moved_unless_he_says_so(
+    fragmented: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """What a scheduler bound is moved: the pod of the same size that went to the same node by preference."""
+    operator = start_operator()
+    operator.wait_until_it_watches()
+    stays = fragmented.create(pod("stays", 3, node=NODE_A, annotations={RELAUNCH_PINNED_ANNOTATION: "no"}))
+    (skipped,) = eventually("the reason", lambda: events_of(fragmented, stays, "RelaunchSkipped"))
+    assert f"stays was created with nodeName {NODE_A}" in skipped["note"]
+    assert events_of(fragmented, stays, "TopologyRefusalExplained")
+    moved = {"says-so": pod("says-so", 3, node=NODE_A), "scheduled": pod("scheduled", 3, preferred=NODE_A)}
+    for name, content in moved.items():
+        fragmented.create(content)
+        eventually(
+            f"{name} to be relaunched",
+            lambda: "topomend.io/replaces" in fragmented.get(name)["metadata"].get("annotations", {}),  # noqa: B023
+        )
+    assert fragmented.phase("stays") == "Failed"
     assert "Traceback" not in operator.text()

@@ -62,6 +62,15 @@ LIMITS = Limits()
             ),
         ),
         ({"ran": True, "relaunch_started": "true"}, Treatment.RELAUNCH, "p has no controller that recreates it"),
+        (
+            {"pinned": True},
+            Treatment.LEAVE,
+            (
+                "p was created with nodeName a, which no other node can replace; "
+                'annotate it with topomend.io/relaunch-pinned: "true" to have it relaunched elsewhere'
+            ),
+        ),
+        ({"pinned": True, "relaunch_pinned": "true"}, Treatment.RELAUNCH, "p has no controller that recreates it"),
         ({"attempt": 4}, Treatment.RELAUNCH, "p has no controller that recreates it"),
         (
             {"attempt": 5},

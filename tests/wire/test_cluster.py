@@ -56,6 +56,32 @@ def test_a_refused_pod_is_read_with_its_node_and_its_owner() -> None:
     assert watched.attempt == 2
 
 
+def _manager(*fields: str, subresource: str = "") -> dict[str, Any]:
+    """One manager of a pod's fields, as the API server writes it."""
+    entry = {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {field: {} for field in fields}}}
+    return entry | ({"subresource": subresource} if subresource else {})
+
+
+@pytest.mark.parametrize(
+    ("managers", "pinned"),
+    [
+        ([_manager("f:containers", "f:nodeName")], True),
+        ([_manager("f:containers"), _manager("f:nodeName")], True),
+        ([_manager("f:containers")], False),
+        ([_manager("f:nodeName", subresource="status")], False),
+        ([{"manager": "none"}], False),
+        ([], False),
+    ],
+)
+def test_who_wrote_a_pods_node_is_read_from_the_managers_of_its_fields(
+    managers: list[dict[str, Any]], pinned: bool
+) -> None:
+    content = pod(metadata={"managedFields": managers}, spec={"nodeName": "gpu-01"})
+    assert read_watched_pod(content).pinned is pinned
+    del content["spec"]["nodeName"]
+    assert not read_watched_pod(content).pinned
+
+
 def test_where_a_pod_may_go_is_read_from_selector_affinity_and_tolerations() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}

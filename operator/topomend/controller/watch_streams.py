@@ -206,6 +206,8 @@ class WatchStreams:
 
         async def hand_over(event: kopf.RawEvent, **_: Any) -> None:
             content: dict[str, Any] = dict(event["object"])
+            if resource == PODS:  # who wrote a pod's node is read of its managers, and of no other object's
+                content["metadata"] = dict(content["metadata"])
             _empty(cast("dict[str, Any]", event["object"]))
             self._on_event(WatchEvent(resource.plural, content, gone=event["type"] == "DELETED"))
 

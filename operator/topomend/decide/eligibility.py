@@ -12,6 +12,7 @@ from topomend.wire.group import (
     MAX_ATTEMPTS_ANNOTATION,
     RELAUNCH_ANNOTATION,
     RELAUNCH_FINALIZER,
+    RELAUNCH_PINNED_ANNOTATION,
     RELAUNCH_STARTED_ANNOTATION,
 )
 
@@ -110,6 +111,9 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
     if pod.ran and pod.relaunch_started != "true":
         why = f"a container of {pod.name} has run, and restartPolicy Never promises that it runs once"
         return _leave(f'{why}; annotate it with {RELAUNCH_STARTED_ANNOTATION}: "true" to have it run again')
+    if pod.pinned and pod.relaunch_pinned != "true":
+        why = f"{pod.name} was created with nodeName {pod.node}, which no other node can replace"
+        return _leave(f'{why}; annotate it with {RELAUNCH_PINNED_ANNOTATION}: "true" to have it relaunched elsewhere')
     if pod.generation > 1 + pod.released:
         # Whoever may update pods but not create them could otherwise have this one created by the operator.
         why = f"{pod.name} was changed after its creation (generation {pod.generation}) and is not recreated"

@@ -119,10 +119,12 @@ class WatchedPod:
     - ``creator``: the name and groups of the user who created it, one a line; empty without a stamp.
     - ``generation``: the number of the pod's spec, from 1; 0 if the API server does not count.
     - ``released``: whether the operator has ungated it. ``narrowed``: whether it added a node affinity by that.
-    - ``relaunch``, ``max_attempts``, ``name_policy``, ``relaunch_started``: the user's annotations.
+    - ``relaunch``, ``max_attempts``, ``name_policy``, ``relaunch_started`` and ``relaunch_pinned``: the user's
+      annotations.
     - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
     - ``ran``: whether a container of a pod with restartPolicy Never has started.
+    - ``pinned``: whether its user wrote its ``node`` into it, so that no scheduler chose that.
     - ``priority``: that of its priority class; the scheduler tries the highest first.
     - ``preempts``: whether pods of lower priority may be evicted for it.
     - ``critical``: whether its priority class is one of those that the cluster itself needs.
@@ -160,6 +162,8 @@ class WatchedPod:
     scheduler_rules: tuple[str, ...] = ()
     ran: bool = False
     relaunch_started: str = ""
+    pinned: bool = False
+    relaunch_pinned: str = ""
     unschedulable: bool = False
     priority: int = 0
     critical: bool = False

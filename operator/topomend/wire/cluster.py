@@ -26,6 +26,7 @@ from topomend.wire.group import (
     NOT_NARROWED,
     RECORD_ANNOTATION,
     RELAUNCH_ANNOTATION,
+    RELAUNCH_PINNED_ANNOTATION,
     RELAUNCH_STARTED_ANNOTATION,
     RELEASED_ANNOTATION,
     REPLACES_ANNOTATION,
@@ -122,6 +123,8 @@ def read_watched_pod(content: Any) -> WatchedPod:
         preempts=spec["preemptionPolicy"].text("") != "Never",
         relaunch_started=annotations.get(RELAUNCH_STARTED_ANNOTATION, ""),
         group=read_pod_group(document),
+        pinned=not spec["nodeName"].absent and _is_pinned(metadata),
+        relaunch_pinned=annotations.get(RELAUNCH_PINNED_ANNOTATION, ""),
     )
 
 
@@ -187,6 +190,17 @@ def _is_unschedulable(status: Document) -> bool:
         (condition["type"].text(""), condition["status"].text(""), condition["reason"].text(""))
         == ("PodScheduled", "False", "Unschedulable")
         for condition in status["conditions"]
+    )
+
+
+def _is_pinned(metadata: Document) -> bool:
+    """Whether somebody wrote the pod's node into it. A binding leaves no trace among the managers of its fields.
+
+    No condition tells that: a refused pod has none, and of every other the kubelet says that it was scheduled.
+    """
+    return any(
+        entry["subresource"].text("") == "" and not entry["fieldsV1"]["f:spec"]["f:nodeName"].absent
+        for entry in metadata["managedFields"]
     )
 
 

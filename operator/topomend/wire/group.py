@@ -26,6 +26,9 @@ RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
 RELAUNCH_STARTED_ANNOTATION = f"{GROUP}/relaunch-started"
 """Pod annotation: with ``"true"``, a pod of restartPolicy Never is relaunched although a container of it has run."""
 
+RELAUNCH_PINNED_ANNOTATION = f"{GROUP}/relaunch-pinned"
+"""Pod annotation: with ``"true"``, a pod is relaunched although its creator wrote ``nodeName`` into it."""
+
 MAX_ATTEMPTS_ANNOTATION = f"{GROUP}/max-attempts"
 """Pod or namespace annotation: how often a pod may be relaunched, a decimal number."""
 
@@ -75,7 +78,13 @@ whatever their kubelets' policy. Written at the pod's creation alone."""
 CREATORS_ANNOTATIONS = (ALIGNMENT_ANNOTATION,)
 """The pod annotations of topomend that a pod's creator writes, and nobody later."""
 
-USERS_ANNOTATIONS = (RELAUNCH_ANNOTATION, RELAUNCH_STARTED_ANNOTATION, MAX_ATTEMPTS_ANNOTATION, NAME_POLICY_ANNOTATION)
+USERS_ANNOTATIONS = (
+    RELAUNCH_ANNOTATION,
+    RELAUNCH_STARTED_ANNOTATION,
+    RELAUNCH_PINNED_ANNOTATION,
+    MAX_ATTEMPTS_ANNOTATION,
+    NAME_POLICY_ANNOTATION,
+)
 """The pod annotations of topomend that users write at any time. All others but CREATORS_ANNOTATIONS are the operator's
 alone."""
 
