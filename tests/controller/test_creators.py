@@ -1,88 +1,27 @@
 """No user gets a pod through the operator that the user may not create, with the installed account and policies."""
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
-from deploy.manifests import objects
-from tests.clusters import NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, every_policy, pod
-from tests.deploy.api import API, administrator, path_of
-from tests.deploy.conftest import token_of
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
+from tests.deploy.api import API
+from tests.installed_operator import PODS, ROLES, admin, is_stamped, operator, start, user_of_pods
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES
+__all__ = ["admin", "operator", "start"]  # the fixtures
 
 pytestmark = pytest.mark.cluster
-
-PODS = "/api/v1/namespaces/default/pods"
-ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
-
-
-@pytest.fixture
-def admin(two_nodes: Cluster) -> Iterator[API]:
-    """The administrator of a cluster with our accounts, roles and policies. The policies are removed afterwards."""
-    api = administrator(two_nodes.sandbox.kubeconfig)
-    applied = [item for item in objects() if item["kind"] not in ("DaemonSet", "Deployment")]
-    applied += every_policy()  # before an operator does that
-    for item in applied:
-        answer = api.apply(path_of(item), item)
-        assert answer.allowed, answer.message
-    yield api
-    for item in applied:
-        if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
-            assert api.delete(path_of(item)).code in (200, 404)  # policies go with their configurations
-    eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
-    time.sleep(POLICY_SECONDS)
-
-
-@pytest.fixture
-def start(
-    two_nodes: Cluster, admin: API, tmp_path: Path, start_operator: Callable[..., Operator]
-) -> Callable[[], Operator]:
-    """Start the operator under its own account."""
-    configuration = yaml.safe_load(two_nodes.sandbox.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
-    path = tmp_path / "operator.kubeconfig"
-    path.write_text(yaml.safe_dump(configuration))
-    path.chmod(0o600)
-
-    def started() -> Operator:
-        operator = start_operator(kubeconfig=path)
-        operator.wait_until_it_watches()
-        return operator
-
-    return started
-
-
-@pytest.fixture
-def operator(start: Callable[[], Operator]) -> Operator:
-    """An operator that has seen the cluster."""
-    return start()
 
 
 @pytest.fixture
 def tenant(admin: API) -> API:
-    """Somebody who may create pods in the namespace, until the role ``creator`` is taken away."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
-    assert admin.apply("/api/v1/namespaces/default/serviceaccounts/tenant", account).allowed
-    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "creator"}}
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "patch"]}]
-    assert admin.apply(f"{ROLES}/roles/creator", head | {"kind": "Role", "rules": rules}).allowed
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "creator"}
-    subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}
-    binding = head | {"kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
-    assert admin.apply(f"{ROLES}/rolebindings/creator", binding).allowed
-    one = admin.as_token(token_of(admin, "default", "tenant"))
-    eventually("the role and the stamp", lambda: _is_stamped(one.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True)))
+    """Somebody who may create pods in the namespace, until his role is taken away."""
+    one = user_of_pods(admin, "tenant", "create", "get", "patch")
+    eventually("the role and the stamp", lambda: is_stamped(one.apply(f"{PODS}/probe", pod("probe", 1), dry_run=True)))
     return one
-
-
-def _is_stamped(answer: Any) -> bool:
-    return bool(answer.allowed and "topomend.io/creator" in answer.content["metadata"].get("annotations", {}))
 
 
 def _may_not(tenant: API) -> bool:
@@ -121,7 +60,7 @@ def test_a_pod_whose_creator_may_create_none_any_more_stays_and_its_record_says_
 ) -> None:
     made = tenant.create(PODS, pod("train", 3, preferred=NODE_A)).content
     eventually("the refusal", lambda: fragmented.phase("train") == "Failed")
-    assert admin.delete(f"{ROLES}/rolebindings/creator").allowed
+    assert admin.delete(f"{ROLES}/rolebindings/tenant").allowed
     eventually("the role to be gone", lambda: _may_not(tenant))
     operator = start()
     condition = eventually("the condition", lambda: _succeeded(fragmented, "CreatorMayNot"))
