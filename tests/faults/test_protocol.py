@@ -10,6 +10,7 @@
 | N is there: another's                          | ..._takes_the_name_keeps_it                            |
 | N is there: terminating                        | ..._being_deleted_is_waited_for                        |
 | N is denied: quota, Pod Security, 422          | ..._denied_is_kept_and_created_once_it_is_allowed      |
+| N is denied, and a user deletes P              | ..._of_another_name_is_denied_is_gone_for_good         |
 | W or N is denied: the namespace is terminating | ..._namespace_that_ends_is_not_held_up                 |
 | an answer is lost                              | ..._answer_of_a_relaunch_may_be_lost                   |
 | a user deletes N while it is gated             | ..._deletes_before_it_is_ungated_stays_deleted         |
@@ -47,7 +48,7 @@ from tests.faults.steps import (
     UNPROTECT,
     step_of,
 )
-from tests.waiting import eventually
+from tests.waiting import consistently, eventually
 
 from topomend.kube.client import NAMESPACES, PODS, Resource
 from topomend.kube.errors import Forbidden
@@ -220,6 +221,27 @@ def test_a_replacement_that_is_denied_is_kept_and_created_once_it_is_allowed(
     scene.operator.kill()  # rather than wait for a minute, which is when it is tried again
     scene.start()
     scene.runs_anew(refused, 60)
+    scene.is_well()
+
+
+def test_a_pod_that_its_user_deletes_while_its_replacement_of_another_name_is_denied_is_gone_for_good(
+    scene_of: Callable[[str], Scene],
+) -> None:
+    scene = scene_of("given-up")
+    allow: list[Callable[[], object]] = []
+    denied = at(scene, CREATE, BEFORE, lambda: allow.append(_quota(scene)))
+    scene.start()
+    refused = scene.refuse("train", annotations={"topomend.io/name-policy": "Suffix"})
+    eventually("the fault to begin", denied.is_set)
+    eventually("the relaunch to be blocked", lambda: scene.record_at("train", "Blocked"))
+    scene.cluster.client.delete(PODS, "train", scene.namespace, uid=uid_of(refused))
+    eventually("the pod to be gone", lambda: not scene.exists("train"))
+    eventually("the record to say so", lambda: scene.record_at("train", "Cancelled"))
+    allow[0]()
+    eventually("the quota's end", lambda: not _is_denied(scene, pod("probe", 1)))
+    scene.operator.kill()  # rather than wait for a minute, which is when a blocked one is tried again
+    scene.start()
+    consistently("nothing comes back", lambda: not scene.exists("train-r1"), 3)
     scene.is_well()
 
 
