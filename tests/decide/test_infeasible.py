@@ -7,7 +7,7 @@ import pytest
 from tests.builders import TWO_NUMA_NODES, applied, guaranteed_pod, node, node_state, snapshot_of
 
 from topomend.cache import changes
-from topomend.decide.infeasible import why_infeasible
+from topomend.decide.infeasible import devices_not_back, why_infeasible
 from topomend.model.cluster import Placement, Taint
 from topomend.replay.admission import admit
 
@@ -92,3 +92,46 @@ def test_the_closest_node_lacks_the_smallest_share_of_all_resources_together() -
     few_of_both = one_node("b", f"{TWO_NUMA_NODES} device:vendor.com/gpu@0=2,1=2")
     closest = why_infeasible(applied(*few_cpus, *few_of_both), guaranteed_pod(cpus=6, gpu=3), ANYWHERE)
     assert closest.startswith("no node admits p even when empty; closest: z refuses container c0: cpu requests 6")
+
+
+GPU = "vendor.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "told"),
+    [
+        ({GPU: 0}, {GPU: 0}, f"{GPU} of a is unhealthy, or its device plugin is not back yet"),
+        ({GPU: 2000}, {GPU: 0}, f"{GPU} of a is unhealthy, or its device plugin is not back yet"),
+        ({GPU: 2000}, {GPU: 2000}, ""),
+    ],
+    ids=["plugin not back", "unhealthy", "healthy"],
+)
+def test_a_pod_waits_for_devices_that_are_not_back_and_is_told_so(
+    capacity: dict[str, int], allocatable: dict[str, int], told: str
+) -> None:
+    made = node()
+    made = replace(made, allocatable={**made.allocatable, **allocatable}, capacity=capacity)
+    snapshot = applied(changes.NodeUpdated(made), changes.Published(node_state(), "3"))
+    asked = guaranteed_pod(cpus=2, gpu=2)
+    assert why_infeasible(snapshot, asked, ANYWHERE) == ""
+    assert devices_not_back(snapshot, asked, ANYWHERE) == told
+    assert why_infeasible(snapshot, guaranteed_pod(cpus=5, gpu=2), ANYWHERE)  # too many CPUs whatever the plugin says
+
+
+def test_a_pod_that_asks_for_more_devices_than_a_node_has_is_infeasible() -> None:
+    made = node()
+    made = replace(made, allocatable={**made.allocatable, GPU: 0}, capacity={GPU: 2000})
+    snapshot = applied(changes.NodeUpdated(made), changes.Published(node_state(), "3"))
+    assert "a has 0 vendor.com/gpu in total" in why_infeasible(snapshot, guaranteed_pod(cpus=2, gpu=3), ANYWHERE)
+    assert devices_not_back(snapshot, guaranteed_pod(cpus=2, gpu=3), ANYWHERE) == ""
+    assert why_infeasible(applied(*one_node("a")), guaranteed_pod(cpus=2, nic=1), ANYWHERE)  # nobody offers any
+
+
+def test_unhealthy_devices_that_the_node_publishes_may_recover() -> None:
+    state = node_state(f"{TWO_NUMA_NODES} device:{GPU}@0=1,1=1")
+    sick = replace(state, devices=tuple(replace(device, healthy=False) for device in state.devices))
+    made = node()
+    made = replace(made, allocatable={**made.allocatable, GPU: 0}, capacity={GPU: 2000})
+    snapshot = applied(changes.NodeUpdated(made), changes.Published(sick, "3"))
+    assert why_infeasible(snapshot, guaranteed_pod(cpus=2, gpu=1), ANYWHERE) == ""
+    assert why_infeasible(snapshot, guaranteed_pod(cpus=2, gpu=2), ANYWHERE)  # one on each NUMA node, and two asked

@@ -1,5 +1,7 @@
 """The plan for a refused pod, to relaunch it on nodes that admit it or to wait, and the explanation of its refusal."""
 
+from dataclasses import replace
+
 import pytest
 from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node, node_state, pod, refused_pod, snapshot_of, watched_pod
 
@@ -198,6 +200,23 @@ def test_a_refusal_for_lack_of_room_that_a_pod_has_left_since_is_no_mismatch() -
     assert explained(snapshot, 20.0) == plans.Explained(
         "a refused p (TopologyAffinityError) and would admit it now: its state has changed"
     )
+
+
+def test_a_refusal_for_devices_that_are_not_back_is_explained_at_once() -> None:
+    """After a reboot the node publishes no such device, and replay of what it publishes admits the pod."""
+    error = "no healthy devices present; cannot allocate unhealthy devices vendor.com/gpu"
+    pod = refused_pod(
+        reason="UnexpectedAdmissionError",
+        message=f"Pod was rejected: Allocate failed due to {error}, which is unexpected",
+    )
+    snapshot = snapshot_of(node_state(name="a"))
+    assert plans.explain_refusal(snapshot, Refusal(pod, "5", 10.0), 10.0) == plans.Explained(
+        f"a refused p: {error}: their plugin is not back yet, or reports a fault; "
+        "check the device plugin's pod on the node",
+        "vendor.com/gpu",
+    )
+    other = replace(pod, message="Pod was rejected: Allocate failed due to something else, which is unexpected")
+    assert isinstance(plans.explain_refusal(snapshot, Refusal(other, "5", 10.0), 10.0), plans.AwaitsPublication)
 
 
 def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:

@@ -1,9 +1,11 @@
 """Whether a pod is infeasible: no node would admit it even when empty. Then which node comes closest.
 
-A pod that only waits for others to end is feasible; ``feasibility`` answers for it.
+A pod that only waits for others to end is feasible; ``feasibility`` answers for it. So is one that waits for devices:
+after a reboot a kubelet has none of a resource until its plugin is back, and devices that are unhealthy may recover.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.explanation import explain
@@ -12,15 +14,18 @@ from topomend.decide.refused_merge import refused_merge
 from topomend.decide.remedy import remedy_of
 from topomend.decide.requested_alignment import admission_of, why_not_aligned
 from topomend.model.cluster import Node, Placement
-from topomend.model.node_state import emptied
+from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod, requests_of
-from topomend.model.quantity import MilliQuantity, format_bytes, value
+from topomend.model.quantity import MAX_INT64, MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
 from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.qos import is_memory
 
 _UNMEASURED = float("inf")
+
+_NOBODY_KNOWS: MilliQuantity = MAX_INT64
+"""The amount of devices of a resource whose plugin has not said it yet."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -36,7 +41,8 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     """Why no node can ever admit ``pod``: the node that comes closest and what it lacks.
 
     Empty where a node could admit it or might (no agent publishes its state), and where the pod selects no node at all.
-    Conditions that pass (a node that is not ready or cordoned, a taint) do not count.
+    Conditions that pass do not count: a node that is not ready or cordoned, a taint, devices that are unhealthy or
+    whose plugin is not back.
     """
     fit, nodes = admission_of(pod), list[Node]()
     for node in snapshot.nodes.values():
@@ -61,11 +67,53 @@ def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
     return "" if FastAdmission(pod).admits(empty) else remedy_of(empty, pod).words
 
 
+def devices_not_back(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
+    """Which devices that ``pod`` asks for a node lacks now and had, or may have, in one line; empty where none does."""
+    asked = {name: amount for name, amount in requests_of(pod).items() if _is_device(name)}
+    lacking = [
+        (node.name, name)
+        for node in snapshot.nodes.values()
+        for name, amount in asked.items()
+        if node.allocatable.get(name, 0) < amount <= _with_all_devices(node).get(name, 0)
+        and not filter_node_affinity(node, placement)
+    ]
+    if not lacking:
+        return ""
+    node, resource = lacking[0]
+    more = len({name for name, _ in lacking}) - 1
+    others = f" and {more} more node{'s' if more > 1 else ''}" if more else ""
+    return f"{resource} of {node}{others} is unhealthy, or its device plugin is not back yet"
+
+
 def _could_admit(snapshot: Snapshot, node: Node, pod: Pod, fit: FastAdmission) -> bool:
-    if insufficient_resource(node, pod, ()):
+    if insufficient_resource(replace(node, allocatable=_with_all_devices(node)), pod, ()):
         return False
     publication = snapshot.publications.get(node.name)
-    return publication is None or bool(publication.problem) or fit.admits(emptied(publication.state))
+    return publication is None or bool(publication.problem) or fit.admits(_healed(emptied(publication.state)))
+
+
+def _with_all_devices(node: Node) -> Mapping[str, MilliQuantity]:
+    """What the node has once all its devices are healthy. A capacity of 0 is that of a plugin that is gone.
+
+    Source: pkg/kubelet/nodestatus/setters.go:MachineInfo, which keeps a resource that no plugin offers any more.
+    """
+    devices = {
+        name: amount or _NOBODY_KNOWS
+        for name, amount in node.capacity.items()
+        if _is_device(name) and amount >= node.allocatable.get(name, 0)
+    }
+    return {**node.allocatable, **devices}
+
+
+def _is_device(resource: str) -> bool:
+    """Whether a device plugin can offer the resource (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
+    return "/" in resource
+
+
+def _healed(state: NodeState) -> NodeState:
+    if all(device.healthy for device in state.devices):
+        return state
+    return replace(state, devices=tuple(replace(device, healthy=True) for device in state.devices))
 
 
 def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:

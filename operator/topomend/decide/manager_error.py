@@ -20,6 +20,23 @@ def cause_of_failure(failure: Failure, pod: Pod) -> Cause:
     return Cause(kind, failure.container, resources, f"{sentence}: {why}", remedy)
 
 
+def device_cause(message: str) -> tuple[str, str]:
+    """Why a kubelet refused a pod whose devices its plugin does not offer (yet), and their resource, by its message.
+
+    Both empty for any other refusal. After a reboot the node publishes no such device, so replay cannot tell it.
+    """
+    error = message.removeprefix(_REJECTED).removesuffix(_UNEXPECTED)
+    for kind, words, why, remedy in _ERRORS:
+        if kind in _OF_DEVICES and words in error and message != error:
+            return f"{error}: {why}; {remedy}", error.split()[-1]
+    return "", ""
+
+
+_REJECTED, _UNEXPECTED = "Pod was rejected: Allocate failed due to ", ", which is unexpected"
+"""Around a manager's error in the status of the pod (cm/admission/errors.go)."""
+
+_OF_DEVICES = (Kind.DEVICE_NOT_BACK, Kind.DEVICE_UNHEALTHY)
+
 _INIT_HOLDS = "CPUs that its init containers took stay with the pod and are not counted"
 
 

@@ -16,6 +16,7 @@ from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
 from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose
 from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
+from topomend.decide.manager_error import device_cause
 from topomend.decide.node_status import NodeStatus, RejectedBy
 from topomend.decide.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
@@ -244,6 +245,9 @@ def explain_refusal(snapshot: Snapshot, refusal: Refusal, now: float) -> Explain
         words = remedy_of(state, pod.pod).words
         text = f"{explain(verdict, state, pod.pod)}{f'; {words}' if words else ''}"
         return Explained(text, blocking_resources(verdict))
+    cause, resource = device_cause(pod.message)
+    if cause:
+        return Explained(f"{pod.node} refused {pod.name}: {cause}", resource)
     if is_newer(publication.version, refusal.version) or publication.ended:
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
     if now < refusal.first_seen + PUBLICATION_SECONDS:

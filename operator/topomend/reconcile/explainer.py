@@ -12,7 +12,7 @@ from topomend.cache.changes import Change, MismatchDetected
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import Diagnosis
-from topomend.decide.infeasible import why_infeasible
+from topomend.decide.infeasible import devices_not_back, why_infeasible
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.announcer import Announcer
@@ -94,5 +94,7 @@ class Explainer:
         if infeasible:
             self._announcer.infeasible(pod, infeasible)
             return Note("NoNodeCanEverAdmit", infeasible, never=True), Result(on_topology_change=True)
+        devices = devices_not_back(self._store.snapshot, pod.pod, pod.placement)
+        why = f"{why}; {devices}" if devices else why
         self._announcer.unschedulable(pod, why)
         return Note("NoNodeAdmitsNow", why), Result(RETRY_SECONDS, on_capacity=True)

@@ -1,0 +1,142 @@
+"""A node whose device plugins come back later than its kubelet: after a reboot, and after a restart of the kubelet.
+
+After a reboot its kubelet refuses the node's own pods one by one, because their devices are not there
+(kubernetes/kubernetes#128043). What a kubelet finds running it leaves alone.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clusters import DEPLOYMENTS, Cluster, agents_on, brake_on, cluster_of, events_of, pod
+from tests.operator_process import Operator
+from tests.waiting import eventually, stretched
+
+from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.sandbox import NodeSpec
+from topomend.sandbox.kubelet import CRI_SOCKET
+from topomend.sandbox.plan import DEVICE_PLUGIN, RUNTIME, kubelet_program
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+NODE, GPU = "gpus", "vendor.com/gpu"
+BARE, REPLICAS = 8, 12
+AWAY_SECONDS = 15.0
+"""How long the device plugin is away after the kubelet has refused the first pod."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One node with 20 devices, its agent, and the brake's policy."""
+    spec = NodeSpec.of_shape(
+        NODE,
+        f"numa:2 cores:16 memory:8Gi device:{GPU}@0=10,1=10",
+        topology_manager_policy="single-numa-node",
+        memory_manager_policy="None",
+    )
+    with cluster_of([spec]) as made, agents_on(made), brake_on(made):
+        eventually("the agent to publish", lambda: made.client.get(NODE_TOPOLOGIES, NODE).get("status"))
+        yield made
+
+
+@pytest.fixture
+def operator(cluster: Cluster, tmp_path: Path) -> Iterator[Operator]:
+    """An operator that watches, and 20 pods that run with a device each."""
+    started = Operator(cluster.sandbox.kubeconfig, tmp_path / "operator.log")
+    started.wait_until_it_watches()
+    eventually("all devices to be free", lambda: _allocatable(cluster) == BARE + REPLICAS)
+    for number in range(BARE):
+        cluster.create(with_device(f"bare-{number}", app="bare"))
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": with_device("", **labels)["spec"]}
+    spec = {"replicas": REPLICAS, "selector": {"matchLabels": labels}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    made = cluster.client.create(DEPLOYMENTS, deployment, "default")
+    eventually("all pods to run", lambda: len(_running(cluster)) == BARE + REPLICAS, 60)
+    yield started
+    started.terminate()
+    print(started.text())
+    cluster.client.delete(DEPLOYMENTS, "web", "default", uid=made["metadata"]["uid"])
+    cluster.remove_all()
+
+
+def with_device(name: str, **labels: str) -> dict[str, Any]:
+    content = pod(name, 1, labels=labels)
+    content["spec"]["containers"][0]["resources"]["limits"][GPU] = "1"
+    return content
+
+
+def _allocatable(cluster: Cluster) -> int:
+    return int(cluster.client.get(NODES, NODE)["status"]["allocatable"].get(GPU, 0))
+
+
+def _running(cluster: Cluster) -> set[str]:
+    return {each["metadata"]["uid"] for each in cluster.pods() if each["status"].get("phase") == "Running"}
+
+
+def _failed(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    return {each["metadata"]["uid"]: each for each in cluster.pods() if each["status"].get("phase") == "Failed"}
+
+
+def test_after_a_reboot_each_pod_is_refused_once_and_no_husk_stays(cluster: Cluster, operator: Operator) -> None:
+    before, refused = _running(cluster), dict[str, dict[str, Any]]()
+    supervisor = cluster.sandbox._supervisor
+    supervisor.stop([kubelet_program(NODE), DEVICE_PLUGIN, RUNTIME])
+    supervisor.start([RUNTIME])
+    socket = cluster.sandbox.folder / "nodes" / NODE / "kubelet" / CRI_SOCKET.name
+    eventually("the runtime, without which a kubelet ends", socket.is_socket)
+    supervisor.start([kubelet_program(NODE)])
+
+    def look() -> dict[str, dict[str, Any]]:
+        refused.update(_failed(cluster))
+        return refused
+
+    eventually("the first refusal", look, 60)
+    until = time.monotonic() + stretched(AWAY_SECONDS)
+    while time.monotonic() < until:
+        look()
+        time.sleep(0.2)
+    assert not _running(cluster)
+    supervisor.start([DEVICE_PLUGIN])
+
+    def recovered() -> bool:
+        look()
+        return len(_running(cluster)) == BARE + REPLICAS and not _failed(cluster)
+
+    eventually("every pod to run again, and no husk", recovered, 60)
+    assert before.isdisjoint(_running(cluster))
+    assert set(refused) <= before  # none that came after the reboot was refused
+    assert {each["status"]["reason"] for each in refused.values()} == {"UnexpectedAdmissionError"}
+    bare = next(each for each in refused.values() if each["metadata"]["name"].startswith("bare"))
+    explained = eventually("its explanation", lambda: events_of(cluster, bare, "TopologyRefusalExplained"))
+    assert f"unhealthy devices {GPU}: their plugin is not back yet" in explained[0]["note"]
+    assert "NoNodeCanEverAdmit" not in operator.text()
+    assert f"{GPU} of {NODE} is unhealthy, or its device plugin is not back yet" in operator.text()
+    assert "Traceback" not in operator.text()
+
+
+def test_after_a_restart_of_the_kubelet_what_runs_goes_on_and_a_new_pod_waits_for_the_plugin(
+    cluster: Cluster, operator: Operator
+) -> None:
+    before = _running(cluster)
+    supervisor = cluster.sandbox._supervisor
+    supervisor.stop([kubelet_program(NODE), DEVICE_PLUGIN])
+    supervisor.start([kubelet_program(NODE)])
+    try:
+        eventually("the node to have no devices", lambda: _allocatable(cluster) == 0)
+        until = time.monotonic() + stretched(AWAY_SECONDS)
+        while time.monotonic() < until:
+            assert not _failed(cluster)
+            time.sleep(0.5)
+        cluster.remove(cluster.get("bare-0"))
+        cluster.create(with_device("next"))
+        time.sleep(2)
+        assert "nodeName" not in cluster.get("next")["spec"]
+    finally:
+        supervisor.start([DEVICE_PLUGIN])
+    eventually("the new pod to run", lambda: cluster.running("next"), 60)
+    assert len(before & _running(cluster)) == BARE + REPLICAS - 1
+    assert "TopologyRefusalExplained" not in operator.text()
+    assert "Traceback" not in operator.text()
