@@ -9,9 +9,12 @@ PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
 PROCESSES ?= 2
-HUGE ?= 200
+HUGE ?= 100
 WORKLOADS ?= 5000
 RELEASES ?= v1.30.14 v1.31.12 v1.32.6 v1.33.5 v1.34.4 v1.35.5 v1.36.5 v1.37.2
+RECORDS ?= 10000
+PUBLICATIONS ?= 60
+GATED ?= 20000
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
 .PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential contended live attacks soak versions vm-test e2e mutants generate lock clean help
@@ -83,8 +86,8 @@ e2e: .venv/ready ## Build the image, install it from deploy/ and use it on real 
 	@$(BIN)/python -m verify.e2e
 	@$(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' verify/e2e
 
-attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge pods (as root)
-	@HUGE=$(HUGE) $(BIN)/pytest -s --timeout 3600 tests/attacks/test_memory.py
+attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge and GATED gated pods, RECORDS records, PUBLICATIONS huge publications (as root)
+	@HUGE=$(HUGE) RECORDS=$(RECORDS) PUBLICATIONS=$(PUBLICATIONS) GATED=$(GATED) RELIST=30 $(BIN)/pytest -s --timeout 3600 tests/attacks/test_memory.py
 
 soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no pod may be lost or doubled
 	@$(BIN)/python -m verify.soak --kills $(KILLS)

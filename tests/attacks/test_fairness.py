@@ -23,6 +23,8 @@ FLOOD, QUIET = "flood", "quiet"
 GATED = int(os.environ.get("TOPOMEND_GATED_PODS", "2000"))
 """Gated pods of one tenant. The operator is made for 20,000."""
 
+SHORT_TURNS = "tests.attacks.operator_with_short_turns"
+
 SMALL = 8
 """Pods of one CPU. The small NUMA nodes have room for six of them."""
 
@@ -86,6 +88,18 @@ def test_thousands_of_gated_pods_of_one_tenant_delay_another_by_less_than_a_seco
     beside = [seconds_to_ungate(cluster, f"beside-{number}") for number in range(3)]
     print(f"beside {GATED} gated pods {', '.join(f'{took:.2f}' for took in beside)} s")
     assert max(beside) < stretched(1), operator.text()[-2000:]
+
+
+def test_a_pod_that_takes_longer_than_a_turn_is_ungated_after_several(
+    cluster: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    """As one of hundreds of containers does on thousands of nodes: here a turn is over after each node."""
+    eventually("both nodes to be published", lambda: shown(cluster, NODE_A) == shown(cluster, NODE_B) == set())
+    operator = start_operator(module=SHORT_TURNS)
+    operator.wait_until_it_watches()
+    for number in range(3):
+        seconds_to_ungate(cluster, f"long-{number}")
+    assert "unexpected" not in operator.text()
 
 
 @pytest.mark.usefixtures("operator")
