@@ -15,6 +15,7 @@ from tests.waiting import eventually
 
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.wire.cluster import MAX_CONTAINERS
+from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
 from topomend.wire.relaunch import record_name
 
 pytestmark = pytest.mark.cluster
@@ -31,6 +32,7 @@ def operator(start_operator: Callable[..., Operator]) -> Operator:
 def _refused(cluster: Cluster, content: dict[str, Any]) -> dict[str, Any]:
     """The pod, refused by a node that nobody knows."""
     content["spec"] |= {"nodeName": "ghost", "nodeSelector": {"kubernetes.io/hostname": NODE_B}}
+    content["metadata"].setdefault("annotations", {})[RELAUNCH_PINNED_ANNOTATION] = "true"
     made = cluster.create(content)
     message = "Pod was rejected: Resources cannot be allocated with Topology locality"
     status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": message}
