@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from topomend.cli.operator import operator
+from topomend.cli.main import main
 from topomend.cli.setting_flags import setting_flags
 from topomend.reconcile.settings import Settings
 
@@ -91,6 +91,6 @@ def test_the_operators_pod_is_known_by_the_downward_apis_variables() -> None:
     "argument", ["--workers=0", "--mode=watch", "--relaunch-rate=0", "--record-hours=1", "--health-address=here"]
 )
 def test_a_value_out_of_bounds_is_bad_input_that_names_the_flag(argument: str) -> None:
-    result = CliRunner().invoke(operator, [argument])
+    result = CliRunner().invoke(main, ["operator", argument])
     assert result.exit_code != 0
     assert argument.partition("=")[0] in f"{result.output}{result.exception}"
