@@ -45,8 +45,8 @@ from topomend.wire.group import RELAUNCH_ANNOTATION
 
 PLAIN, STEERED = "plain", "steered"
 
-BATCH = 40
-"""How many workloads share the cluster at a time: they request less than half of it."""
+BATCH = 25
+"""How many workloads share the cluster at a time: they request a quarter of it."""
 
 POLICIES = ("single-numa-node", "single-numa-node", "restricted", "best-effort", "single-numa-node")
 SHAPE = "numa:2 cores:32 memory:64Gi"
