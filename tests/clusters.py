@@ -23,6 +23,7 @@ from topomend.kube.client import (
     NODE_TOPOLOGIES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     RELAUNCHES,
     STEERINGS,
     Client,
@@ -77,6 +78,17 @@ def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata
     resources = {"limits": {"cpu": str(cpus), "memory": "64Mi"}}
     container = {"name": "main", "image": "sandbox/pause", "resources": resources}
     return pod_manifest(name, container, node=node, preferred_node=preferred, **metadata)
+
+
+@contextmanager
+def priority_class(cluster: "Cluster", name: str, number: int, **fields: str) -> Iterator[None]:
+    """A PriorityClass of this value; ``fields`` are further ones of the object."""
+    head = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": name}}
+    made = cluster.client.create(PRIORITY_CLASSES, head | {"value": number} | fields)
+    try:
+        yield
+    finally:
+        cluster.client.delete(PRIORITY_CLASSES, name, uid=made["metadata"]["uid"])
 
 
 @contextmanager

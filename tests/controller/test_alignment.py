@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.clusters import Cluster, cluster_of, events_of, pod, shown, start_agent, steer
+from tests.clusters import Cluster, agents_on, cluster_of, events_of, pod, shown, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -39,8 +39,7 @@ def cluster() -> Iterator[Cluster]:
         NodeSpec.of_shape(name, SHAPE, topology_manager_policy=policy, memory_manager_policy="None")
         for name, policy in POLICIES.items()
     ]
-    with cluster_of(specs) as made:
-        agents = [start_agent(made, name) for name in POLICIES]
+    with cluster_of(specs) as made, agents_on(made):
         eventually("the agents to publish", lambda: len(made.client.list(NODE_TOPOLOGIES).items) == len(POLICIES))
         for name, fillers in FILLERS.items():
             for number in range(fillers):
@@ -49,9 +48,6 @@ def cluster() -> Iterator[Cluster]:
                 eventually("it to be published", lambda: filler in shown(made, name))  # noqa: B023
         steer(made, STEERED)
         yield made
-        for agent in agents:
-            agent.terminate()
-            agent.wait(10)
 
 
 @pytest.fixture

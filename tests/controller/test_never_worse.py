@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.clusters import DEPLOYMENTS, Cluster, cluster_of, pod, start_agent, steer
+from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -42,15 +42,11 @@ NUMA_NODE_OF_DEVICES = 1
 def five_nodes() -> Iterator[Cluster]:
     """Five empty nodes with agents: more than an unconstrained pod is narrowed to."""
     specs = [NodeSpec.of_shape(name, "numa:2 cores:8", topology_manager_policy="single-numa-node") for name in NAMES]
-    with cluster_of(specs) as cluster:
-        agents = [start_agent(cluster, name) for name in NAMES]
+    with cluster_of(specs) as cluster, agents_on(cluster):
         eventually("the agents to publish", lambda: len(cluster.client.list(NODE_TOPOLOGIES).items) == len(NAMES))
         cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLAIN}})
         steer(cluster, STEERED)
         yield cluster
-        for agent in agents:
-            agent.terminate()
-            agent.wait(10)
 
 
 @pytest.fixture

@@ -78,21 +78,25 @@ class Topologies:
         return self.content(name)
 
 
+def ingest_into(store: Store) -> Ingest:
+    """An ingest for which nobody waits."""
+    return Ingest(
+        store,
+        UnschedulablePods(store, lambda _: None),
+        lambda _pod, _after: None,
+        lambda _: None,
+        bound=lambda _: None,
+        dropped=lambda: None,
+        clock=lambda: 0.0,
+    )
+
+
 class Relisted:
     """A store that relists of a cluster fill."""
 
     def __init__(self, cluster: Topologies) -> None:
         self.store = Store()
-        waiting = UnschedulablePods(self.store, lambda _: None)
-        self.ingest = Ingest(
-            self.store,
-            waiting,
-            lambda _pod, _after: None,
-            lambda _: None,
-            bound=lambda _: None,
-            dropped=lambda: None,
-            clock=lambda: 0.0,
-        )
+        self.ingest = ingest_into(self.store)
         self._relister = Relister(cluster, self.ingest, DAY)  # type: ignore[arg-type]
 
     def relist(self) -> dict[str, str]:
@@ -118,17 +122,7 @@ def ended(name: str, step: Step, seconds_ago: float, namespace: str = "ns") -> R
 def removed(*records: Relaunch, changed: str = "", tidy: bool = True) -> list[str]:
     cluster, store = Records(records), Store()
     cluster.changed.add(changed)
-    waiting = UnschedulablePods(store, lambda _: None)
-    ingest = Ingest(
-        store,
-        waiting,
-        lambda _pod, _after: None,
-        lambda _: None,
-        bound=lambda _: None,
-        dropped=lambda: None,
-        clock=lambda: 0.0,
-    )
-    Relister(cluster, ingest, DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
+    Relister(cluster, ingest_into(store), DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
     return [name for _, name in cluster.removed]
 
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 from tests.audit_log import audited
-from tests.clusters import DEPLOYMENTS, NODE_A, NODE_B, SYSTEM, Cluster, events_of, pod, policies, shown
+from tests.clusters import (
+    DEPLOYMENTS,
+    NODE_A,
+    NODE_B,
+    SYSTEM,
+    Cluster,
+    events_of,
+    pod,
+    policies,
+    priority_class,
+    shown,
+)
 from tests.deploy.api import administrator
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
@@ -25,7 +36,6 @@ NAMESPACE = "steered"
 POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", namespaced=False)
 BINDINGS = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False)
 JOBS = Resource("batch/v1", "jobs")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 HOLES = 4
 """How many pods of three CPUs the two empty nodes hold: one on each NUMA node."""
 
@@ -121,15 +131,7 @@ def test_a_pod_of_higher_priority_gets_the_first_place_that_comes_free(two_nodes
     for number in range(HOLES):
         two_nodes.create(pod(f"first-{number}", 3), NAMESPACE)
     eventually("all places to be taken", lambda: len(_running(two_nodes)) == HOLES)
-    urgent = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "before-others"},
-        "value": 1000,
-        "preemptionPolicy": "Never",
-    }
-    made = two_nodes.client.create(PRIORITY_CLASSES, urgent)
-    try:
+    with priority_class(two_nodes, "before-others", 1000, preemptionPolicy="Never"):
         two_nodes.create(pod("old", 3), NAMESPACE)
         content = pod("urgent", 3)
         content["spec"]["priorityClassName"] = "before-others"
@@ -142,8 +144,6 @@ def test_a_pod_of_higher_priority_gets_the_first_place_that_comes_free(two_nodes
         assert not _runs(two_nodes, "old")
         assert _refused(two_nodes) == []
         assert "Traceback" not in operator.text()
-    finally:
-        two_nodes.client.delete(PRIORITY_CLASSES, "before-others", uid=made["metadata"]["uid"])
 
 
 def test_a_pod_whose_way_is_barred_by_pods_of_lower_priority_runs_within_ten_seconds(
@@ -152,9 +152,7 @@ def test_a_pod_whose_way_is_barred_by_pods_of_lower_priority_runs_within_ten_sec
     for number in range(HOLES):
         two_nodes.create(pod(f"batch-{number}", 3), NAMESPACE)
     eventually("all places to be taken", lambda: len(_running(two_nodes)) == HOLES)
-    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
-    made = two_nodes.client.create(PRIORITY_CLASSES, head | {"value": 1000})
-    try:
+    with priority_class(two_nodes, "urgent", 1000):
         content = pod("urgent", 3)
         content["spec"]["priorityClassName"] = "urgent"
         began = time.monotonic()
@@ -166,8 +164,6 @@ def test_a_pod_whose_way_is_barred_by_pods_of_lower_priority_runs_within_ten_sec
         assert len(_running(two_nodes)) == HOLES, "one pod had to leave"
         assert _refused(two_nodes) == []
         assert "Traceback" not in operator.text()
-    finally:
-        two_nodes.client.delete(PRIORITY_CLASSES, "urgent", uid=made["metadata"]["uid"])
 
 
 def test_of_two_groups_that_need_the_same_room_one_runs_as_a_whole_and_then_the_other(

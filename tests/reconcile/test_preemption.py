@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from tests.builders import running
-from tests.clusters import NODE_B, Cluster, pod
+from tests.clusters import NODE_B, Cluster, pod, priority_class
 from tests.reconcile.parts import EMPTY_B, Parts
 from tests.refused_pods import gated
 from tests.waiting import eventually
 
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import PRIORITY_CLASSES, Resource
+from topomend.kube.client import Resource
 from topomend.kube.errors import Forbidden
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.reconcile.namespace_limits import NamespaceLimits
@@ -104,7 +104,7 @@ def test_nothing_is_evicted_for_a_pod_that(waiting: Waiting, fields: dict[str, A
 
 
 def test_pods_of_the_same_priority_stay_also_where_a_class_is_below_both(waiting: Waiting) -> None:
-    with _priority_class(waiting.cluster, -10):
+    with priority_class(waiting.cluster, "batch", -10):
         waiting.wait(priority=0)
         waiting.preemptor.check()
     assert waiting.left() == ["fill-0", "fill-1"]
@@ -139,16 +139,6 @@ def test_without_the_right_nothing_is_evicted_and_the_log_says_so_once(
     assert [record.getMessage() for record in caplog.records if record.name.endswith("preemption")] == [
         "no pod is evicted for pods of higher priority: 403 Forbidden: may not evict"
     ]
-
-
-@contextmanager
-def _priority_class(cluster: Cluster, number: int) -> Iterator[None]:
-    head = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": "batch"}}
-    made = cluster.client.create(PRIORITY_CLASSES, head | {"value": number})
-    try:
-        yield
-    finally:
-        cluster.client.delete(PRIORITY_CLASSES, "batch", uid=made["metadata"]["uid"])
 
 
 @contextmanager
