@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
@@ -115,3 +116,81 @@ def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyP
         thread.join()
     assert len(answers) == 200
     assert {status for status, _ in answers} == {200}
+
+
+def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(server: Answers, pairs: KeyPairs) -> None:
+    kept = connection(server, pairs)
+    assert ask(kept, b"x") == (200, b"1")
+    closing = threading.Thread(target=server.close, args=(0.5,))
+    closing.start()
+    eventually("the server to linger", lambda: _says_close(server, pairs), 5)
+    kept.request("POST", "/length", b"xy")
+    answer = kept.getresponse()
+    assert (answer.read(), answer.getheader("Connection")) == (b"2", "close")
+    closing.join()
+    with pytest.raises(ConnectionRefusedError):
+        ask(kept, b"x")
+    kept.close()
+
+
+def test_a_closing_server_ends_idle_connections_and_finishes_answers(pairs: KeyPairs, tls: ssl.SSLContext) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slowly(_: bytes) -> Page:
+        asked.set()
+        go_on.wait(10)
+        return Page(200, "text/plain", b"in the end")
+
+    server = Answers("127.0.0.1:0", {"/slowly": slowly}, tls)
+    idle, busy = connection(server, pairs), connection(server, pairs)
+    assert ask(idle, b"")[0] == 404
+    busy.request("POST", "/slowly", b"x")
+    assert asked.wait(10)
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    assert idle.sock.recv(1) == b""
+    assert closing.is_alive()
+    go_on.set()
+    assert busy.getresponse().read() == b"in the end"
+    closing.join(10)
+    assert not closing.is_alive()
+    idle.close()
+    busy.close()
+
+
+def test_no_request_is_lost_while_its_server_closes(server: Answers, pairs: KeyPairs) -> None:
+    """A lost request is a pod that no webhook saw. Connections are kept as an API server keeps them."""
+    answered, lost, ends = [0] * 8, [], threading.Event()
+
+    def ask_on(number: int) -> None:
+        client = connection(server, pairs)
+        while not ends.is_set():
+            try:
+                answered[number] += ask(client, b"x" * 100) == (200, b"100")
+            except ConnectionRefusedError:
+                return  # its Service would name another server by now
+            except OSError as error:
+                lost.append(error)
+                return
+        client.close()
+
+    askers = [threading.Thread(target=ask_on, args=(number,)) for number in range(len(answered))]
+    for asker in askers:
+        asker.start()
+    eventually("all to be answered", lambda: all(count > 5 for count in answered), 10)
+    closing = threading.Thread(target=server.close, args=(1.0,))
+    closing.start()
+    time.sleep(0.8)
+    ends.set()
+    for thread in (*askers, closing):
+        thread.join()
+    assert lost == []
+
+
+def _says_close(server: Answers, pairs: KeyPairs) -> bool:
+    client = connection(server, pairs)
+    client.request("POST", "/length", b"")
+    answer = client.getresponse()
+    answer.read()
+    client.close()
+    return answer.getheader("Connection") == "close"

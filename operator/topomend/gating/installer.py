@@ -35,8 +35,8 @@ SETTLED_SECONDS = 600.0
 REPEAT_SECONDS = 60.0
 """How often what was applied is applied again, in case somebody changed it."""
 
-LINGER_SECONDS = 3.0
-"""How long a webhook still answers once its operator stops: API servers learn of the end of a pod that late."""
+LINGER_SECONDS = 5.0
+"""How long a webhook still answers once its operator stops: API servers and nodes learn of its end that late."""
 
 NO_WEBHOOK = (
     "the API server has no MutatingAdmissionPolicy, and --webhook-address is not set, so new pods cannot be gated"
@@ -108,11 +108,9 @@ class Installer:
 
     def close(self) -> None:
         """Answer no more, once no API server asks."""
-        self._parameters.stop()
         if self._webhook is not None:
-            if not self._url:
-                time.sleep(LINGER_SECONDS)
-            self._webhook.close()
+            self._webhook.close(linger=0.0 if self._url else LINGER_SECONDS)
+        self._parameters.stop()
 
     def _ensure(self) -> None:
         self._version = self._served()

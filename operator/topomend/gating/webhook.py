@@ -51,9 +51,9 @@ class Webhook:
             path.write_bytes(key_pairs.key + b"\n" + key_pairs.certificate)
             self._tls.load_cert_chain(path)
 
-    def close(self) -> None:
-        """Answer no more."""
-        self._server.close()
+    def close(self, linger: float = 0.0) -> None:
+        """Answer for ``linger`` seconds more, and then no more."""
+        self._server.close(linger)
 
     def _answer(self, definition: str, body: bytes) -> Page:
         try:

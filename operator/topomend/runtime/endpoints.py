@@ -13,6 +13,7 @@ import socket
 import socketserver
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ server keeps 25 (k8s.io/client-go transport/cache.go:idleConnsPerHost)."""
 
 EVICTION_SECONDS = 1.0
 """How long the thread of a closed connection may take to end."""
+
+FINISH_SECONDS = 2.0
+"""How long the answers under way may take once the server closes: as long as an API server waits for a webhook."""
 
 MAX_BACKLOG = 128
 """Connections that wait to be accepted."""
@@ -95,11 +99,14 @@ class Endpoints:
         """Where it listens."""
         return int(self._server.server_address[1])
 
-    def close(self) -> None:
-        """Answer no more."""
+    def close(self, linger: float = 0.0) -> None:
+        """Answer for ``linger`` seconds more, each connection once; then finish the answers under way, and no more."""
+        self._server.lingers = True
+        time.sleep(linger)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._server.finish()
 
 
 class Answers(Endpoints):
@@ -109,6 +116,7 @@ class Answers(Endpoints):
     """
 
     def __init__(self, address: str, answers: Mapping[str, Callable[[bytes], Page]], tls: ssl.SSLContext) -> None:
+        tls.options |= ssl.OP_IGNORE_UNEXPECTED_EOF  # a connection that ends is no alert; a body says its own length
         own = {"answers": answers, "turn": threading.BoundedSemaphore()}
         self._serve(address, type("Answerer", (_Answerer,), own), tls)
 
@@ -123,6 +131,8 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.BoundedSemaphore(MAX_KEPT_CONNECTIONS if tls else MAX_CONNECTIONS)
         self._open: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
+        self._all_ended = threading.Condition(self._lock)
+        self.lingers = False
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self.address_family = family
         super().__init__((str(address[0]), int(address[1])), handler)
@@ -161,6 +171,18 @@ class _Server(ThreadingHTTPServer):
         finally:
             self._forget(request)
 
+    def finish(self) -> None:
+        """Close the connections that wait for a request, and wait for the answers under way.
+
+        Only reading ends, and below TLS: a request that has arrived is still read and answered. A connection that
+        ended with the process would take its request along, and the API server would admit the pod without an answer.
+        """
+        with self._lock:
+            for connection in self._open.values():
+                with suppress(OSError):  # it has just ended by itself
+                    socket.socket.shutdown(connection, socket.SHUT_RD)
+            self._all_ended.wait_for(lambda: not self._open, timeout=FINISH_SECONDS)
+
     def _close_oldest(self) -> None:
         """Have the thread of the oldest connection read its end."""
         with self._lock:
@@ -173,6 +195,7 @@ class _Server(ThreadingHTTPServer):
     def _forget(self, request: socket.socket) -> None:
         with self._lock:
             self._open.pop(id(request), None)
+            self._all_ended.notify_all()
         self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -181,23 +204,36 @@ class _Server(ThreadingHTTPServer):
         _log.debug("a connection to the endpoints broke off", exc_info=True)
 
 
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def send_page(self, page: Page) -> None:
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.content_type)
+        self.send_header("Content-Length", str(len(page.body)))
+        if self.server.lingers:
+            self.send_header("Connection", "close")  # the next request goes to a server that stays
+        self.end_headers()
+        self.wfile.write(page.body)
+
+    def log_message(self, *_: object) -> None:
+        """Requests are not logged."""
+
+
 def _handler_of(pages: Mapping[str, Callable[[], Page]]) -> type[BaseHTTPRequestHandler]:
     unknown = Page(404, _PLAIN, f"{', '.join(pages)} are here\n".encode())
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_Handler):
         timeout = CONNECTION_SECONDS
 
         def do_GET(self) -> None:
             make_page = pages.get(self.path.partition("?")[0])
-            _send(self, make_page() if make_page else unknown)
-
-        def log_message(self, *_: object) -> None:
-            """Probes and scrapes are not logged."""
+            self.send_page(make_page() if make_page else unknown)
 
     return Handler
 
 
-class _Answerer(BaseHTTPRequestHandler):
+class _Answerer(_Handler):
     """Answers POST requests; ``answers`` and ``turn`` belong to the server."""
 
     protocol_version = "HTTP/1.1"
@@ -234,23 +270,12 @@ class _Answerer(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         make = self.answers.get(self.path.partition("?")[0])
-        _send(self, make(body) if make else Page(404, _PLAIN, b"unknown\n"))
+        self.send_page(make(body) if make else Page(404, _PLAIN, b"unknown\n"))
 
     def _decline(self, page: Page) -> None:
         self.close_connection = True
-        _send(self, page)
+        self.send_page(page)
 
     def _end(self) -> None:
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
-
-    def log_message(self, *_: object) -> None:
-        """Requests are not logged."""
-
-
-def _send(handler: BaseHTTPRequestHandler, page: Page) -> None:
-    handler.send_response(page.status)
-    handler.send_header("Content-Type", page.content_type)
-    handler.send_header("Content-Length", str(len(page.body)))
-    handler.end_headers()
-    handler.wfile.write(page.body)
