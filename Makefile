@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CASES ?= 30000
-VERSION ?= v1.36.3
+VERSION ?= v1.37.2
 PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10

@@ -30,7 +30,7 @@ from topomend.wire.group import CREATOR_ANNOTATION, FIT_GATE, STEER_LABEL
 
 pytestmark = pytest.mark.cluster
 
-OLDER = "--emulated-version=1.35"
+OLDER = "1.35"
 FAILED_PODS = 10
 WATCHED_SECONDS = 10.0
 
@@ -40,7 +40,7 @@ def older() -> Iterator[Cluster]:
     """Everything installed as a user would, on an API server that behaves as one of 1.35."""
     settings = {"topology_manager_policy": "single-numa-node"}
     specs = [NodeSpec.of_shape(name, SHAPE, **settings) for name in (NODE_A, NODE_B)]
-    with Sandbox.up(specs, audit=True, api_server_flags=[OLDER]) as sandbox:
+    with Sandbox.up(specs, audit=True, emulated_version=OLDER) as sandbox:
         client = connect(str(sandbox.kubeconfig))
         states = {spec.name: NodeState(spec.name, spec.machine, spec.kubelet, spec.devices) for spec in specs}
         yield Cluster(sandbox, client, states)

@@ -32,15 +32,16 @@ pytestmark = pytest.mark.cluster
 STEERED = "steered"
 ADMISSION = "/apis/admissionregistration.k8s.io"
 OURS = Installation(SYSTEM, "topomend-operator")
-BEFORE_POLICIES = "--emulated-version=1.35"
+BEFORE_POLICIES = "1.35"
 BETA = "--runtime-config=admissionregistration.k8s.io/v1beta1=true"
 _names = (f"new-{number}" for number in count())
 
 
 @contextmanager
-def control_plane(*flags: str) -> Iterator[Sandbox]:
+def control_plane(*flags: str, emulated_version: str = "") -> Iterator[Sandbox]:
     """A cluster with everything installed, and a steered namespace whose steering is valid."""
-    with Sandbox.up([NodeSpec.of_shape(NODE_A, SHAPE)], api_server_flags=flags) as sandbox:
+    specs = [NodeSpec.of_shape(NODE_A, SHAPE)]
+    with Sandbox.up(specs, api_server_flags=flags, emulated_version=emulated_version) as sandbox:
         admin = administrator(sandbox.kubeconfig)
         for item in objects():
             if item["kind"] not in ("DaemonSet", "Deployment"):
@@ -59,7 +60,7 @@ def control_plane(*flags: str) -> Iterator[Sandbox]:
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[dict[str, Sandbox]]:
     """One control plane with policies, in both versions, and one without."""
-    with control_plane(BETA) as newer, control_plane(BEFORE_POLICIES) as older:
+    with control_plane(BETA) as newer, control_plane(emulated_version=BEFORE_POLICIES) as older:
         yield {"newer": newer, "older": older}
 
 
@@ -100,7 +101,7 @@ def another_api_server(sandbox: Sandbox, folder: Path) -> Iterator[Path]:
     changed = [
         f"--secure-port={port}" if flag.startswith("--secure-port=") else flag
         for flag in program["argv"]
-        if flag != BEFORE_POLICIES
+        if not flag.startswith("--emulated-version=")
     ]
     content = yaml.safe_load(sandbox.kubeconfig.read_text())
     content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"

@@ -169,6 +169,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "times": {"activeDeadlineSeconds": 600, "terminationGracePeriodSeconds": 5},
     "restart policy": {"restartPolicy": "OnFailure"},
     "scheduler": {"schedulerName": "topo-aware-scheduler"},
+    "eviction responders": {"evictionResponders": [{"name": "example.com/migrate", "priority": 1000}]},
     "windows": {"os": {"name": "windows"}, "securityContext": {"windowsOptions": {"runAsUserName": "x"}}},
 }
 

@@ -17,7 +17,7 @@ def test_known_versions_are_modelled(version: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "replayed"),
-    [("v1.29.15", "v1.30"), ("v1.38.0", "v1.37"), ("v1.360", "v1.37"), ("v2.0.0", "v1.36"), ("nonsense", "v1.36")],
+    [("v1.29.15", "v1.30"), ("v1.38.0", "v1.37"), ("v1.360", "v1.37"), ("v2.0.0", "v1.37"), ("nonsense", "v1.37")],
 )
 def test_others_are_said_not_to_be_and_get_the_rules_of_the_nearest(version: str, replayed: str) -> None:
     said = f"kubelet version {version}: the rules of {replayed} were replayed"
@@ -28,7 +28,7 @@ def test_others_are_said_not_to_be_and_get_the_rules_of_the_nearest(version: str
 
 
 def test_no_version_is_unknown() -> None:
-    assert gates("").unmodelled == ("kubelet version unknown: the rules of v1.36 were replayed",)
+    assert gates("").unmodelled == ("kubelet version unknown: the rules of v1.37 were replayed",)
 
 
 @pytest.mark.parametrize(

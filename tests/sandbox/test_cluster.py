@@ -11,6 +11,7 @@ import psutil
 import pytest
 import yaml
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import Sandbox
 from topomend.sandbox.api import API
 from topomend.sandbox.registry import status
@@ -92,7 +93,7 @@ def test_nodes_are_the_machines_that_were_asked_for(api: API) -> None:
     capacities = {name: (node["capacity"]["cpu"], node["capacity"]["memory"]) for name, node in nodes.items()}
     assert capacities == {"wide": ("32", "64Gi"), "split": ("8", "16Gi"), "pods": ("16", "16Gi")}
     assert nodes["split"]["allocatable"]["vendor.com/gpu"] == "2"
-    assert nodes["wide"]["nodeInfo"]["kubeletVersion"].startswith("v1.36.")
+    assert nodes["wide"]["nodeInfo"]["kubeletVersion"].startswith(DEFAULT_VERSION.rpartition(".")[0])
 
 
 def test_a_pod_that_fits_one_numa_node_runs_and_one_that_fits_none_is_refused(cluster: Sandbox, pods: Pods) -> None:

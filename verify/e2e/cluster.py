@@ -63,11 +63,9 @@ START_SECONDS = 120.0
 class Cluster:
     """A running cluster; a context manager that removes it."""
 
-    def __init__(
-        self, network: Network, archives: Sequence[Path], pause: str, more_api_server_flags: Sequence[str]
-    ) -> None:
+    def __init__(self, network: Network, archives: Sequence[Path], pause: str, emulated_version: str) -> None:
         self._network, self._archives, self._pause = network, archives, pause
-        self._more_api_server_flags = more_api_server_flags
+        self._emulation = control_plane.emulation_flags(emulated_version)
         self._numbers = itertools.count(1)
         self._keeper = keeper.Keeper(_new_folder())
         self.folder = self._keeper.folder
@@ -86,7 +84,7 @@ class Cluster:
         *,
         pause: str,
         network: Network = IPV4,
-        api_server_flags: Sequence[str] = (),
+        emulated_version: str = "",
         on_progress: Callable[[str], None] = print,
     ) -> Self:
         """Start a cluster of ``nodes`` with the images of ``archives``; ``pause`` names the image of pod sandboxes.
@@ -96,7 +94,7 @@ class Cluster:
         prerequisites.check()
         binary = ensure_binary(on_progress)
         keeper.remove_abandoned()
-        cluster = cls(network, archives, pause, api_server_flags)
+        cluster = cls(network, archives, pause, emulated_version)
         try:
             cluster._start_control_plane(binary)
             with ThreadPoolExecutor() as pool:
@@ -225,9 +223,9 @@ class Cluster:
         )
         eventually("the API server", self._while_running(self._api_answers), START_SECONDS)
         self._bind_nodes_to_their_role()
-        self._start("kube-controller-manager", control_plane.controller_manager_flags(inside))
+        self._start("kube-controller-manager", [*control_plane.controller_manager_flags(inside), *self._emulation])
         (self.folder / "scheduler.json").write_text(json.dumps(scheduler_configuration(inside)))
-        self._start("kube-scheduler", [f"--config={INSIDE / 'scheduler.json'}", "--secure-port=0"])
+        self._start("kube-scheduler", [f"--config={INSIDE / 'scheduler.json'}", "--secure-port=0", *self._emulation])
         default = "/api/v1/namespaces/default/serviceaccounts/default"
         eventually("service accounts", self._while_running(lambda: self.api.find(default)), START_SECONDS)
 
@@ -249,7 +247,7 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
             # Without a kube-proxy a webhook's Service has no address; this connects to its pods.
             "--enable-aggregator-routing=true",
-            *self._more_api_server_flags,
+            *self._emulation,
         ]
 
     def _bind_nodes_to_their_role(self) -> None:

@@ -21,8 +21,8 @@ NEW_PODS = 100
 
 @pytest.fixture(scope="module")
 def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
-    imported, older = [archives["idle"], archives[TAG]], ["--emulated-version=1.35"]
-    with Cluster.up([Node(HERE), Node(THERE)], imported, pause=images.IDLE, api_server_flags=older) as cluster:
+    imported = [archives["idle"], archives[TAG]]
+    with Cluster.up([Node(HERE), Node(THERE)], imported, pause=images.IDLE, emulated_version="1.35") as cluster:
         running = Installed.to_be(cluster)
         running.install([HERE, THERE])
         yield running

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from topomend.model.bitmask import CPUSet
 
-DEFAULT_VERSION = "v1.36.3"
+DEFAULT_VERSION = "v1.37.2"
 """The kubelet version whose rules are replayed for a node of unknown version."""
 
 

@@ -108,13 +108,15 @@ class Sandbox:
         audit: bool = False,
         topomend: bool = False,
         api_server_flags: Sequence[str] = (),
+        emulated_version: str = "",
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> Self:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
         Without a ``name`` the sandbox gets one that is unique to this process. ``version`` is the control plane's
         release; each node's kubelet has the release of its settings. ``topomend`` installs topomend in it.
-        ``api_server_flags`` are appended to the API server's, such as ``--emulated-version=1.35``. Raises SandboxBusy
+        ``api_server_flags`` are appended to the API server's. The control plane behaves as one of the
+        ``emulated_version``, such as ``1.35``, where that is given. Raises SandboxBusy
         if the name is taken, SandboxUnavailable if this machine cannot run a sandbox, ProgramFailed if a program does
         not start, InvalidNodeSpec for nodes that no cluster can have, NotARelease.
         """
@@ -138,6 +140,7 @@ class Sandbox:
                 topomend=topomend,
                 user_namespace="--user" in namespace_flags,
                 api_server_flags=api_server_flags,
+                emulated_version=emulated_version,
             )
             preparation.write()
             supervisor = SupervisorProcess(folder, namespace_flags, lock)

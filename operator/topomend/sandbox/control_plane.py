@@ -73,14 +73,6 @@ class Files:
         return self.folder / f"{user}.kubeconfig"
 
 
-UNWANTED_CONTROLLERS = (
-    "cloud-node-lifecycle-controller",
-    "node-ipam-controller",
-    "node-route-controller",
-    "service-lb-controller",
-)
-"""They need a cloud provider or assign pod networks; a sandbox has neither."""
-
 ADMIN, CONTROLLER_MANAGER, SCHEDULER = "admin", "controller-manager", "scheduler"
 
 
@@ -159,6 +151,14 @@ def api_server_flags(files: Files, port: int, *, audit: bool) -> list[str]:
     return flags
 
 
+def emulation_flags(version: str) -> list[str]:
+    """What has each program of the control plane behave as one of ``version``, such as ``1.35``; none if it is empty.
+
+    All must agree: a scheduler waits without an end for a kind that an older API server does not serve.
+    """
+    return [f"--emulated-version={version}"] if version else []
+
+
 def controller_manager_flags(files: Files) -> list[str]:
     """The controller manager: without leader election, with high client-side limits, without a port of its own."""
     kubeconfig_file = files.kubeconfig(CONTROLLER_MANAGER)
@@ -172,7 +172,6 @@ def controller_manager_flags(files: Files) -> list[str]:
         "--use-service-account-credentials=true",
         "--allocate-node-cidrs=false",
         f"--flex-volume-plugin-dir={files.folder / 'volume-plugins'}",
-        f"--controllers=*,{','.join(f'-{name}' for name in UNWANTED_CONTROLLERS)}",
         "--kube-api-qps=300",
         "--kube-api-burst=600",
     ]

@@ -57,10 +57,12 @@ class Preparation:
         topomend: bool,
         user_namespace: bool,
         api_server_flags: Sequence[str],
+        emulated_version: str,
     ) -> None:
         self._folder, self._binaries, self._specs, self._version = folder, binaries, specs, version
         self._audit, self._topomend, self._user_namespace = audit, topomend, user_namespace
         self._api_server_flags = api_server_flags
+        self._emulation = control_plane.emulation_flags(emulated_version)
         self._files = control_plane.Files(folder)
         self._accounts = control_plane.accounts(spec.name for spec in specs)
         names, count = [spec.name for spec in specs], len(specs)
@@ -143,9 +145,10 @@ class Preparation:
             API_SERVER: [
                 *control_plane.api_server_flags(self._files, self._port, audit=self._audit),
                 *self._api_server_flags,
+                *self._emulation,
             ],
-            CONTROLLER_MANAGER: control_plane.controller_manager_flags(self._files),
-            SCHEDULER: control_plane.scheduler_flags(self._files),
+            CONTROLLER_MANAGER: [*control_plane.controller_manager_flags(self._files), *self._emulation],
+            SCHEDULER: [*control_plane.scheduler_flags(self._files), *self._emulation],
         }
         control_plane_binary = str(self._binaries[self._version])
         programs = [
