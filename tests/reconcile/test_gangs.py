@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile.gangs import INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SETTLE_SECONDS
 from topomend.reconcile.gated_pods import GatedPods
 from topomend.reconcile.pod_id import PodID
@@ -37,8 +38,8 @@ class Groups(Parts):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, TWO_HOLES)
         self.cluster = cluster
-        backoff = Backoff(self.clock, Exponential(8.0, 8.0))
-        self.gated_pods = GatedPods(self.collaborators, backoff, lambda pod: pod, self.reported.append)
+        self.backoff = Backoff(self.clock, Exponential(8.0, 8.0))
+        self.gated_pods = GatedPods(self.collaborators, self.backoff, lambda pod: pod, self.reported.append)
 
     def reconcile(self, pod: WatchedPod) -> Result:
         return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
@@ -134,6 +135,22 @@ def test_a_group_is_left_alone_until_other_owners_have_removed_their_gates(group
     groups.watch(held)
     assert groups.reconcile(held) == DONE
     assert groups.gates([free, held]) == [(), ()]
+
+
+def test_a_pod_that_is_deleted_while_its_group_is_gathered_is_done(groups: Groups) -> None:
+    pods = groups.members(1, 1)
+    groups.reconcile(pods[0])
+    (late,) = groups.members(1, size=2, first=2)
+    late = replace(late, owner=Owner("Job", "train", "9", "batch/v1"))
+    groups.watch(late)
+
+    def deleted_meanwhile(_: str) -> float:  # asked between look-up and gathering
+        groups.apply(changes.PodRemoved("default", late.name, late.uid, groups.clock.now))
+        return 0.0
+
+    groups.backoff.remaining = deleted_meanwhile  # type: ignore[method-assign, assignment]
+    assert groups.reconcile(late) == DONE
+    assert groups.emitted.reasons() == ["Ungated", "Ungated"]
 
 
 def test_totals_count_the_pods_of_the_group_that_go_to_the_same_node(groups: Groups) -> None:

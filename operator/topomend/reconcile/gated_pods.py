@@ -112,6 +112,8 @@ class GatedPods:
     def _ungate_all(self, pod: WatchedPod, pods: Sequence[WatchedPod]) -> Result:
         """Ungate ``pods``, among them ``pod``, on nodes that admit them together."""
         waiting = [member for member in pods if self._is_ungatable(member)]
+        if not waiting:
+            return DONE  # ``pod`` has been deleted since it was looked up
         first = min(waiting, key=lambda member: member.order)
         if pod is not first and pod.uid in self._followers:
             return Result(RETRY_SECONDS)  # the first pod of the group is requeued by the change that matters
