@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import Sandbox
+from topomend.sandbox import InvalidNodeSpec, Sandbox
 from topomend.sandbox.api import API
 from topomend.sandbox.registry import status
 
@@ -137,6 +137,25 @@ def test_an_api_server_that_restarts_knows_what_it_knew(cluster: Sandbox, api: A
     assert not api.ready()
     cluster.start_api_server()
     assert (api.get(f"{PODS}/kept") or {})["status"]["phase"] == "Running"
+
+
+def test_an_upgrade_replaces_each_program_of_the_control_plane_and_keeps_pods(
+    cluster: Sandbox, api: API, pods: Pods
+) -> None:
+    def control_plane() -> set[int | None]:
+        return {program.pid for program in status(cluster.name).programs if program.name.startswith("kube-")}
+
+    assert pods.run("upgraded", "wide", cpu="1")["phase"] == "Running"
+    before = control_plane()
+    cluster.upgrade_control_plane(DEFAULT_VERSION)
+    assert len(control_plane() - {None} - before) == 3
+    assert (api.get(f"{PODS}/upgraded") or {})["status"]["phase"] == "Running"
+    assert pods.run("since", "wide", cpu="1")["phase"] == "Running"
+
+
+def test_a_control_plane_is_not_upgraded_further_than_its_kubelets_allow(cluster: Sandbox) -> None:
+    with pytest.raises(InvalidNodeSpec, match="3 minor versions older"):
+        cluster.upgrade_control_plane("v1.99.0")
 
 
 def test_a_kubelet_may_not_change_another_node(cluster: Sandbox) -> None:

@@ -99,7 +99,9 @@ class Installer:
         """Apply what is to be in force, renew the certificate, and serve. Raises APIError if no answer arrives."""
         try:
             self._ensure()
-        except (Forbidden, Invalid, MethodNotAllowed, NotFound, Missing, Unusable, OSError) as error:
+        except Missing as error:
+            self._complain(str(error), logging.INFO)  # somebody switched it off, or is draining
+        except (Forbidden, Invalid, MethodNotAllowed, NotFound, Unusable, OSError) as error:
             self._complain(str(error))
         except (Conflict, NotPermitted):
             pass  # another operator was faster: see at the next call
@@ -226,9 +228,9 @@ class Installer:
             self._webhook.use(key_pairs)
         self._shown = key_pairs
 
-    def _complain(self, problem: str) -> None:
+    def _complain(self, problem: str, level: int = logging.WARNING) -> None:
         if problem != self._problem:
-            _log.warning("new pods are not all gated: %s", problem)
+            _log.log(level, "new pods are not all gated: %s", problem)
         self._problem = problem
 
 

@@ -80,7 +80,6 @@ class Sandbox:
         name: str,
         *,
         binary: Path,
-        version: str,
         supervisor: SupervisorProcess,
         specs: Sequence[NodeSpec],
         preparation: Preparation,
@@ -92,7 +91,7 @@ class Sandbox:
         self.kubeconfig: Path = folder / layout.KUBECONFIG_FILE
         self.audit_log: Path | None = Files(folder).audit_log if audit else None
         self.nodes = tuple(SandboxNode(spec.name) for spec in specs)
-        self._binary, self._version = binary, version
+        self._binary = binary
         self._specs = {spec.name: spec for spec in specs}
         self._supervisor = supervisor
         self._api = preparation.api
@@ -147,7 +146,6 @@ class Sandbox:
         sandbox = cls(
             name,
             binary=binaries[version],
-            version=version,
             supervisor=supervisor,
             specs=nodes,
             preparation=preparation,
@@ -201,6 +199,23 @@ class Sandbox:
         """Start the API server again on the same port and wait until it is ready. Raises ProgramFailed."""
         self._supervisor.start([API_SERVER])
         self._wait("the API server to be ready", self._api.ready)
+
+    def upgrade_control_plane(self, version: str, on_progress: Callable[[str], None] = lambda _: None) -> None:
+        """Replace the API server, then controller manager and scheduler, by those of the release ``version``.
+
+        Kubelets and etcd stay. Returns once the API server is ready. Raises SandboxUnavailable, ProgramFailed,
+        InvalidNodeSpec where a kubelet is too old for that release, NotARelease.
+        """
+        check_nodes(tuple(self._specs.values()), version)
+        binary = ensure_binary(on_progress, version)
+        layout.link(self.folder, binary)
+        self._binary = binary
+        on_progress(f"upgrading the control plane to {version}")
+        self.stop_api_server()
+        self.start_api_server()
+        for program in (CONTROLLER_MANAGER, SCHEDULER):
+            self._supervisor.stop([program])
+            self._supervisor.start([program])
 
     def stop_controllers(self) -> None:
         """Stop the controller manager, so that Nodes without a kubelet are not marked as lost."""

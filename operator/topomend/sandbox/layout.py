@@ -12,6 +12,8 @@ PLAN_FILE = "plan.json"
 STATUS_FILE = "status.json"
 SANDBOX_FILE = "sandbox.json"
 KUBECONFIG_FILE = "kubeconfig"
+CONTROL_PLANE_LINK = "control-plane"
+"""Leads to the binary of the control plane's release, so that an upgrade changes no program's command line."""
 
 PROCESS_PREFIX = "process-"
 """The prefix of the names of sandboxes that were brought up without a name."""
@@ -49,6 +51,13 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     partial.replace(path)
+
+
+def link(folder: Path, binary: Path) -> None:
+    """Have the control plane's link in a sandbox's ``folder`` lead to ``binary``."""
+    partial = folder / f".{CONTROL_PLANE_LINK}.{os.getpid()}"
+    partial.symlink_to(binary)
+    partial.replace(folder / CONTROL_PLANE_LINK)
 
 
 def from_here(path: Path) -> Path:

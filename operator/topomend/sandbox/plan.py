@@ -78,6 +78,7 @@ class Preparation:
         """Write every file that does not need the API server's certificate."""
         for name in ("logs", "pki"):
             (self._folder / name).mkdir(mode=0o700)
+        layout.link(self._folder, self._binaries[self._version])
         layout.write_private(self._files.tokens, control_plane.token_file(self._accounts.values()))
         layout.write_private(self._files.audit_policy, json.dumps(control_plane.AUDIT_POLICY))
         key = [self._tools, "key", str(self._files.service_account_key)]
@@ -150,7 +151,7 @@ class Preparation:
             CONTROLLER_MANAGER: [*control_plane.controller_manager_flags(self._files), *self._emulation],
             SCHEDULER: [*control_plane.scheduler_flags(self._files), *self._emulation],
         }
-        control_plane_binary = str(self._binaries[self._version])
+        control_plane_binary = str(self._folder / layout.CONTROL_PLANE_LINK)
         programs = [
             self._program(name, [self._tools if name == ETCD else control_plane_binary, name, *program_flags])
             for name, program_flags in flags.items()
