@@ -22,7 +22,9 @@ from verify.contended.run import DidNotStart, Way, run
 from verify.targets import Target, judge
 
 from topomend.cli.table import echo_table
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import SandboxError
+from topomend.sandbox.go_modules import NotARelease
 
 PODS = 600
 """They take 23 minutes for each way. The six longest waits determine the p99, also that of the bound: in virtual time
@@ -44,27 +46,28 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=None, help="repeats a run (default: random)")
     parser.add_argument("--logs", type=Path, default=None, help="keep the logs of agents and operator in this folder")
+    parser.add_argument("--kubernetes", default=DEFAULT_VERSION, help="the release (default: %(default)s)")
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     sys.stdout.write(f"seed {seed}: repeat with --seed {seed} --pods {options.pods} --load {options.load}\n")
     pods = arrivals(Random(seed), options.pods, options.load)
     try:
         with tempfile.TemporaryDirectory(prefix="topomend-contended-") as folder:
-            outcomes = list(_outcomes(pods, options.logs or Path(folder)))
-    except (DidNotStart, SandboxError) as error:
+            outcomes = list(_outcomes(pods, options.logs or Path(folder), options.kubernetes))
+    except (DidNotStart, NotARelease, SandboxError) as error:
         sys.stderr.write(f"{error}\n")
         return 3
     _show(pods, outcomes)
     return _judge(outcomes)
 
 
-def _outcomes(pods: Sequence[Arrival], folder: Path) -> Iterator[Outcome]:
+def _outcomes(pods: Sequence[Arrival], folder: Path, version: str) -> Iterator[Outcome]:
     for way in Way:
         logs = folder / way.name.lower()
         logs.mkdir(parents=True, exist_ok=True)
         sys.stdout.write(f"{way.value}: {pods[-1].at:.0f} s of arrivals\n")
         sys.stdout.flush()
-        yield (last := run(way, pods, logs))
+        yield (last := run(way, pods, logs, version))
     lag = last.lag()
     yield replace(best_fit(pods, lag), way=f"best fit, ends noticed {lag:.1f} s late")
     yield best_fit(pods)

@@ -17,10 +17,11 @@ from typing import Any
 
 from tests.audit_log import audited
 from verify.contended.outcome import percentile
-from verify.contended.run import NAMESPACE, topomend_on, wait, wait_for_account
+from verify.contended.run import NAMESPACE, of_release, topomend_on, wait, wait_for_account
 from verify.targets import Target, judge
 
 from topomend.kube.client import NAMESPACES, PODS, Client, connect
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
 
 P50, P99 = 0.05, 0.5
@@ -53,9 +54,9 @@ class Holds:
         return sorted(getattr(pod, end) - getattr(pod, begin) for pod in self.times)
 
 
-def holds(rate: float, seconds: float, folder: Path) -> Holds:
-    """Measure pods that arrive at ``rate`` a second."""
-    with Sandbox.up(MACHINES, audit=True) as sandbox:
+def holds(rate: float, seconds: float, folder: Path, version: str = DEFAULT_VERSION) -> Holds:
+    """Measure pods that arrive at ``rate`` a second on a cluster of the release ``version``."""
+    with Sandbox.up(of_release(MACHINES, version), version=version, audit=True) as sandbox:
         client = connect(str(sandbox.kubeconfig))
         with topomend_on(sandbox, client, MACHINES, folder) as cost:
             metadata = {"name": NAMESPACE, "labels": {"topomend.io/steer": "enabled"}}
@@ -115,9 +116,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m verify.contended.hold", description=__doc__)
     parser.add_argument("--rate", type=float, default=20.0, help="pods a second")
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--kubernetes", default=DEFAULT_VERSION, help="the release (default: %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="topomend-hold-") as folder:
-        measured = holds(options.rate, options.seconds, Path(folder))
+        measured = holds(options.rate, options.seconds, Path(folder), options.kubernetes)
     gated = measured.of("created", "ungated")
     arrived = int(options.rate * options.seconds)
     sys.stdout.write(

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from verify.contended.outcome import Outcome, Stay
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.kube.errors import APIError
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox.host import free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,10 +120,15 @@ class Cost:
         return times.user + times.system
 
 
-def run(way: Way, arrivals: Sequence[Arrival], folder: Path) -> Outcome:
+def of_release(machines: Sequence[NodeSpec], version: str) -> Sequence[NodeSpec]:
+    """The machines with kubelets of that release."""
+    return [replace(spec, kubelet=replace(spec.kubelet, version=version)) for spec in machines]
+
+
+def run(way: Way, arrivals: Sequence[Arrival], folder: Path, version: str = DEFAULT_VERSION) -> Outcome:
     """Create the pods as they arrive, and wait until the last has ended. Logs go to ``folder``. Raises DidNotStart."""
     with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox.up(MACHINES))
+        sandbox = stack.enter_context(Sandbox.up(of_release(MACHINES, version), version=version))
         client = connect(str(sandbox.kubeconfig))
         stack.callback(client.close)
         cost = None if way is Way.PLAIN else stack.enter_context(topomend_on(sandbox, client, MACHINES, folder))
@@ -158,10 +165,14 @@ def topomend_on(sandbox: Sandbox, client: Client, machines: Sequence[NodeSpec], 
     with ExitStack() as stack:
         for spec in machines:
             stack.callback(end, start_agent(sandbox, spec.name, folder / f"agent-{spec.name}.log"))
-        operator = start_operator(sandbox.kubeconfig, folder / "operator.log")
+        (port,) = free_ports(1)
+        webhook = f"127.0.0.1:{port}"  # asked where the API server has no policies
+        flags = (f"--webhook-address={webhook}", f"--webhook-url=https://{webhook}")
+        operator = start_operator(sandbox.kubeconfig, folder / "operator.log", *flags)
         stack.callback(end, operator)
         wait("the agents to publish", lambda: len(client.list(NODE_TOPOLOGIES).items) == len(machines))
         wait("the operator to list", lambda: "the cluster is listed" in (folder / "operator.log").read_text())
+        wait("new pods to be gated", lambda: "applied for new pods" in (folder / "operator.log").read_text())
         yield Cost(psutil.Process(operator.pid))
 
 
