@@ -149,3 +149,16 @@ def test_an_answer_with_impossible_ids_is_refused(tmp_path: Path, cpu: int) -> N
     lister.listed.pod_resources.append(pod("p", container("c", [cpu])))
     with serving(tmp_path / "sock", lister), pytest.raises(PodResourcesUnavailable, match="gives an impossible answer"):
         read(tmp_path / "sock")
+
+
+def test_what_a_pod_holds_as_a_whole_is_read(tmp_path: Path) -> None:
+    lister = Lister()
+    listed = pod("train", container("main", [2], {}, []), container("sidecar"))
+    listed.cpu_ids.extend([2, 3, 4])
+    listed.memory.append(messages.ContainerMemory(memory_type="memory", size=1 << 30, topology=on(0)))
+    lister.listed.pod_resources.append(listed)
+    with serving(tmp_path / "sock", lister):
+        (train,) = read(tmp_path / "sock").pods
+    assert train.cpus == mask_of([2, 3, 4])
+    assert train.memory == (MemoryBlock("memory", mask_of([0]), 1 << 30),)
+    assert [container.cpus for container in train.containers] == [mask_of([2]), 0]

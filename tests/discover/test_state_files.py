@@ -91,6 +91,28 @@ def test_what_a_pod_holds_as_a_whole_is_read(tmp_path: Path) -> None:
     assert (pod.cpus, pod.memory) == (mask_of([4, 5, 6, 7]), (MemoryBlock("memory", mask_of([1]), 5),))
 
 
+def test_since_1_37_the_data_of_a_managers_file_counts(tmp_path: Path) -> None:
+    cpu = cpu_state({"uid-2": {"main": "4-5", "sidecar": "6-7"}})
+    write_state(tmp_path, CPU_STATE, cpu | {"data": json.dumps(cpu | {"podEntries": {"uid-2": {"cpuSet": "4-7"}}})})
+    block = {"numaAffinity": [1], "type": "memory", "size": 5}
+    data = {**MEMORY, "podEntries": {"uid-2": {"memoryBlocks": [block]}}}
+    write_state(tmp_path, MEMORY_STATE, {**MEMORY, "data": json.dumps(data)})
+    state = read_state(tmp_path)
+    pod = state.pods["uid-2"]
+    assert (pod.cpus, pod.memory) == (mask_of([4, 5, 6, 7]), (MemoryBlock("memory", mask_of([1]), 5),))
+    assert pod.containers["sidecar"].cpus == mask_of([6, 7])
+    assert state.policies == {CPU_STATE: "static", MEMORY_STATE: "Static"}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [("{", "is not JSON"), (5, "5 where a string belongs"), ("[" * 100_000, "not JSON")]
+)
+def test_data_that_cannot_be_read_is_named(tmp_path: Path, data: object, why: str) -> None:
+    write_state(tmp_path, CPU_STATE, cpu_state({}) | {"data": data})
+    with pytest.raises(StateUnreadable, match=f"{CPU_STATE}.*data.*{why}"):
+        read_state(tmp_path)
+
+
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "content",

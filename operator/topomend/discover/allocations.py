@@ -163,7 +163,7 @@ def join(
     unmatched = dict(state.pods)
     pods = []
     # Match pods with listed resources first. The remaining entries can only belong to init containers.
-    for pod in sorted(listed.pods, key=lambda pod: not any(map(_has_resources, pod.containers))):
+    for pod in sorted(listed.pods, key=lambda pod: not _holds(pod)):
         beliefs = _Beliefs(state, names, frozenset(map(_name, listed.pods)))
         matching = [
             uid for uid, entry in unmatched.items() if _matches(pod, uid, entry, state) and beliefs.allow(pod, uid)
@@ -174,7 +174,7 @@ def join(
                 pods.append(_joined(pod, uid, unmatched.pop(uid)))
         elif any(_is_left_of(pod, unmatched[uid]) for uid in ended if uid in unmatched):
             continue
-        elif any(map(_has_resources, pod.containers)):
+        elif _holds(pod):
             return None
     stale = tuple(
         PodAllocation("", uid, uid, tuple(filter(_has_resources, entry.containers.values())), entry.cpus, entry.memory)
@@ -228,7 +228,7 @@ class _Beliefs:
     def allow(self, pod: PodAllocation, uid: str) -> bool:
         """Whether the entry may be the pod's. An entry of init containers alone needs further evidence."""
         believed = self.names.get(uid, _name(pod))
-        if any(map(_has_resources, pod.containers)):
+        if _holds(pod):
             return believed == _name(pod) or believed not in self.listed
         if not _may_exist(uid, self.state):
             return False
@@ -293,8 +293,24 @@ def _matches(pod: PodAllocation, uid: str, entry: PodHoldings, state: KubeletSta
         container.name for container in pod.containers
     }:
         return False
-    return all(
-        _resources(container) == _resources(entry.containers.get(container.name)) for container in pod.containers
+    if (pod.cpus and pod.cpus != entry.cpus) or (pod.memory and pod.memory != entry.memory):
+        return False
+    return all(_is_listed_as(container, entry) for container in pod.containers)
+
+
+def _is_listed_as(container: ContainerAllocation, entry: PodHoldings) -> bool:
+    """Whether the kubelet lists a container of the entry like this.
+
+    Since 1.37 one that shares CPUs or memory of its pod is listed without them (container_manager_linux.go:GetCPUs and
+    GetMemory); the files have them as its own.
+    """
+    in_files = entry.containers.get(container.name, ContainerAllocation(container.name))
+    cpus, memory, devices = _resources(in_files)
+    shares_cpus, shares_memory = entry.cpus and not container.cpus, entry.memory and not container.memory
+    return (
+        (container.cpus == cpus or bool(shares_cpus))
+        and (container.memory == memory or bool(shares_memory))
+        and container.devices == devices
     )
 
 
@@ -304,10 +320,21 @@ def _may_exist(uid: str, state: KubeletState) -> bool:
 
 
 def _joined(pod: PodAllocation, uid: str, entry: PodHoldings) -> PodAllocation:
-    """The pod with its uid, preceded by the init containers, which only the files contain."""
+    """The pod with its uid and what its containers have, preceded by init containers, which only the files contain."""
     listed = {container.name for container in pod.containers}
+    containers = tuple(_as_in_files(container, entry) for container in pod.containers)
     init = tuple(replace(entry.containers[name], init=True) for name in sorted(entry.containers) if name not in listed)
-    return replace(pod, uid=uid, containers=(*init, *pod.containers), cpus=entry.cpus, memory=entry.memory)
+    return replace(pod, uid=uid, containers=(*init, *containers), cpus=entry.cpus, memory=entry.memory)
+
+
+def _as_in_files(container: ContainerAllocation, entry: PodHoldings) -> ContainerAllocation:
+    in_files = entry.containers.get(container.name)
+    return replace(container, cpus=in_files.cpus, memory=in_files.memory) if in_files else container
+
+
+def _holds(pod: PodAllocation) -> bool:
+    """Whether the pod is listed with any resources."""
+    return bool(pod.cpus or pod.memory or any(map(_has_resources, pod.containers)))
 
 
 def _with_resources(pods: tuple[PodAllocation, ...] | list[PodAllocation]) -> Iterator[PodAllocation]:

@@ -136,7 +136,8 @@ class _ListedPod:
 
 def _pod(pod: messages.PodResources, budget: _Budget) -> _ListedPod:
     before = budget.spent
-    budget.spend(len(pod.containers))
+    budget.spend(len(pod.containers), len(pod.cpu_ids))
+    _spend_on_memory(pod.memory, budget)
     for container in pod.containers:
         budget.spend(len(container.cpu_ids))
         _spend_on_memory(container.memory, budget)
@@ -151,7 +152,9 @@ def _pod(pod: messages.PodResources, budget: _Budget) -> _ListedPod:
         for container in pod.containers
     )
     numa_nodes = _numa_nodes_of_devices(device for container in pod.containers for device in container.devices)
-    allocation = PodAllocation(pod.namespace, pod.name, containers=containers)
+    allocation = PodAllocation(
+        pod.namespace, pod.name, containers=containers, cpus=mask_of(pod.cpu_ids), memory=_blocks(pod.memory)
+    )
     return _ListedPod(budget.spent - before, allocation, numa_nodes)
 
 

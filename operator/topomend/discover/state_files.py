@@ -66,7 +66,8 @@ def read_state(folder: Path) -> KubeletState:
     """Read all files in the kubelet's root directory. An absent file counts as empty. Raises StateUnreadable."""
     cpu, memory, devices, admitted = (_load(folder / name) for name in FILES)
     try:
-        return replace(_read(cpu, memory, devices, admitted), with_folder=_with_folder(folder))
+        state = _read(_data_of(cpu), _data_of(memory), devices, admitted)
+        return replace(state, with_folder=_with_folder(folder))
     except MalformedObject as error:
         raise StateUnreadable(str(error)) from error
 
@@ -101,6 +102,20 @@ def _load(path: Path) -> Document:
         raise StateUnreadable(f"{path} {error}") from error
     except (ValueError, RecursionError) as error:
         raise StateUnreadable(f"{path} is not JSON: {str(error)[:160]}") from error
+
+
+def _data_of(document: Document) -> Document:
+    """What counts of a manager's file. Since 1.37 that is the JSON in ``data``, which alone has what whole pods hold.
+
+    The fields beside it are for older kubelets (cpumanager/state/checkpoint.go:CPUManagerCheckpointV4).
+    """
+    data = document["data"]
+    if data.absent:
+        return document
+    try:
+        return Document(json.loads(data.text()), data.path)
+    except (ValueError, RecursionError) as error:
+        raise StateUnreadable(f"{data.path} is not JSON: {str(error)[:160]}") from error
 
 
 def _read(cpu: Document, memory: Document, devices: Document, admitted: Document) -> KubeletState:
