@@ -389,15 +389,22 @@ class _RunningNode:
 
 
 def scheduler_configuration(files: control_plane.Files) -> Mapping[str, Any]:
-    """The default scheduler, and a second profile that does not count CPUs."""
-    fit = [{"name": "NodeResourcesFit"}]
+    """The default scheduler, and a second profile that does not count CPUs.
+
+    The default one preempts no pod: for moments the second one binds more pods than a node has CPUs, and an operator's
+    pod that is created just then would have one of them deleted.
+    """
+    fit, preemption = [{"name": "NodeResourcesFit"}], [{"name": "DefaultPreemption"}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(files.kubeconfig(control_plane.SCHEDULER)), "qps": 300, "burst": 600},
         "leaderElection": {"leaderElect": False},
         "profiles": [
-            {"schedulerName": "default-scheduler"},
+            {
+                "schedulerName": "default-scheduler",
+                "plugins": {point: {"disabled": preemption} for point in ("multiPoint", "postFilter")},
+            },
             {
                 "schedulerName": CARELESS_SCHEDULER,
                 "plugins": {point: {"disabled": fit} for point in ("multiPoint", "preFilter", "filter")},
