@@ -17,7 +17,7 @@ PUBLICATIONS ?= 60
 GATED ?= 20000
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential contended live attacks soak versions vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential contended live attacks soak versions upgrade-test vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -85,6 +85,10 @@ vm-test: .venv/ready ## Run the image on a NUMA machine emulated by QEMU: compar
 e2e: .venv/ready ## Build the image, install it from deploy/ and use it on real kubelets with containerd and runc (as root)
 	@$(BIN)/python -m verify.e2e
 	@$(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' verify/e2e
+
+upgrade-test: .venv/ready ## Upgrade a cluster from an earlier commit, operators first and agents first, while pods wait (as root)
+	@$(BIN)/python -m verify.e2e
+	@$(BIN)/pytest -s --timeout 1800 verify/e2e/upgrade_on_containers.py
 
 attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge and GATED gated pods, RECORDS records, PUBLICATIONS huge publications (as root)
 	@HUGE=$(HUGE) RECORDS=$(RECORDS) PUBLICATIONS=$(PUBLICATIONS) GATED=$(GATED) RELIST=30 $(BIN)/pytest -s --timeout 3600 tests/attacks/test_memory.py

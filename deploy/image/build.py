@@ -58,7 +58,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a build takes beside the files of the working tree.
+    """What a build takes: the files of ``folder``, by default of the working tree, and more.
 
     ``version`` and ``source`` (a URL) become labels, ``base`` replaces the Dockerfile's, and ``flags`` are added to
     the engine's build command.
@@ -69,6 +69,7 @@ class Inputs:
     source: str = ""
     base: str = ""
     flags: tuple[str, ...] = ()
+    folder: Path = ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +143,13 @@ def find_engine() -> Engine | None:
 
 
 def build(engine: Engine, tag: str, archive: Path, inputs: Inputs) -> None:
-    """Build the working tree as ``tag`` and write the image to ``archive``, as docker save does. Raises Failed."""
+    """Build the image as ``tag`` and write the image to ``archive``, as docker save does. Raises Failed."""
     commit = inputs.commit
     arguments = {"SOURCE_DATE_EPOCH": str(commit.epoch), "VERSION": inputs.version, "REVISION": commit.name}
     arguments |= {"PYTHON": inputs.base} if inputs.base else {}
     labels = {"org.opencontainers.image.created": datetime.fromtimestamp(commit.epoch, UTC).isoformat()}
     labels |= {"org.opencontainers.image.source": inputs.source} if inputs.source else {}
-    _run([*engine.build_command(tag, labels, arguments), *inputs.flags, "."])
+    _run([*engine.build_command(tag, labels, arguments), *inputs.flags, "."], inputs.folder)
     _run(engine.save_command(tag, archive))
 
 
@@ -220,8 +221,8 @@ def _output(*command: str) -> str:
     return done.stdout.strip()
 
 
-def _run(command: Sequence[str]) -> None:
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+def _run(command: Sequence[str], folder: Path = ROOT) -> None:
+    code = subprocess.run(command, cwd=folder, check=False).returncode
     if code:
         raise Failed(f"{' '.join(command)} ended with {code}")
 

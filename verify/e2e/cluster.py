@@ -214,7 +214,8 @@ class Cluster:
         self._space.run(str(INSIDE / "bin"), "key", str(inside.service_account_key))
         self._start("etcd", control_plane.etcd_flags())
         self._start("kube-apiserver", self._api_server_flags(inside))
-        eventually("the API server's certificate", self._while_running(files.certificate.exists), START_SECONDS)
+        key = files.certificate.with_suffix(".key")  # written once the certificate is whole
+        eventually("the API server's certificate", self._while_running(key.exists), START_SECONDS)
         for name, account in accounts.items():
             content = control_plane.kubeconfig(self._server, files.certificate.read_bytes(), account)
             files.kubeconfig(name).write_text(content)

@@ -53,18 +53,38 @@ MAX_STORED_IMAGES = 400
 """How many images buildah's storage may contain before it is emptied. A build adds twenty, half a gigabyte."""
 
 
-def topomend_image(tag: str, on_progress: Progress) -> Path:
-    """The archive of the image ``topomend:TAG``, built from the working tree unless the cache has it.
+class NoSuchCommit(Exception):
+    """The history of this clone does not reach back to a commit."""
+
+
+def checkout(commit: str) -> Path:
+    """A folder with the files of an earlier ``commit``. Raises NoSuchCommit."""
+    folder = _folder() / f"checkout-{commit}"
+    if folder.exists():
+        return folder
+    if not succeeds("git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"):
+        raise NoSuchCommit(f"this clone does not have commit {commit[:12]}: git fetch --unshallow")
+    with tempfile.TemporaryDirectory(dir=_folder()) as place:
+        archive, files = Path(place, "files.tar"), Path(place, "files")
+        run("git", "-C", str(ROOT), "archive", f"--output={archive}", commit)
+        with tarfile.open(archive) as content:
+            content.extractall(files, filter="data")
+        files.rename(folder)
+    return folder
+
+
+def topomend_image(tag: str, on_progress: Progress, root: Path = ROOT) -> Path:
+    """The archive of the image ``topomend:TAG``, built from the files in ``root`` unless the cache has it.
 
     Images with different tags differ in their version label alone. Raises Unavailable if it cannot be built.
     """
     engine = find_engine()
-    archive = _folder() / f"topomend-{tag}-{_digest(_sources())}-{engine.name}.tar"
+    archive = _folder() / f"topomend-{tag}-{_digest(_sources(root))}-{engine.name}.tar"
     with locked(_folder() / "lock", lambda: on_progress("waiting for another build of the image")):
         if not archive.exists():
             on_progress(f"building topomend:{tag} with {engine.name}: about 2 minutes the first time")
             _remove_unused()
-            _build(engine, tag, archive, on_progress)
+            _build(engine, tag, archive, on_progress, root)
         archive.touch()
     return archive
 
@@ -115,8 +135,8 @@ def find_engine() -> build.Engine:
     return engine
 
 
-def _build(engine: build.Engine, tag: str, archive: Path, on_progress: Progress) -> None:
-    inputs = build.Inputs(WORKING_TREE, version=tag, flags=("--quiet",))
+def _build(engine: build.Engine, tag: str, archive: Path, on_progress: Progress, root: Path) -> None:
+    inputs = build.Inputs(WORKING_TREE, version=tag, flags=("--quiet",), folder=root)
     if engine.name == "buildah":
         storage = _Storage.at(_folder() / "storage")
         engine = storage.engine
@@ -211,12 +231,12 @@ def _apt_files() -> list[Path]:
     return [path for path in sorted(Path("/etc/apt/apt.conf.d").glob("*")) if "Acquire::" in path.read_text()]
 
 
-def _sources() -> Iterator[Path]:
+def _sources(root: Path) -> Iterator[Path]:
     """What the image is made of: the recipe, its builder, and the files that .dockerignore lets through."""
-    yield from (ROOT / "Dockerfile", ROOT / ".dockerignore", ROOT / "deploy" / "image" / "build.py")
-    for line in (ROOT / ".dockerignore").read_text().splitlines():
+    yield from (root / "Dockerfile", root / ".dockerignore", root / "deploy" / "image" / "build.py")
+    for line in (root / ".dockerignore").read_text().splitlines():
         if line.startswith("!"):
-            path = ROOT / line.removeprefix("!")
+            path = root / line.removeprefix("!")
             yield from sorted(path.rglob("*")) if path.is_dir() else (path,)
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from tests.waiting import eventually
@@ -42,9 +43,9 @@ class Installed:
         events = "/apis/events.k8s.io/v1/events"
         return cls(cluster, Timeline(cluster.api, "/api/v1/pods"), Timeline(cluster.api, events))
 
-    def install(self, nodes: Iterable[str]) -> None:
+    def install(self, nodes: Iterable[str], manifests: Path = Path("deploy")) -> None:
         """Install it as in the README, and wait until an operator leads and each of ``nodes`` is published."""
-        self.cluster.kubectl("apply", "--server-side", "-k", "deploy")
+        self.cluster.kubectl("apply", "--server-side", "-k", str(manifests))
         self.wait_for_rollout()
 
         def ready() -> bool:
