@@ -3,8 +3,9 @@
 On each release: a refused pod is explained and runs elsewhere, also after the operator is killed with SIGKILL; the pods
 that a ReplicaSet of one replica makes in half a minute in which no node admits any; pods of a steered namespace, of
 which no kubelet refuses any; how long requests for such pods take at 50 a second, beside pods that nothing gates; and
-random pods, of which simulate says what each kubelet answers (``tests/live/test_agreement.py``). Prints a row for each
-release. Exits with 1 if a promise is broken.
+random pods, of which simulate says what each kubelet answers (``tests/live/test_agreement.py``). Then its control plane
+is upgraded to the next one of the releases while pods are relaunched, gated and braked. Prints a row for each release.
+Exits with 1 if a promise is broken.
 """
 
 import argparse
@@ -13,18 +14,21 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.builders import pod_manifest
 from tests.waiting import TimedOut, eventually
 
 from topomend.cli.table import echo_table
 from topomend.kube.client import EVENTS, NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource, connect
+from topomend.kube.errors import APIError
 from topomend.sandbox import NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.go_modules import NotARelease, minor_of
 
@@ -44,6 +48,10 @@ MOST_MINORS = 3
 """How many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
 
 REQUESTS, REQUESTS_PER_SECOND = 500, 50
+
+NEW_POD_SECONDS, SETTLED_SECONDS = 0.1, 10.0
+"""How often a new pod is tried during an upgrade, and how long after all pods run again."""
+
 OPERATOR = "topomend-operator"
 
 
@@ -60,6 +68,7 @@ class Row:
     steered: str
     new_pods: str
     random_pods: str
+    upgraded: str
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
@@ -67,17 +76,19 @@ class Row:
         return tuple(f"{value:.1f} s" if isinstance(value, float) else str(value) for value in values)
 
 
-def nodes(release: str) -> tuple[NodeSpec, ...]:
-    """Two nodes of the same size. No NUMA node of ``narrow`` has four CPUs."""
-    shapes = {NARROW: "numa:4 cores:3 memory:2Gi", WIDE: f"numa:2 cores:6 memory:4Gi device:{DEVICE}@0=1,1=1"}
+def nodes(release: str, wide_cores: int = 6) -> tuple[NodeSpec, ...]:
+    """Two nodes. No NUMA node of ``narrow`` has four CPUs; those of ``wide`` have ``wide_cores``."""
+    wide = f"numa:2 cores:{wide_cores} memory:4Gi device:{DEVICE}@0=1,1=1"
+    shapes = {NARROW: "numa:4 cores:3 memory:2Gi", WIDE: wide}
     settings = {"topology_manager_policy": "single-numa-node", "memory_manager_policy": "Static", "version": release}
     return tuple(NodeSpec.of_shape(name, shape, **settings) for name, shape in shapes.items())
 
 
-def try_release(release: str, pods: int, older: str) -> Row:
+def try_release(release: str, pods: int, older: str, following: str) -> Row:
     """Bring up a cluster of the release and try everything on it. Raises SandboxError, NotARelease, TimedOut.
 
-    Random pods are tried a second time where half of the kubelets are ``older``, unless that is empty.
+    Random pods are tried a second time where half of the kubelets are ``older``, unless that is empty. The control
+    plane is upgraded to ``following``, unless that is empty.
     """
     with Sandbox.up(nodes(release), version=release, topomend=True, on_progress=_say) as sandbox:
         client = connect(str(sandbox.kubeconfig))
@@ -92,7 +103,73 @@ def try_release(release: str, pods: int, older: str) -> Row:
     compared = _compare(release, pods, release)
     if older:
         compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
-    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, compared)
+    upgraded = _upgrade(release, following) if following else "-"
+    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, compared, upgraded)
+
+
+def _upgrade(release: str, following: str) -> str:
+    """Upgrade a control plane while pods are relaunched, gated and braked, and new ones are created.
+
+    Each bare pod runs again exactly once; no steered pod is refused, each is gated when it is created, and each runs.
+    """
+    bare, steered = [f"bare-{number}" for number in range(6)], [f"steered-{number}" for number in range(4)]
+    with Sandbox.up(nodes(release, 26), version=release, topomend=True, on_progress=_say) as sandbox:
+        client = connect(str(sandbox.kubeconfig))
+        try:
+            uids = {_refused(client, name)["metadata"]["uid"] for name in bare}
+            storm = Storm(client)
+            _create_namespaces(client)
+            for name in steered:
+                assert _is_gated(client.create(PODS, _pod(name), STEERED)), name
+            with NewPods(sandbox) as new_pods:
+                _cordon(client, WIDE, unschedulable=False)
+                sandbox.upgrade_control_plane(following, _say)
+                begin = time.monotonic()
+                for name in bare:
+                    eventually(f"{name} to run on {WIDE}", lambda name=name: _runs(client, name), 120)  # type: ignore[misc]
+                eventually("steered pods to run", lambda: len(_running_in(client, STEERED)) == len(steered), 120)
+                eventually("the replica to run", lambda: _running(client, "app=storm"), 120)
+                seconds = time.monotonic() - begin
+                time.sleep(SETTLED_SECONDS)
+            storm.stop()
+            pods = client.list(PODS, namespace="default").items
+            names = sorted(pod["metadata"]["name"] for pod in pods if "app" not in pod["metadata"].get("labels", {}))
+            assert names == bare, names
+            records = [item["spec"]["pod"]["uid"] for item in client.list(RELAUNCHES).items]
+            assert len(set(records) & uids) == len([uid for uid in records if uid in uids]), records
+            assert storm.refused <= MOST_REFUSED, f"{storm.refused} pods of one replica were refused"
+            assert new_pods.gated == new_pods.created > 0, f"{new_pods.gated} of {new_pods.created} new pods were gated"
+        finally:
+            client.close()
+    return f"{following}: all run after {seconds:.1f} s, {new_pods.gated} of {new_pods.created} gated"
+
+
+class NewPods:
+    """Creates pods in the steered namespace (as a dry run) until it is left, and counts how many were gated."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._client = connect(str(sandbox.kubeconfig))
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._create, daemon=True)
+        self.created = self.gated = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        self._thread.join()
+        self._client.close()
+
+    def _create(self) -> None:
+        while not self._left.wait(NEW_POD_SECONDS):
+            try:
+                made = self._client.create(PODS, _pod("new"), STEERED, dry_run=True)
+            except APIError:
+                continue  # the API server is being replaced
+            self.created += 1
+            self.gated += _is_gated(made)
 
 
 def _relaunch(client: Client, name: str) -> tuple[float, float]:
@@ -152,36 +229,59 @@ def _published(client: Client) -> bool:
     return bool(client.get(NODE_TOPOLOGIES, WIDE).get("status", {}).get("pods"))
 
 
+class Storm:
+    """Counts the pods of a ReplicaSet of one replica, from its creation until ``stop``."""
+
+    def __init__(self, client: Client) -> None:
+        labels = {"app": "storm"}
+        template = {"metadata": {"labels": labels}, "spec": _pod("storm")["spec"]}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+        self._client, self._uids, self._stopped = client, set[str](), threading.Event()
+        content = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "storm"}, "spec": spec}
+        client.create(REPLICA_SETS, content, "default")
+        self._thread = threading.Thread(target=self._count, daemon=True)
+        self._thread.start()
+
+    @property
+    def refused(self) -> int:
+        """How many of its pods were refused; one replica is not."""
+        return len(self._uids) - 1
+
+    def stop(self) -> None:
+        """Count no more."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _count(self) -> None:
+        while not self._stopped.wait(0.05):
+            with suppress(APIError):  # the API server is being replaced
+                listed = self._client.list(PODS, namespace="default", labels="app=storm").items
+                self._uids |= {pod["metadata"]["uid"] for pod in listed}
+
+
 def _storm(client: Client) -> int:
     """How many pods of a ReplicaSet of one replica are refused while no node that may be used admits any."""
     _cordon(client, WIDE, unschedulable=True)
-    labels = {"app": "storm"}
-    content = _pod("storm")
-    template = {"metadata": {"labels": labels}, "spec": content["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    metadata = {"name": "storm"}
-    uids: set[str] = set()
-    client.create(
-        REPLICA_SETS, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}, "default"
-    )
-    end = time.monotonic() + STORM_SECONDS
-    while time.monotonic() < end:
-        listed = client.list(PODS, namespace="default", labels="app=storm").items
-        uids |= {pod["metadata"]["uid"] for pod in listed}
-        time.sleep(0.05)
+    storm = Storm(client)
+    time.sleep(STORM_SECONDS)
+    storm.stop()
     _cordon(client, WIDE, unschedulable=False)
     eventually("the replica to run", lambda: _running(client, "app=storm"), 60)
-    refused = len(uids) - 1
-    assert refused <= MOST_REFUSED, f"{refused} pods of one replica were refused"
-    return refused
+    assert storm.refused <= MOST_REFUSED, f"{storm.refused} pods of one replica were refused"
+    return storm.refused
 
 
-def _steer(client: Client) -> str:
-    """Of pods of a steered namespace, how many ran, and how many were refused before."""
+def _create_namespaces(client: Client) -> None:
+    """A steered one and a plain one. Returns once new pods of the steered one are gated."""
     for name, labels in ((STEERED, {"topomend.io/steer": "enabled"}), (PLAIN, {})):
         metadata = {"name": name, "labels": labels}
         client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     eventually("new pods to be gated", lambda: _is_gated(client.create(PODS, _pod("tried"), STEERED, dry_run=True)))
+
+
+def _steer(client: Client) -> str:
+    """Of pods of a steered namespace, how many ran, and how many were refused before."""
+    _create_namespaces(client)
     names = [f"steered-{number}" for number in range(STEERED_PODS)]
     for name in names:
         content = _pod(name)
@@ -287,6 +387,11 @@ def _running(client: Client, labels: str) -> bool:
     return any(pod["status"].get("phase") == "Running" for pod in listed)
 
 
+def _running_in(client: Client, namespace: str) -> list[dict[str, Any]]:
+    listed = client.list(PODS, namespace=namespace).items
+    return [pod for pod in listed if pod["status"].get("phase") == "Running"]
+
+
 def _remove(client: Client, name: str) -> None:
     client.delete(PODS, name, "default", uid=client.get(PODS, name, "default")["metadata"]["uid"])
 
@@ -297,9 +402,9 @@ def _say(progress: str) -> None:
 
 def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
     """For each release, whether every promise held, and its row."""
-    for release in releases:
+    for release, following in zip(releases, [*releases[1:], ""], strict=True):
         try:
-            row = try_release(release, pods, _oldest_kubelet(release, releases))
+            row = try_release(release, pods, _oldest_kubelet(release, releases), following)
             yield "DISAGREE" not in row.random_pods, row.cells()
         except (NotARelease, SandboxError, TimedOut, AssertionError) as error:
             yield False, (release, *["-"] * (len(fields(Row)) - 2), f"{type(error).__name__}: {error}"[:300])
@@ -331,6 +436,7 @@ def main() -> int:
         "STEERED",
         "NEW-POD-P50/P99",
         "RANDOM-PODS",
+        "UPGRADED",
     )
     echo_table([heading, *(row for _, row in results)])
     return 0 if all(held for held, _ in results) else 1
