@@ -31,7 +31,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 def objects(folder: Path = DEPLOY) -> list[dict[str, Any]]:
     """The objects that ``folder`` installs, before any patch of an overlay."""
-    return [each for path in files(folder) for each in yaml.safe_load_all(path.read_text())]
+    return [document for path in files(folder) for document in yaml.safe_load_all(path.read_text())]
 
 
 def crd_schema(plural: str) -> dict[str, Any]:

@@ -15,24 +15,24 @@ PodName = tuple[str, str]
 class History:
     """One name's life by the times (seconds since 1970) of what was done to it, in the order of the log.
 
-    ``patched`` are changes of the pod itself; ``told`` are statuses that a kubelet wrote; ``bound`` are the uids that a
-    scheduler bound to a node, and ``bound_at`` when.
+    ``patched`` are changes of the pod itself; ``reported`` are statuses that a kubelet wrote; ``bound`` are the uids
+    that a scheduler bound to a node, and ``bound_at`` when.
     """
 
     created: list[float] = field(default_factory=list)
     deleted: list[float] = field(default_factory=list)
     patched: list[float] = field(default_factory=list)
-    told: list[float] = field(default_factory=list)
+    reported: list[float] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     bound_at: list[float] = field(default_factory=list)
 
     @property
     def relaunch(self) -> tuple[float, float] | None:
         """When the first pod was refused, and when the replacement that came to a node was ungated."""
-        if not self.bound_at or not self.told:
+        if not self.bound_at or not self.reported:
             return None
-        ungate = [each for each in self.patched if each < self.bound_at[-1]]
-        return (self.told[0], ungate[-1]) if ungate else None
+        ungate = [time for time in self.patched if time < self.bound_at[-1]]
+        return (self.reported[0], ungate[-1]) if ungate else None
 
 
 def audited(log: Path) -> Iterator[dict[str, Any]]:
@@ -46,14 +46,14 @@ def audited(log: Path) -> Iterator[dict[str, Any]]:
 
 def histories(log: Path) -> dict[PodName, History]:
     """What became of every pod name, by the requests about pods that succeeded."""
-    found: dict[PodName, History] = {}
+    fates: dict[PodName, History] = {}
     for event in audited(log):
         target = event.get("objectRef", {})
         if target.get("resource") != "pods" or event["responseStatus"]["code"] >= 300:
             continue
         name = (target.get("namespace", ""), target.get("name", ""))
-        _add(found.setdefault(name, History()), event, target)
-    return found
+        _add(fates.setdefault(name, History()), event, target)
+    return fates
 
 
 def _add(history: History, event: dict[str, Any], target: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def _add(history: History, event: dict[str, Any], target: dict[str, Any]) -> Non
         case "patch", "":
             history.patched.append(when)
         case "patch", "status" if event["user"]["username"].startswith("system:node:"):
-            history.told.append(when)
+            history.reported.append(when)
         case "create", "binding":
             history.bound.append(target["uid"])
             history.bound_at.append(when)

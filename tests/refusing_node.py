@@ -28,7 +28,7 @@ def refusing_cluster(shape: str) -> Iterator[Cluster]:
 
 
 def _published(cluster: Cluster) -> int:
-    return sum("status" in each for each in cluster.client.list(NODE_TOPOLOGIES).items)
+    return sum("status" in topology for topology in cluster.client.list(NODE_TOPOLOGIES).items)
 
 
 def refused_pod(name: str, **metadata: Any) -> dict[str, Any]:

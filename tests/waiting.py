@@ -27,9 +27,9 @@ def stretched(seconds: float) -> float:
 
 
 def eventually(
-    what: str, condition: Callable[[], Answer | None], seconds: float = 30.0, *, poll: float = POLL_SECONDS
+    goal: str, condition: Callable[[], Answer | None], seconds: float = 30.0, *, poll: float = POLL_SECONDS
 ) -> Answer:
-    """Wait until ``condition`` is true and return its value. ``what`` completes "waited for".
+    """Wait until ``condition`` is true and return its value. ``goal`` completes "waited for".
 
     An APIError counts as "not yet": the object may not exist yet, or the server may not answer yet. Raises TimedOut
     after ``seconds``, more on a busy machine.
@@ -45,20 +45,20 @@ def eventually(
         except APIError as error:
             last = error
         if is_last:
-            raise TimedOut(f"waited {time.monotonic() - start:.0f} s for {what}; last: {_shown(last)}")
+            raise TimedOut(f"waited {time.monotonic() - start:.0f} s for {goal}; last: {_shown(last)}")
         time.sleep(poll)
 
 
-def consistently(what: str, condition: Callable[[], object], seconds: float, *, poll: float = POLL_SECONDS) -> None:
+def consistently(state: str, condition: Callable[[], object], seconds: float, *, poll: float = POLL_SECONDS) -> None:
     """Check over and over for ``seconds`` that ``condition`` is true. Raises TimedOut at the first answer that is not.
 
-    ``what`` completes "did not stay". The time is not stretched: a busy machine only checks less often.
+    ``state`` completes "did not stay". The time is not stretched: a busy machine only checks less often.
     """
     start = time.monotonic()
     while True:
         answer = condition()
         if not answer:
-            raise TimedOut(f"{what} did not stay so for {time.monotonic() - start:.1f} s; last: {_shown(answer)}")
+            raise TimedOut(f"{state} did not stay so for {time.monotonic() - start:.1f} s; last: {_shown(answer)}")
         if time.monotonic() - start >= seconds:
             return
         time.sleep(poll)

@@ -257,11 +257,11 @@ def test_a_device_plugin_that_comes_late_and_dies_is_followed(bed: Bed, tmp_path
             allocations = until(
                 lambda: [allocation for pod in bed.state.pods for one in pod.containers for allocation in one.devices]
             )
-            (kept,) = allocations[0].ids
+            (device,) = allocations[0].ids
             process.kill()
             process.wait(10)
             # What is held is shown, though nobody offers it any more; what nobody holds is not.
-            until(lambda: bed.devices() == GPUS | {kept: False})
+            until(lambda: bed.devices() == GPUS | {device: False})
             with plugin(bed, tmp_path, "vendor.com/late", LATE):
                 until(lambda: bed.devices() == GPUS | dict.fromkeys(LATE, True))
                 assert [

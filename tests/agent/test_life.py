@@ -333,24 +333,24 @@ def _compare(node: Node, content: dict[str, Any]) -> tuple[list[str], str]:
     if clean:
         pairs.append(("the memory book", files.book, published_book(status)))
     return (
-        [f"{what}: kubelet {theirs}, published {ours}" for what, theirs, ours in pairs if theirs != ours],
+        [f"{aspect}: kubelet {theirs}, published {ours}" for aspect, theirs, ours in pairs if theirs != ours],
         "books compared" if clean else "holdings compared",
     )
 
 
-def _until(what: str, look: Any) -> Any:
+def _until(goal: str, look: Any) -> Any:
     deadline = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < deadline:
         with suppress(NotFound):
             if answer := look():
                 return answer
         time.sleep(0.05)
-    pytest.fail(f"waited {SETTLE_SECONDS:.0f} s for {what}")
+    pytest.fail(f"waited {SETTLE_SECONDS:.0f} s for {goal}")
 
 
 def _rank(values: list[float], part: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * part))]
 
 
-def _ranks(what: str, values: list[float]) -> str:
-    return f"{what}  {len(values)} times  p50 {_rank(values, 0.5):.2f} s  p99 {_rank(values, 0.99):.2f} s"
+def _ranks(name: str, values: list[float]) -> str:
+    return f"{name}  {len(values)} times  p50 {_rank(values, 0.5):.2f} s  p99 {_rank(values, 0.99):.2f} s"

@@ -105,9 +105,9 @@ class Limited:
         self._say(beside, "waiting for room, ungated after", delays)
         return delays
 
-    def _say(self, beside: str, what: str, delays: list[float]) -> None:
+    def _say(self, beside: str, measure: str, delays: list[float]) -> None:
         shown = ", ".join(f"{delay:.2f}" for delay in delays)
-        print(f"\nbeside {beside}: {what} {shown} s, at most {self._most >> 20} MiB so far")
+        print(f"\nbeside {beside}: {measure} {shown} s, at most {self._most >> 20} MiB so far")
 
     def _delay(self) -> float:
         name = self._create(1)
@@ -155,8 +155,8 @@ class Limited:
         """Create these objects of the tenant's, and write the status of those that have one."""
 
         def create(content: dict[str, Any]) -> None:
-            what = f"{content['metadata']['name']} to be created"
-            eventually(what, lambda: self._exists(content, resource, namespace), 120)
+            goal = f"{content['metadata']['name']} to be created"
+            eventually(goal, lambda: self._exists(content, resource, namespace), 120)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(create, contents))

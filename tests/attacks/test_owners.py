@@ -82,8 +82,8 @@ def test_a_forged_reference_brakes_nobody(cluster: Cluster, brake: Brake, victim
         "no uid": refused(replace(victim, uid="x" * 400_000)),
         "a version that leads elsewhere": refused(replace(victim, api_version="../v1")),
     }
-    for what, one in forged.items():
-        assert (what, brake.engage(one), listed(cluster)) == (what, "", {})
+    for forgery, refused_pod in forged.items():
+        assert (forgery, brake.engage(refused_pod), listed(cluster)) == (forgery, "", {})
 
 
 def _uid(cluster: Cluster) -> str:

@@ -250,7 +250,9 @@ def test_a_template_with_a_mark_makes_no_pod(admin: API, stranger: API, mark: st
 
     def failure() -> str:
         conditions = admin.get(f"{sets}/{name}").content.get("status", {}).get("conditions", [])
-        return next((str(each["message"]) for each in conditions if each["type"] == "ReplicaFailure"), "")
+        return next(
+            (str(condition["message"]) for condition in conditions if condition["type"] == "ReplicaFailure"), ""
+        )
 
     message = eventually("the controller's failure", failure)
     stranger.delete(f"{sets}/{name}")
@@ -269,10 +271,9 @@ def test_an_agent_writes_nothing_on_any_pod(admin: API, plain: str, agent_on: Ca
 
 def test_the_users_annotations_are_the_same_in_the_policy_and_in_the_code() -> None:
     policy = next(item for item in objects() if item["metadata"]["name"] == "topomend-marks")
-    own = next(each for each in policy["spec"]["variables"] if each["name"] == "usersOwn")["expression"]
-    assert set(yaml.safe_load(own)) == set(group.USERS_ANNOTATIONS)
-    creators = next(each for each in policy["spec"]["variables"] if each["name"] == "creatorsOwn")["expression"]
-    assert set(yaml.safe_load(creators)) == set(group.CREATORS_ANNOTATIONS)
+    lists = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
+    assert set(yaml.safe_load(lists["usersOwn"])) == set(group.USERS_ANNOTATIONS)
+    assert set(yaml.safe_load(lists["creatorsOwn"])) == set(group.CREATORS_ANNOTATIONS)
 
 
 def _name_of(item: dict[str, Any]) -> str:
@@ -291,8 +292,8 @@ def test_a_policy_with_a_parameter_denies_nothing_without_it(item: dict[str, Any
     """While the kind of its parameter is not served, one that fails closed denies every write that it could match."""
     is_always_served = item["spec"]["paramKind"]["apiVersion"] == "rbac.authorization.k8s.io/v1"
     assert is_always_served or item["spec"]["failurePolicy"] == "Ignore"
-    bindings = [each for each in objects() if each["kind"] == f"{item['kind']}Binding"]
-    (binding,) = (each for each in bindings if each["spec"]["policyName"] == item["metadata"]["name"])
+    bindings = [binding for binding in objects() if binding["kind"] == f"{item['kind']}Binding"]
+    (binding,) = (binding for binding in bindings if binding["spec"]["policyName"] == item["metadata"]["name"])
     assert binding["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
 
 

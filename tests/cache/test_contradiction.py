@@ -37,7 +37,7 @@ def with_pages(count: int) -> NodeState:
 
 
 @pytest.mark.parametrize(
-    ("state", "its_node", "found"),
+    ("state", "its_node", "claim"),
     [
         (node_state("sockets:2 cores:512 memory:8Gi"), posted(), "1024 CPUs, its Node has 8"),
         (node_state("sockets:2 cores:4 memory:64Gi"), posted(), "128Gi of memory, its Node has 16Gi of memory"),
@@ -56,8 +56,8 @@ def with_pages(count: int) -> NodeState:
         ),
     ],
 )
-def test_more_than_the_node_has_is_named_with_both_values(state: NodeState, its_node: Node, found: str) -> None:
-    assert contradiction(its_node, state) == f"its agent is not believed: it publishes {found}"
+def test_more_than_the_node_has_is_named_with_both_values(state: NodeState, its_node: Node, claim: str) -> None:
+    assert contradiction(its_node, state) == f"its agent is not believed: it publishes {claim}"
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,10 @@ def test_the_estimate_of_a_large_pod_is_near_the_memory_that_it_takes(content: d
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    kept = read_watched_pod(json.loads(text))
+    watched = read_watched_pod(json.loads(text))
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert kept.name == "p"
+    assert watched.name == "p"
     assert 0.5 <= kept_bytes(content) / taken <= 3
 
 
@@ -64,12 +64,12 @@ def test_an_ordinary_pod_of_five_containers_is_less_than_what_is_always_kept() -
 def test_a_large_pod_is_left_alone_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     large = with_terms(pod_object(), 900)
     monkeypatch.setattr(pod_reader, "_room", Room(1 << 20, ORDINARY_BYTES, most_of_group=700 << 10))
-    kept = [kept_pod(large)]
+    pods = [kept_pod(large)]
     with pytest.raises(MalformedObject, match="too large to be kept beside"):
         kept_pod(large)
-    kept.append(kept_pod(pod_object("small")))
-    kept.append(kept_pod(with_terms(pod_object(namespace="other"), 900)))
-    kept.clear()
+    pods.append(kept_pod(pod_object("small")))
+    pods.append(kept_pod(with_terms(pod_object(namespace="other"), 900)))
+    pods.clear()
     kept_pod(large)
 
 

@@ -85,8 +85,8 @@ def test_an_object_that_no_agent_writes_is_not_read() -> None:
 def test_a_large_state_is_not_read_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     content = with_containers(1_000)
     monkeypatch.setattr(topology_reader, "_room", Room(3 << 20, ORDINARY_BYTES))
-    kept = published(content, DATE)
+    publication = published(content, DATE)
     with pytest.raises(MalformedObject, match="too large to be kept beside"):
         published(content, DATE)
-    del kept
+    del publication
     assert isinstance(published(content, DATE), changes.Published)

@@ -29,9 +29,9 @@ def test_an_ordinary_part_has_room_always_and_takes_none() -> None:
 
 def test_one_group_leaves_room_to_others() -> None:
     room = Room(1000, ordinary=10, most_of_group=600)
-    kept = [Part(), Part()]
-    assert room.take(kept[0], 600, "a")
+    parts = [Part(), Part()]
+    assert room.take(parts[0], 600, "a")
     assert not room.has(100, "a")
     assert not room.take(Part(), 100, "a")
-    assert room.take(kept[1], 400, "b")
+    assert room.take(parts[1], 400, "b")
     assert not room.take(Part(), 100, "c")

@@ -27,7 +27,7 @@ def test_what_is_packed_is_printed_as_the_host_is(root: Path, tmp_path: Path, fo
     with tarfile.open(tmp_path / "gpu-01.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     first, second = (
-        run("discover", "--root", each, "--node-name", "n", "-o", form) for each in (root, tmp_path / "gpu-01")
+        run("discover", "--root", host, "--node-name", "n", "-o", form) for host in (root, tmp_path / "gpu-01")
     )
     assert first.exit_code == 0
     assert second.stdout == first.stdout

@@ -68,7 +68,7 @@ def test_the_kubelets_parts_are_read_where_they_are_named(root: Path, tmp_path: 
     status = json.loads(printed.stdout)["status"]
     assert status["kubelet"]["topologyManagerPolicy"] == "restricted"
     assert status["kubelet"]["version"] == "v1.35.2"
-    conditions = {each["type"]: each for each in status["conditions"]}
+    conditions = {condition["type"]: condition for condition in status["conditions"]}
     assert conditions["KubeletConfigRead"]["status"] == "True"
     assert conditions["AllocationsRead"]["reason"] == "PodResourcesUnavailable"
     assert "no.sock is not there" in conditions["Ready"]["message"]

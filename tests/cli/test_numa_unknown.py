@@ -70,14 +70,14 @@ class Cluster:
             metadata = topology["metadata"]
             self.client.delete(NODE_TOPOLOGIES, metadata["name"], uid=metadata["uid"])
 
-    def wait(self, what: str, look: Callable[[], Any]) -> Any:
+    def wait(self, goal: str, look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            found = look()
-            if found:
-                return found
+            answer = look()
+            if answer:
+                return answer
             time.sleep(0.1)
-        pytest.fail(f"waited 60 s for {what}")
+        pytest.fail(f"waited 60 s for {goal}")
 
     def _lists(self) -> bool:
         try:

@@ -153,7 +153,7 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
 
 def test_what_was_cut_off_a_node_is_said_not_to_be_known(tmp_path: Path) -> None:
     file = tmp_path / "node.json"
-    for state, said in (
+    for state, warning in (
         (
             monster(pods=1100, numa_nodes=2),
             "warning: monster: its agent says TooLarge: there is no room for ",
@@ -163,8 +163,8 @@ def test_what_was_cut_off_a_node_is_said_not_to_be_known(tmp_path: Path) -> None
         file.write_text(json.dumps(written(state)))
         result = simulate(tmp_path, pod("a", cpu="500m"), node=str(file), flags=[])
         assert (result.exit_code, len(json.loads(result.stdout))) == (0, 1)
-        assert result.stderr.startswith(said)
-        assert len(result.stderr.splitlines()) == bool(said)
+        assert result.stderr.startswith(warning)
+        assert len(result.stderr.splitlines()) == bool(warning)
 
 
 def test_a_policy_that_no_kubelet_knows_is_told_as_the_kubelet_would(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def _numa(cluster: Cluster, *arguments: str) -> Result:
 def _cpus(cluster: Cluster, node: str, name: str) -> str:
     """The exclusive CPUs of the pod as its kubelet tells them."""
     pods = cluster.client.get(NODE_TOPOLOGIES, node)["status"].get("pods", ())
-    return next((str(each["containers"][0]["cpus"]) for each in pods if each["name"] == name), "")
+    return next((str(pod["containers"][0]["cpus"]) for pod in pods if pod["name"] == name), "")
 
 
 @pytest.mark.usefixtures("operator")

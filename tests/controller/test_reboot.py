@@ -73,11 +73,11 @@ def _allocatable(cluster: Cluster) -> int:
 
 
 def _running(cluster: Cluster) -> set[str]:
-    return {each["metadata"]["uid"] for each in cluster.pods() if each["status"].get("phase") == "Running"}
+    return {pod["metadata"]["uid"] for pod in cluster.pods() if pod["status"].get("phase") == "Running"}
 
 
 def _failed(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    return {each["metadata"]["uid"]: each for each in cluster.pods() if each["status"].get("phase") == "Failed"}
+    return {pod["metadata"]["uid"]: pod for pod in cluster.pods() if pod["status"].get("phase") == "Failed"}
 
 
 def test_after_a_reboot_each_pod_is_refused_once_and_no_husk_stays(cluster: Cluster, operator: Operator) -> None:
@@ -108,8 +108,8 @@ def test_after_a_reboot_each_pod_is_refused_once_and_no_husk_stays(cluster: Clus
     eventually("every pod to run again, and no husk", recovered, 60)
     assert before.isdisjoint(_running(cluster))
     assert set(refused) <= before  # none that came after the reboot was refused
-    assert {each["status"]["reason"] for each in refused.values()} == {"UnexpectedAdmissionError"}
-    bare = next(each for each in refused.values() if each["metadata"]["name"].startswith("bare"))
+    assert {pod["status"]["reason"] for pod in refused.values()} == {"UnexpectedAdmissionError"}
+    bare = next(pod for pod in refused.values() if pod["metadata"]["name"].startswith("bare"))
     explained = eventually("its explanation", lambda: events_of(cluster, bare, "TopologyRefusalExplained"))
     assert f"unhealthy devices {GPU}: their plugin is not back yet" in explained[0]["note"]
     assert "NoNodeCanEverAdmit" not in operator.text()

@@ -157,14 +157,14 @@ def test_a_record_of_a_launch_is_kept_for_a_day_and_one_of_nothing_for_minutes()
         ended("cancelled", Step.CANCELLED, EMPTY_SECONDS + 5),
         ended("superseded", Step.SUPERSEDED, EMPTY_SECONDS + 5),
     ]
-    kept = [
+    recent = [
         ended("just-cancelled", Step.CANCELLED, EMPTY_SECONDS - 5),
         ended("launched", Step.LAUNCHED, DAY - 5),
         replace(ended("open", Step.CREATED, 2 * DAY)),
         replace(ended("held", Step.CANCELLED, 2 * DAY), protected=True),
     ]
     old = ended("old", Step.LAUNCHED, DAY + 5)
-    assert sorted(removed(*nothing, *kept, old)) == ["cancelled", "old", "superseded"]
+    assert sorted(removed(*nothing, *recent, old)) == ["cancelled", "old", "superseded"]
     assert removed(*nothing, old, tidy=False) == []
 
 

@@ -77,7 +77,7 @@ def test_a_new_node_gets_its_first_pod_once_its_topology_is_known(
         operator.wait_until_it_watches()
         made = new_node.create(waiting_pod("first"))
         time.sleep(5)
-        assert {each["key"] for each in taints(new_node)} == {key, OTHER["key"]}
+        assert {taint["key"] for taint in taints(new_node)} == {key, OTHER["key"]}
         assert "nodeName" not in new_node.get("first")["spec"]
         agent = start_agent(new_node, NODE_B)
         try:
@@ -105,7 +105,7 @@ def test_without_the_flag_and_without_the_right_the_taint_stays(
             eventually("the lack to be told", lambda: "install the component startup-taint" in without_right.text())
             time.sleep(3)
             assert without_right.text().count("install the component startup-taint") == 1
-            assert [each["key"] for each in taints(new_node)] == [STARTUP_TAINTS[0]]
+            assert [taint["key"] for taint in taints(new_node)] == [STARTUP_TAINTS[0]]
     finally:
         agent.terminate()
         agent.wait(10)

@@ -108,7 +108,9 @@ class ChangingCluster:
 
     def _rarity(self, name: str) -> changes.Change:
         random, snapshot = self._random, self.snapshot
-        nodes = [self._any_node(each) if random.random() < 0.2 else known for each, known in snapshot.nodes.items()]
+        nodes = [
+            self._any_node(node_name) if random.random() < 0.2 else known for node_name, known in snapshot.nodes.items()
+        ]
         rarities: tuple[changes.Change, ...] = (
             changes.Unreadable(name, random.choice(("no machine", "no settings"))),
             changes.Unpublished(name),

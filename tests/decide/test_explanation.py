@@ -29,11 +29,11 @@ ALL, SCOPED = ("none", "best-effort", "restricted", "single-numa-node"), ("conta
 ALIGNING = ("restricted", "single-numa-node")
 
 
-def on(shape: str, *containers: str, held: tuple[Pod, ...] = (), **settings: str) -> Scenario:
-    """A pod of ``containers`` on a node of this shape that holds ``held`` already."""
+def on(shape: str, *containers: str, running: tuple[Pod, ...] = (), **settings: str) -> Scenario:
+    """A pod of ``containers`` on a node of this shape that holds ``running`` already."""
 
     def scenario(policy: str, scope: str) -> tuple[NodeState, Pod]:
-        return node_state(shape, policy, scope=scope, pods=held, **settings), pod("p", *containers)
+        return node_state(shape, policy, scope=scope, pods=running, **settings), pod("p", *containers)
 
     return scenario
 
@@ -72,7 +72,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         on(
             "sockets:2 cores:4 memory:8Gi",
             "cpu=3 memory=1Gi",
-            held=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
+            running=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
         ),
         "cpu requests 3 and fits no NUMA node: free 1 on NUMA 0, 2 on NUMA 1, lacks 1",
     ),
@@ -125,7 +125,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         on(
             "sockets:2 cores:4 memory:8Gi",
             "cpu=1 memory=2Gi",
-            held=(pod("wide", "cpu=5 memory=9Gi"),),
+            running=(pod("wide", "cpu=5 memory=9Gi"),),
             memory_manager="Static",
         ),
         "NUMA 0,1 is a group of the Memory Manager",
@@ -137,7 +137,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         on(
             "sockets:2 cores:4 memory:8Gi",
             "cpu=5 memory=9Gi",
-            held=(pod("a", "cpu=1 memory=4Gi"),),
+            running=(pod("a", "cpu=1 memory=4Gi"),),
             memory_manager="Static",
         ),
         "pinned memory is one by one",
@@ -163,7 +163,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         on(
             "sockets:2 cores:4 memory:8Gi",
             "cpu=3 memory=1Gi",
-            held=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
+            running=(pod("a", "cpu=2 memory=1Gi"), pod("b", "cpu=2 memory=1Gi")),
         ),
         "more NUMA nodes together have it, but 1 could hold it",
     ),
@@ -202,7 +202,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         on(
             SMT,
             "cpu=2 memory=1Gi",
-            held=(pod("a", "cpu=4 memory=1Gi"),),
+            running=(pod("a", "cpu=4 memory=1Gi"),),
             cpu_options="full-pcpus-only=true",
             reserved_cpus="0,1",
         ),

@@ -112,9 +112,9 @@ def test_a_diagnosis_says_what_admissions_say_to_random_cases(seed: int) -> None
         check(random_case(random.Random(seed + number)))
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
-def test_a_diagnosis_says_what_admissions_say_to_a_kept_case(kept: Path) -> None:
-    check(json.loads(kept.read_text()))
+@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+def test_a_diagnosis_says_what_admissions_say_to_a_kept_case(path: Path) -> None:
+    check(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize("policy", ["none", "restricted", "single-numa-node"])

@@ -33,7 +33,7 @@ def placed(snapshot: Snapshot, pods: list[WatchedPod]) -> dict[str, str]:
     """The node of each pod."""
     chosen = choose_for_all(snapshot, pods)
     assert not isinstance(chosen, Unplaced)
-    return {each.pod.name: each.node for each in chosen}
+    return {member.pod.name: member.node for member in chosen}
 
 
 def test_each_pod_is_placed_beside_the_others() -> None:
@@ -58,7 +58,7 @@ def test_the_largest_pods_are_placed_first() -> None:
 def test_a_pod_goes_to_one_node_alone() -> None:
     chosen = choose_for_all(snapshot_of(*(node_state(name=name) for name in "abc")), members(2, 2))
     assert not isinstance(chosen, Unplaced)
-    assert [each.narrowing.hosts for each in chosen] == [(each.node,) for each in chosen]
+    assert [member.narrowing.hosts for member in chosen] == [(member.node,) for member in chosen]
 
 
 def test_a_pod_with_rules_of_the_scheduler_may_go_to_every_node_that_admits_it() -> None:
@@ -72,7 +72,7 @@ def test_excluded_nodes_are_those_of_the_pod() -> None:
     snapshot = snapshot_of(node_state(name="a"), node_state(name="b"))
     excluded = {first.uid: {"a": insufficient("a", "cpu")}, second.uid: {"b": insufficient("b", "cpu")}}
     chosen = _all(choose_for_all(snapshot, [first, second], (), excluded))
-    assert {each.pod.name: each.node for each in chosen} == {"train-0": "b", "train-1": "a"}
+    assert {member.pod.name: member.node for member in chosen} == {"train-0": "b", "train-1": "a"}
 
 
 def test_numa_nodes_reserved_for_an_earlier_pod_are_not_taken() -> None:
@@ -87,8 +87,8 @@ def test_numa_nodes_reserved_for_an_earlier_pod_are_not_taken() -> None:
 def test_a_pod_that_no_known_node_admits_may_go_to_nodes_without_an_agent() -> None:
     snapshot = apply(snapshot_of(node_state(name="a")), changes.NodeUpdated(node("new")))
     chosen = _all(choose_for_all(snapshot, members(3, 3, 3)))
-    assert sorted(each.node for each in chosen) == ["", "a", "a"]
-    assert [each.narrowing.hosts for each in chosen if not each.node] == [("new",)]
+    assert sorted(member.node for member in chosen) == ["", "a", "a"]
+    assert [member.narrowing.hosts for member in chosen if not member.node] == [("new",)]
 
 
 def test_random_groups_never_hold_half_and_all_of_them_run() -> None:
@@ -108,13 +108,13 @@ def test_random_groups_never_hold_half_and_all_of_them_run() -> None:
         chosen = choose_for_all(snapshot, group)
         if isinstance(chosen, Unplaced):
             assert running_groups, f"an empty cluster lets {group[0].group} wait: {chosen.wait.reason}"
-            for each in running_groups.pop(random.randrange(len(running_groups))):
-                states[each.node] = release(states[each.node], each.pod.namespace, each.pod.name)
+            for member in running_groups.pop(random.randrange(len(running_groups))):
+                states[member.node] = release(states[member.node], member.pod.namespace, member.pod.name)
             continue
-        assert {each.pod.name for each in chosen} == {pod.name for pod in group}
-        for each in random.sample(chosen, len(chosen)):
-            verdict, states[each.node] = admit(states[each.node], each.pod.pod)
-            assert verdict.admitted, f"{each.node} refuses {each.pod.name}: {verdict.message}"
+        assert {member.pod.name for member in chosen} == {pod.name for pod in group}
+        for member in random.sample(chosen, len(chosen)):
+            verdict, states[member.node] = admit(states[member.node], member.pod.pod)
+            assert verdict.admitted, f"{member.node} refuses {member.pod.name}: {verdict.message}"
         waiting.remove(group)
         running_groups.append(chosen)
 

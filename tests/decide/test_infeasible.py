@@ -98,7 +98,7 @@ GPU = "vendor.com/gpu"
 
 
 @pytest.mark.parametrize(
-    ("capacity", "allocatable", "told"),
+    ("capacity", "allocatable", "expected"),
     [
         ({GPU: 0}, {GPU: 0}, f"{GPU} of a is unhealthy, or its device plugin is not back yet"),
         ({GPU: 2000}, {GPU: 0}, f"{GPU} of a is unhealthy, or its device plugin is not back yet"),
@@ -107,14 +107,14 @@ GPU = "vendor.com/gpu"
     ids=["plugin not back", "unhealthy", "healthy"],
 )
 def test_a_pod_waits_for_devices_that_are_not_back_and_is_told_so(
-    capacity: dict[str, int], allocatable: dict[str, int], told: str
+    capacity: dict[str, int], allocatable: dict[str, int], expected: str
 ) -> None:
     made = node()
     made = replace(made, allocatable={**made.allocatable, **allocatable}, capacity=capacity)
     snapshot = applied(changes.NodeUpdated(made), changes.Published(node_state(), "3"))
     asked = guaranteed_pod(cpus=2, gpu=2)
     assert why_infeasible(snapshot, asked, ANYWHERE) == ""
-    assert devices_not_back(snapshot, asked, ANYWHERE) == told
+    assert devices_not_back(snapshot, asked, ANYWHERE) == expected
     assert why_infeasible(snapshot, guaranteed_pod(cpus=5, gpu=2), ANYWHERE)  # too many CPUs whatever the plugin says
 
 

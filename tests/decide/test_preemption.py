@@ -18,8 +18,8 @@ URGENT = gated_pod("urgent", 3, priority=10)
 
 def occupied(name: str, **cpus: int) -> tuple[Snapshot, dict[str, list[WatchedPod]]]:
     """A node on which pods of so many CPUs run, all of priority 0."""
-    pods = [watched_pod(each, count, node=name, phase="Running") for each, count in cpus.items()]
-    return snapshot_of(running(node_state(name=name), *(each.pod for each in pods))), {name: pods}
+    pods = [watched_pod(pod_name, count, node=name, phase="Running") for pod_name, count in cpus.items()]
+    return snapshot_of(running(node_state(name=name), *(pod.pod for pod in pods))), {name: pods}
 
 
 def victims(
@@ -42,7 +42,7 @@ def test_several_go_only_where_none_is_enough_alone() -> None:
 def test_a_pod_of_equal_or_higher_priority_is_never_a_victim() -> None:
     snapshot, on = occupied("a", one=3, two=4)
     for priority in (10, 11):
-        assert victims(snapshot, {"a": [replace(each, priority=priority) for each in on["a"]]}) is None
+        assert victims(snapshot, {"a": [replace(pod, priority=priority) for pod in on["a"]]}) is None
 
 
 def test_of_equally_few_victims_those_of_the_lowest_priority_go() -> None:
@@ -56,8 +56,8 @@ def test_the_node_with_the_fewest_victims_is_chosen() -> None:
     first = [watched_pod(f"one-{number}", 2, node="a") for number in range(2)]
     second = [watched_pod("two", 4, node="b"), watched_pod("three", 3, node="b")]
     snapshot = snapshot_of(
-        running(node_state("cores:4 memory:8Gi", name="a", reserved_cpus="0"), *(each.pod for each in first[:1])),
-        running(node_state(name="b"), *(each.pod for each in second)),
+        running(node_state("cores:4 memory:8Gi", name="a", reserved_cpus="0"), *(pod.pod for pod in first[:1])),
+        running(node_state(name="b"), *(pod.pod for pod in second)),
     )
     chosen = choose_victims(snapshot, URGENT, {"a": first[:1], "b": second})
     assert chosen is not None
@@ -68,9 +68,9 @@ def test_the_node_with_the_fewest_victims_is_chosen() -> None:
 def test_protected_pods_stay() -> None:
     snapshot, on = occupied("a", one=3, two=4)
     (first,) = victims(snapshot, on) or []
-    protected = {each.uid for each in on["a"] if each.name == first}
+    protected = {pod.uid for pod in on["a"] if pod.name == first}
     assert victims(snapshot, on, protected=protected) == [name for name in ("one", "two") if name != first]
-    assert victims(snapshot, on, protected={each.uid for each in on["a"]}) is None
+    assert victims(snapshot, on, protected={pod.uid for pod in on["a"]}) is None
 
 
 def test_pods_that_are_being_deleted_need_no_help() -> None:
@@ -120,9 +120,9 @@ def test_the_pod_is_admitted_once_its_victims_have_left_and_not_before_the_last(
             continue
         several += len(chosen.victims) > 1
         assert all(victim.priority < 10 for victim in chosen.victims)
-        for kept in (None, *chosen.victims):
+        for spared in (None, *chosen.victims):
             after = state
             for victim in chosen.victims:
-                after = after if victim is kept else release(after, victim.namespace, victim.name)
-            assert admit(after, urgent.pod)[0].admitted is (kept is None), f"{kept and kept.name} could stay"
+                after = after if victim is spared else release(after, victim.namespace, victim.name)
+            assert admit(after, urgent.pod)[0].admitted is (spared is None), f"{spared and spared.name} could stay"
     assert several

@@ -227,9 +227,9 @@ def test_a_numa_node_stays_reserved_for_a_pod_that_fits_until_it_is_ungated() ->
     waiting = one_hole(OLD, stranger)
     assert reserved(waiting, stranger, LATER) == {"a": 0b01}
     assert isinstance(choose(waiting, stranger, LATER), plans.Wait)
-    kept = reservations(waiting, LATER)
+    earlier = reservations(waiting, LATER)
     assumed = apply(waiting, changes.PodAssumed(OLD.pod, ("a",), LATER))
-    assert queue_order.reserved_numa_nodes(assumed, stranger, kept) == {}
+    assert queue_order.reserved_numa_nodes(assumed, stranger, earlier) == {}
 
 
 def test_all_numa_nodes_are_reserved_for_a_pod_that_is_spread() -> None:

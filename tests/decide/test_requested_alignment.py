@@ -126,7 +126,9 @@ def test_the_fast_answer_is_that_of_the_whole_admission(state: NodeState, asked:
 
 
 def _plenty(asked: Pod) -> dict[str, int]:
-    names = {name for each in asked.containers for name in (*each.resources.requests, *each.resources.limits)}
+    names = {
+        name for container in asked.containers for name in (*container.resources.requests, *container.resources.limits)
+    }
     names |= set(asked.resources.requests if asked.resources else ())
     return dict.fromkeys((*names, "pods"), 1 << 80)
 

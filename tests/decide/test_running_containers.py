@@ -62,5 +62,5 @@ def test_on_a_node_that_is_not_known_nothing_is_known() -> None:
 def test_containers_that_do_not_run_are_left_out() -> None:
     snapshot = changes.apply(Snapshot(), changes.Published(NODE, "1"))
     two = pod("p", "cpu=100m", "cpu=100m")
-    told = judge(snapshot, [RunningPod(two, "n", frozenset({"c1"}), None)])
-    assert [answer.container.name for answer in told] == ["c1"]
+    answers = judge(snapshot, [RunningPod(two, "n", frozenset({"c1"}), None)])
+    assert [answer.container.name for answer in answers] == ["c1"]

@@ -33,30 +33,33 @@ from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.replay.admission import admit
 from topomend.replay.effort import Overspent, TurnOver, metered
 
-Said = tuple[tuple[NodeStatus, str], ...]
+Answers = tuple[tuple[NodeStatus, str], ...]
 
 
-def said(diagnosis: Diagnosis) -> tuple[Said, Said]:
+def answers_of(diagnosis: Diagnosis) -> tuple[Answers, Answers]:
     """All answers of a diagnosis, candidates and others, each with its explanation."""
     candidates = tuple((status, diagnosis.explanation(status)) for status in diagnosis.candidates)
     return candidates, tuple((status, diagnosis.explanation(status)) for status in diagnosis.rejected)
 
 
-def said_by_every_node(
+def answers_of_every_node(
     seen: Snapshot, asked: WatchedPod, rejected_by: RejectedBy | None, excluded: Mapping[str, NodeStatus]
-) -> tuple[Said, Said]:
+) -> tuple[Answers, Answers]:
     """The same by nodes that all are asked, and by none of which any answer is remembered."""
     snapshot = replace(
         seen,
-        nodes={name: replace(each) for name, each in seen.nodes.items()},
-        publications={name: replace(each, state=replace(each.state)) for name, each in seen.publications.items()},
+        nodes={name: replace(node) for name, node in seen.nodes.items()},
+        publications={
+            name: replace(publication, state=replace(publication.state))
+            for name, publication in seen.publications.items()
+        },
     )
     question = question_about(asked.pod, asked.placement)
     answers = []
-    for each in snapshot.nodes.values():
-        refused = rejected_by and rejected_by.node == each.name
-        own = refused and rejected_by and just_refused(snapshot.publications.get(each.name), rejected_by)
-        answers.append(excluded.get(each.name) or own or status_of(snapshot, each, question))
+    for its_node in snapshot.nodes.values():
+        refused = rejected_by and rejected_by.node == its_node.name
+        own = refused and rejected_by and just_refused(snapshot.publications.get(its_node.name), rejected_by)
+        answers.append(excluded.get(its_node.name) or own or status_of(snapshot, its_node, question))
 
     def explanation(status: NodeStatus) -> str:
         if status.admits:
@@ -67,19 +70,23 @@ def said_by_every_node(
         return explain(admit(state, asked.pod)[0], state, asked.pod)
 
     last = rejected_by.node if rejected_by else ""
-    yes = sorted((each for each in answers if each.admits), key=lambda each: (each.node == last, each.score))
-    no = sorted((each for each in answers if not each.admits), key=lambda each: (not each.is_refusal, each.node))
-    return tuple((each, explanation(each)) for each in yes), tuple((each, explanation(each)) for each in no)
+    yes = sorted(
+        (status for status in answers if status.admits), key=lambda status: (status.node == last, status.score)
+    )
+    no = sorted(
+        (status for status in answers if not status.admits), key=lambda status: (not status.is_refusal, status.node)
+    )
+    return tuple((status, explanation(status)) for status in yes), tuple((status, explanation(status)) for status in no)
 
 
 @pytest.mark.parametrize("seed", [SEED])
 def test_a_diagnosis_after_random_changes_is_what_every_node_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
 
-    def overspending(snapshot: Snapshot, each: Node, question: Question) -> NodeStatus:
+    def overspending(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
         if random.random() < 0.02:
-            raise Overspent(each.name)
-        return status_of(snapshot, each, question)
+            raise Overspent(node.name)
+        return status_of(snapshot, node, question)
 
     monkeypatch.setattr(survey, "status_of", overspending)
     cluster = ChangingCluster(random)
@@ -99,7 +106,7 @@ def test_a_diagnosis_after_random_changes_is_what_every_node_says(seed: int, mon
             diagnosis = diagnose(snapshot, asked.pod, asked.placement, rejected_by, excluded)
         except Overspent:
             continue
-        assert said(diagnosis) == said_by_every_node(snapshot, asked, rejected_by, excluded)
+        assert answers_of(diagnosis) == answers_of_every_node(snapshot, asked, rejected_by, excluded)
 
 
 def test_only_the_nodes_that_have_changed_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +114,9 @@ def test_only_the_nodes_that_have_changed_are_asked_again(monkeypatch: pytest.Mo
     diagnose(snapshot, guaranteed_pod("first"), Placement())
     asked: list[str] = []
 
-    def listening(snapshot: Snapshot, each: Node, question: Question) -> NodeStatus:
-        asked.append(each.name)
-        return status_of(snapshot, each, question)
+    def listening(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
+        asked.append(node.name)
+        return status_of(snapshot, node, question)
 
     monkeypatch.setattr(survey, "status_of", listening)
     diagnose(snapshot, guaranteed_pod("second"), Placement())
@@ -161,4 +168,4 @@ def test_what_takes_longer_than_its_turn_is_gone_on_with_in_the_next() -> None:
             turns += 1
     assert turns == len(states)
     survey._surveys.clear()
-    assert said(diagnosis) == said(diagnose(snapshot, asked, Placement()))
+    assert answers_of(diagnosis) == answers_of(diagnose(snapshot, asked, Placement()))

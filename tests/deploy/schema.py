@@ -45,9 +45,9 @@ def _object(content: dict[str, Any], schema: dict[str, Any], path: str) -> Itera
             yield f"{path}.{name}: not in the schema"
 
 
-def _length(length: int, schema: dict[str, Any], what: str, path: str) -> Iterator[str]:
-    if not schema.get(f"min{what}", 0) <= length <= schema.get(f"max{what}", length):
-        yield f"{path}: {length} is not an allowed number of {what.lower()}"
+def _length(length: int, schema: dict[str, Any], kind: str, path: str) -> Iterator[str]:
+    if not schema.get(f"min{kind}", 0) <= length <= schema.get(f"max{kind}", length):
+        yield f"{path}: {length} is not an allowed number of {kind.lower()}"
 
 
 def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -71,23 +71,25 @@ Attempt = Callable[[Kind, API, API], Answer]
 """Does something to the object MINE of a kind as the second account; the first one is the administrator."""
 
 WRITES: dict[str, Attempt] = {
-    "create": lambda kind, _, who: who.create(kind.path, kind.labelled()),
-    "apply, creating": lambda kind, _, who: who.apply(kind.mine, kind.labelled()),
-    "apply": lambda kind, _, who: who.apply(kind.mine, kind.labelled()),
-    "merge patch": lambda kind, _, who: who.patch(kind.mine, {"metadata": {"labels": LABELS}}),
-    "JSON patch": lambda kind, _, who: who.patch(
+    "create": lambda kind, _, account: account.create(kind.path, kind.labelled()),
+    "apply, creating": lambda kind, _, account: account.apply(kind.mine, kind.labelled()),
+    "apply": lambda kind, _, account: account.apply(kind.mine, kind.labelled()),
+    "merge patch": lambda kind, _, account: account.patch(kind.mine, {"metadata": {"labels": LABELS}}),
+    "JSON patch": lambda kind, _, account: account.patch(
         kind.mine, [{"op": "add", "path": "/metadata/labels", "value": LABELS}]
     ),
-    "update": lambda kind, admin, who: who.replace(kind.mine, kind.current_labelled(admin)),
-    "delete": lambda kind, _, who: who.delete(kind.mine),
+    "update": lambda kind, admin, account: account.replace(kind.mine, kind.current_labelled(admin)),
+    "delete": lambda kind, _, account: account.delete(kind.mine),
 }
 STATUS_WRITES: dict[str, Attempt] = {
-    "apply status": lambda kind, _, who: who.apply(f"{kind.mine}/status", kind.object(status=STATUS)),
-    "merge patch status": lambda kind, _, who: who.patch(f"{kind.mine}/status", {"status": STATUS}),
-    "JSON patch status": lambda kind, _, who: who.patch(
+    "apply status": lambda kind, _, account: account.apply(f"{kind.mine}/status", kind.object(status=STATUS)),
+    "merge patch status": lambda kind, _, account: account.patch(f"{kind.mine}/status", {"status": STATUS}),
+    "JSON patch status": lambda kind, _, account: account.patch(
         f"{kind.mine}/status", [{"op": "add", "path": "/status", "value": STATUS}]
     ),
-    "update status": lambda kind, admin, who: who.replace(f"{kind.mine}/status", kind.current(admin, status=STATUS)),
+    "update status": lambda kind, admin, account: account.replace(
+        f"{kind.mine}/status", kind.current(admin, status=STATUS)
+    ),
 }
 EVERY_WRITE = WRITES | STATUS_WRITES
 CELLS = [(TOPOLOGY, write) for write in EVERY_WRITE] + [(ZONES, write) for write in WRITES]
@@ -143,13 +145,13 @@ def scene(admin: API, tokens: Tokens) -> Tokens:
     return tokens
 
 
-def attempt(kind: Kind, admin: API, who: API, write: str) -> Answer:
+def attempt(kind: Kind, admin: API, account: API, write: str) -> Answer:
     """The write on an object that is as empty as before, or is not there where it is to be made."""
     if write in CREATING:
         admin.delete(kind.mine)
     else:
         kind.reset(admin, MINE)
-    return EVERY_WRITE[write](kind, admin, who)
+    return EVERY_WRITE[write](kind, admin, account)
 
 
 def was_written(kind: Kind, admin: API, write: str) -> bool:
@@ -190,11 +192,11 @@ def widened(admin: API, scene: Tokens) -> Iterator[Tokens]:
     for item in (role, binding):
         assert admin.apply(path_of(item), item).allowed
     both = (scene.stranger, scene.own)
-    eventually("the role", lambda: all(who.get(TOPOLOGY.path).allowed for who in both))
+    eventually("the role", lambda: all(account.get(TOPOLOGY.path).allowed for account in both))
     yield scene
     for item in (binding, role):
         admin.delete(path_of(item))
-    eventually("the end of the role", lambda: all(who.get(TOPOLOGY.path).code == 403 for who in both))
+    eventually("the end of the role", lambda: all(account.get(TOPOLOGY.path).code == 403 for account in both))
 
 
 WORDS = {"other": f"the agent of node {FOREIGN} may not write the object of {MINE}", "unbound": "names no node"}

@@ -93,7 +93,9 @@ def test_the_provenance_names_every_input_and_output_by_its_digest(tmp_path: Pat
     assert subject == {"name": "topomend:v1", "digest": {"sha256": hashlib.sha256(b"{}").hexdigest()}}
     build_of, run = statement["predicate"]["buildDefinition"], statement["predicate"]["runDetails"]
     assert build_of["externalParameters"] == {"version": "v1", "epoch": 7, "flags": ["--no-cache"], "base": base}
-    digests = {each["name"]: each["digest"] for each in build_of["resolvedDependencies"] + run["byproducts"]}
+    digests = {
+        descriptor["name"]: descriptor["digest"] for descriptor in build_of["resolvedDependencies"] + run["byproducts"]
+    }
     assert digests["source"] == {"gitCommit": "c0ffee"}
     lock = (build.ROOT / "requirements" / "runtime.lock").read_bytes()
     assert digests["requirements/runtime.lock"] == {"sha256": hashlib.sha256(lock).hexdigest()}

@@ -163,8 +163,8 @@ def test_the_api_server_keeps_every_written_relaunch_record_whole(admin: API) ->
         assert admin.create(path.rpartition("/")[0], record).allowed
         written = admin.patch(f"{path}/status", {"status": record["status"]})
         assert written.allowed, written.message
-        kept = admin.get(path).content
-        assert (kept["spec"], kept["status"]) == (record["spec"], record["status"])
+        stored = admin.get(path).content
+        assert (stored["spec"], stored["status"]) == (record["spec"], record["status"])
         assert admin.delete(path).allowed
 
 

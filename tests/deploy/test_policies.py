@@ -539,8 +539,8 @@ def test_the_operators_own_namespaces_are_never_gated(definition: str) -> None:
     """They are labelled; the operator's is named too, for somebody else may have made it."""
     gating = policies(definition)[0]["spec"]
     expressions = gating["matchConstraints"]["namespaceSelector"]["matchExpressions"]
-    assert {each["operator"] for each in expressions} == {"NotIn"}
-    excluded = {each["key"]: each["values"] for each in expressions}
+    assert {expression["operator"] for expression in expressions} == {"NotIn"}
+    excluded = {expression["key"]: expression["values"] for expression in expressions}
     assert excluded == {
         "kubernetes.io/metadata.name": ["kube-system", "topomend-system"],
         "app.kubernetes.io/name": ["topomend"],
@@ -565,17 +565,17 @@ def test_nobody_makes_a_record_name_another_replacement_than_was_created(
     admin: API, operator: API, writer: str
 ) -> None:
     """The operator would take the created one for a duplicate and delete it, and nothing of the pod would be left."""
-    who = operator if writer == "operator" else admin
+    account = operator if writer == "operator" else admin
     name = f"named-by-{writer}"
     assert admin.create(RELAUNCHES, record(name)).allowed
     status = f"{RELAUNCHES}/{name}/status"
     for change in ({"step": "Committed"}, {"step": "Created", "newPod": {"name": "train-9", "uid": "2"}}):
-        assert who.patch(status, {"status": change}).allowed
+        assert account.patch(status, {"status": change}).allowed
     for forged in ({"uid": "3"}, {"uid": None}, None):
-        answer = who.patch(status, {"status": {"newPod": forged}})
+        answer = account.patch(status, {"status": {"newPod": forged}})
         assert (answer.code, "cannot name another replacement" in answer.message) == (422, True)
     # As the protocol does: the refused pod still exists, so its relaunch begins anew.
     for change in ({"step": "Committed"}, {"step": "Created", "newPod": {"uid": "3"}}, {"step": "Launched"}):
-        assert who.patch(status, {"status": change}).allowed
-    assert who.patch(status, {"status": {"newPod": {"uid": "4"}}}).code == 422
+        assert account.patch(status, {"status": change}).allowed
+    assert account.patch(status, {"status": {"newPod": {"uid": "4"}}}).code == 422
     assert admin.delete(f"{RELAUNCHES}/{name}").allowed

@@ -236,7 +236,7 @@ def _start_as_deployed(cluster: Cluster, admin: API, folder: Path) -> Operator:
     written = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     assert written == {"TOPOMEND_GATING_SERVICE": f"{PREFIX}topomend-gating"}
     assert {entry["name"] for entry in container["env"]} == {*values, *written}
-    program, *flags = [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], word) for word in container["args"]]
+    program, *flags = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in container["args"]]
     assert program == "operator"
     own_pod = (
         f"--pod-name={values['POD_NAME']}",

@@ -54,7 +54,7 @@ def node(admin: API, operator: API, component: None) -> Iterator[None]:  # noqa:
 
 def taints(admin: API) -> list[dict[str, Any]]:
     """The node's taints but ours: the node lifecycle controller adds some."""
-    return [each for each in admin.get(NODE).content["spec"].get("taints", []) if each["key"] not in STARTUP_TAINTS]
+    return [taint for taint in admin.get(NODE).content["spec"].get("taints", []) if taint["key"] not in STARTUP_TAINTS]
 
 
 EVICTING = {"key": "example.com/evict", "effect": "NoExecute"}
@@ -87,10 +87,10 @@ def test_with_our_taint_the_operators_account_changes_nothing_else(admin: API, o
 @pytest.mark.parametrize(
     "change",
     [
-        lambda others: [each for each in others if each != OTHER],
+        lambda others: [taint for taint in others if taint != OTHER],
         lambda _: [],
         lambda others: [*others, EVICTING],
-        lambda others: [{**each, "effect": "NoExecute"} for each in others],
+        lambda others: [{**taint, "effect": "NoExecute"} for taint in others],
         lambda others: [*others, OURS],
         lambda others: [*others, {**OURS, "effect": "NoExecute"}],
     ],
@@ -124,7 +124,7 @@ def test_it_takes_our_taint_off_and_leaves_the_others(admin: API, operator: API,
     old = patch()
     eventually("no other taint to come meanwhile", lambda: operator.patch(NODE, patch()).allowed)
     assert OTHER in taints(admin)
-    assert key not in [each["key"] for each in admin.get(NODE).content["spec"]["taints"]]
+    assert key not in [taint["key"] for taint in admin.get(NODE).content["spec"]["taints"]]
     assert operator.patch(NODE, old).code == 409  # the node has changed since
 
 
@@ -139,7 +139,7 @@ def test_the_component_gives_the_flag_and_lets_the_operator_start_on_new_nodes(t
     deployment = next(item for item in items if item["kind"] == "Deployment")
     spec = deployment["spec"]["template"]["spec"]
     assert spec["containers"][0]["args"][-1] == "--startup-taint"
-    assert [(each["key"], each["operator"]) for each in spec["tolerations"]] == [
+    assert [(toleration["key"], toleration["operator"]) for toleration in spec["tolerations"]] == [
         (key, "Exists") for key in STARTUP_TAINTS
     ]
     agents = next(item for item in items if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]

@@ -109,8 +109,8 @@ def broken_bytes(draw: st.DrawFn, content: bytes) -> bytes:
             st.one_of(st.binary(max_size=200), st.sampled_from([b"[" * 50_000, b"{" * 50_000, b"\xff" * 2_000_000]))
         )
     at = draw(st.integers(0, len(content)))
-    kept = draw(st.integers(at, len(content)))
-    return content[:at] + draw(st.binary(max_size=8)) + content[kept:]
+    end = draw(st.integers(at, len(content)))
+    return content[:at] + draw(st.binary(max_size=8)) + content[end:]
 
 
 def as_bytes(document: Any) -> bytes:

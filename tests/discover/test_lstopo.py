@@ -153,9 +153,9 @@ def differences(root: Path) -> dict[str, str]:
     theirs = read_with_lstopo(root)
     actual, expected = ours(machine, theirs), of_lstopo(theirs, machine)
     return {
-        what: f"{what}: here {actual[what]}, lstopo {expected[what]}"
-        for what in actual
-        if actual[what] != expected[what]
+        aspect: f"{aspect}: here {actual[aspect]}, lstopo {expected[aspect]}"
+        for aspect in actual
+        if actual[aspect] != expected[aspect]
     }
 
 
@@ -164,7 +164,7 @@ def differences(root: Path) -> dict[str, str]:
 def test_a_recorded_machine_is_what_lstopo_reads_but_for_the_differences_that_are_meant(
     name: str, recorded: Callable[[str], Path]
 ) -> None:
-    intended = {what for machine, what in INTENDED if machine == name}
+    intended = {aspect for machine, aspect in INTENDED if machine == name}
     actual = differences(recorded(name))
     assert set(actual) == intended, "; ".join(actual.values())
 

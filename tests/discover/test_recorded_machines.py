@@ -34,8 +34,8 @@ def test_a_recorded_machine_is_read_whole_or_its_fault_is_named(name: str, recor
     assert condition.status == ("False" if expected else "True"), condition.message
     assert (expected or "") in condition.message
     hardware = discovery.state.machine.hardware
-    for what, groups in (("cores", hardware.cores), ("sockets", hardware.sockets)):
-        assert expected or (f"has {what} that the kubelet groups otherwise" in condition.message) == bool(groups)
+    for kind, groups in (("cores", hardware.cores), ("sockets", hardware.sockets)):
+        assert expected or (f"has {kind} that the kubelet groups otherwise" in condition.message) == bool(groups)
     assert discovery.conditions[0].status == "False"
 
 

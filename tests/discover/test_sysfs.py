@@ -184,8 +184,8 @@ def test_huge_pages_that_the_machine_and_its_numa_nodes_count_differently_are_re
         count.write_text(f"{words}\n")
         root = Root(folder)
         read_machine(root)
-        said = "says 24, the NUMA nodes 16: the kubelet offers the former, pins the latter"
-        assert any(said in remark for remark in root.remarks) == named
+        difference = "says 24, the NUMA nodes 16: the kubelet offers the former, pins the latter"
+        assert any(difference in remark for remark in root.remarks) == named
         assert root.problems == []
 
 
@@ -199,8 +199,8 @@ def test_what_several_nodes_lack_is_one_remark(tmp_path: Path) -> None:
     root = Root(folder)
     assert read_machine(root).cpus == mask_of(range(16))
     assert [remark for remark in root.remarks if "has nodes" in remark] == [
-        f"/{NODE} has nodes 1-3,6 without {what}"
-        for what in (
+        f"/{NODE} has nodes 1-3,6 without {part}"
+        for part in (
             "meminfo: the kubelet counts them as nodes without memory",
             "distance: with prefer-closest-numa-nodes the kubelet would not start",
             "cpuN links: their CPUs are taken from cpulist or cpumap",

@@ -313,7 +313,7 @@ class Installed:
         name, uid = refused["metadata"]["name"], refused["metadata"]["uid"]
         self.cluster.client.merge(PODS, name, manifest.claim(refused, record_name(name, uid)), DENIED)
 
-    def _commit(self, name: str, uid: str, kept: dict[str, Any]) -> None:
+    def _commit(self, name: str, uid: str, pod: dict[str, Any]) -> None:
         record = {
             "apiVersion": API_VERSION,
             "kind": RELAUNCH,
@@ -323,11 +323,11 @@ class Installed:
                 "refusedBy": NODE_A,
                 "reason": "TopologyAffinityError",
                 "attempt": 1,
-                "manifestHash": manifest.digest(kept),
+                "manifestHash": manifest.digest(pod),
             },
         }
         made = self.cluster.client.create(RELAUNCHES, record, DENIED)["metadata"]["name"]
-        status = {"status": {"step": "Committed"} | manifest_status(kept)}
+        status = {"status": {"step": "Committed"} | manifest_status(pod)}
         self.cluster.client.merge(RELAUNCHES, made, status, DENIED, subresource="status")
 
     def uninstall(self) -> None:

@@ -15,8 +15,8 @@ from topomend.drain.journal import Journal
 def test_everything_done_is_one_line_and_counted_by_its_kind(dry: bool, line: str, summary: str) -> None:
     lines: list[str] = []
     journal = Journal(lines.append, dry=dry)
-    for what in ("pods cleaned", "relaunches ended", "pods cleaned"):
-        journal.did(what, "pod a: cleaned")
+    for kind in ("pods cleaned", "relaunches ended", "pods cleaned"):
+        journal.did(kind, "pod a: cleaned")
     journal.note("waiting")
     assert lines == [line, line, line, "waiting"]
     assert (journal.count(), journal.summary()) == (3, summary)

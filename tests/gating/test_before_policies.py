@@ -68,8 +68,8 @@ def start(older: Cluster, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
 def _install(cluster: Cluster) -> None:
     """As README says, either way, without an error."""
     assert not cluster.client.serves(MUTATING_ADMISSION_POLICIES)
-    for what in (("-k", "deploy"), ("-f", "deploy/install.yaml")):
-        applied = _kubectl(cluster, "apply", "--server-side", *what)
+    for source in (("-k", "deploy"), ("-f", "deploy/install.yaml")):
+        applied = _kubectl(cluster, "apply", "--server-side", *source)
         assert (applied.returncode, applied.stderr) == (0, "")
     # Containers of a sandbox do nothing, and what they ask of the nodes is in the way of the pods of the test.
     for workload in ("deployment/topomend-operator", "daemonset/topomend-agent"):

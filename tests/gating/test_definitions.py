@@ -36,9 +36,9 @@ def test_a_webhook_never_stands_in_a_pods_way(definition: str) -> None:
 def test_a_webhook_has_every_condition_of_its_policy_that_no_parameter_is_needed_for(definition: str) -> None:
     spec = policy_and_binding(OURS, definition, "v1")[0]["spec"]
     made = webhook(OURS, definition, {"url": "https://here"})
-    kept = {each["name"]: each["expression"] for each in made["matchConditions"]}
+    expressions = {condition["name"]: condition["expression"] for condition in made["matchConditions"]}
     for condition in spec["matchConditions"]:
-        assert ("params" in condition["expression"]) != (kept.get(condition["name"]) == condition["expression"])
+        assert ("params" in condition["expression"]) != (expressions.get(condition["name"]) == condition["expression"])
     assert made["rules"] == spec["matchConstraints"]["resourceRules"]
     assert made["namespaceSelector"] == spec["matchConstraints"].get("namespaceSelector", {})
 
@@ -46,7 +46,7 @@ def test_a_webhook_has_every_condition_of_its_policy_that_no_parameter_is_needed
 def test_only_pods_that_a_kubelet_aligns_are_asked_about_at_their_creation() -> None:
     for definition in ("steer", "brake", "creator"):
         conditions = webhook(OURS, definition, {"url": "https://here"})["matchConditions"]
-        assert "would-be-aligned" in {each["name"] for each in conditions}, definition
+        assert "would-be-aligned" in {condition["name"] for condition in conditions}, definition
 
 
 def test_a_service_from_whose_name_no_others_follow_is_refused() -> None:

@@ -88,10 +88,10 @@ def test_a_connection_that_the_server_is_about_to_end_is_not_used_again() -> Non
 
 def test_the_answer_is_bounded_whether_its_length_is_reported_or_not() -> None:
     long = b"x" * (BYTES + 1)
-    told = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(long), long)
-    untold = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + long
+    declared = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(long), long)
+    undeclared = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + long
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(long), long)
-    for answer in (told, untold, chunked):
+    for answer in (declared, undeclared, chunked):
         with answering((answer,), (OK,)) as (server, _), transport(server) as client:
             with pytest.raises(ValueError, match=f"longer than {BYTES} bytes"):
                 client.request("GET", "/")

@@ -43,7 +43,7 @@ UUID = "5f5f-4b39-8f4e-2f9a36a3b1a1"
 SCHEMA = crd_schema("nodetopologies")["properties"]["status"]
 KINDS = ("Ready", "HostDiscovered", "KubeletConfigRead", "AllocationsRead")
 WORDS = ("host, configuration and allocations are known", "", FLAGS_UNSEEN, "")
-KNOWN = tuple(Condition(kind, "True", "Read", said) for kind, said in zip(KINDS, WORDS, strict=True))
+KNOWN = tuple(Condition(kind, "True", "Read", message) for kind, message in zip(KINDS, WORDS, strict=True))
 
 
 def written(state: NodeState) -> dict[str, Any]:

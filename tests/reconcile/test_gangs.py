@@ -115,8 +115,8 @@ def test_a_group_that_stays_incomplete_is_let_go_in_the_end(groups: Groups) -> N
 def test_a_new_pod_of_a_group_that_runs_already_does_not_wait_for_the_others(groups: Groups) -> None:
     pods = groups.members(2, 2)
     groups.reconcile(pods[0])
-    for each in pods:
-        groups.apply(changes.PodUpdated(watched(groups.cluster, each.name), groups.clock.now))
+    for member in pods:
+        groups.apply(changes.PodUpdated(watched(groups.cluster, member.name), groups.clock.now))
     groups.cluster.remove(groups.cluster.get("train-1"))
     groups.apply(changes.PodRemoved("default", "train-1", pods[1].uid, groups.clock.now))
     (again,) = groups.members(1, size=2, first=1)
@@ -126,15 +126,15 @@ def test_a_new_pod_of_a_group_that_runs_already_does_not_wait_for_the_others(gro
 
 def test_a_group_is_left_alone_until_other_owners_have_removed_their_gates(groups: Groups) -> None:
     (free,) = groups.members(2, size=2)
-    (held,) = groups.members(2, size=2, first=1, foreign_gates=(QUOTA_GATE,))
+    (gated,) = groups.members(2, size=2, first=1, foreign_gates=(QUOTA_GATE,))
     assert groups.reconcile(free).after == RETRY_SECONDS
-    assert groups.reconcile(held) == DONE
-    assert groups.gates([free, held]) == [(FIT_GATE,), (FIT_GATE, QUOTA_GATE)]
-    groups.cluster.client.merge(PODS, held.name, {"spec": {"schedulingGates": [{"name": FIT_GATE}]}}, "default")
-    held = watched(groups.cluster, held.name)
-    groups.watch(held)
-    assert groups.reconcile(held) == DONE
-    assert groups.gates([free, held]) == [(), ()]
+    assert groups.reconcile(gated) == DONE
+    assert groups.gates([free, gated]) == [(FIT_GATE,), (FIT_GATE, QUOTA_GATE)]
+    groups.cluster.client.merge(PODS, gated.name, {"spec": {"schedulingGates": [{"name": FIT_GATE}]}}, "default")
+    gated = watched(groups.cluster, gated.name)
+    groups.watch(gated)
+    assert groups.reconcile(gated) == DONE
+    assert groups.gates([free, gated]) == [(), ()]
 
 
 def test_a_pod_that_is_deleted_while_its_group_is_gathered_is_done(groups: Groups) -> None:

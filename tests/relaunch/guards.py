@@ -14,7 +14,7 @@ from topomend.relaunch import protocol
 class Guard:
     """What the guard is for; the text of the source that makes it, and the text without it; where its lack shows."""
 
-    what: str
+    purpose: str
     text: str
     without: str
     bounds: Bounds
@@ -28,7 +28,7 @@ def lacking(guard: Guard) -> Machine:
         node for node in ast.parse(source.replace(guard.text, guard.without)).body if isinstance(node, ast.FunctionDef)
     ]
     names = dict(vars(protocol))
-    exec(compile(ast.Module(functions, []), guard.what, "exec"), names)  # noqa: S102  our own source
+    exec(compile(ast.Module(functions, []), guard.purpose, "exec"), names)  # noqa: S102  our own source
     return Machine(names["next_request"], names["step"])
 
 

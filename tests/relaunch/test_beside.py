@@ -138,8 +138,8 @@ def _patched(entry: Entry, request: messages.Request, digest: str) -> Entry:
         assert digest == request.record.manifest_hash, "only the pod that was recorded is written into its record"
         return replace(entry, step=Step.COMMITTED, manifest=f"of {digest}")
     if isinstance(request, messages.Mark):
-        kept = "" if request.step.ended else entry.manifest
-        return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid, manifest=kept)
+        text = "" if request.step.ended else entry.manifest
+        return replace(entry, step=request.step, new_uid=request.new_uid or entry.new_uid, manifest=text)
     return replace(entry, protected=isinstance(request, messages.Protect))
 
 
@@ -180,8 +180,8 @@ def delete(world: World, which: str) -> World:
     if there is None or there.deleting:
         return world
     after = world.bumped()
-    kept = replace(there, deleting=True, version=after.version) if there.claimed else None
-    return replace(after, old=kept) if which == "old" else replace(after, new=kept)
+    remains = replace(there, deleting=True, version=after.version) if there.claimed else None
+    return replace(after, old=remains) if which == "old" else replace(after, new=remains)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def fresh() -> Operator:
     return Operator(*protocol.begin(OLD, RECORD, may_start=True))
 
 
-def told(machine: Machine, operator: Operator, answer: messages.Answer) -> Operator:
+def stepped(machine: Machine, operator: Operator, answer: messages.Answer) -> Operator:
     return Operator(*machine.step(operator.progress, answer))
 
 
@@ -230,18 +230,18 @@ def run(world: World, machine: Machine = PROTOCOL, *, denied: bool = False) -> t
         if isinstance(operator.request, messages.Stop | messages.Pause):
             return world, operator.request
         if denied and isinstance(operator.request, messages.Create):
-            operator = told(machine, operator, DENIED)
+            operator = stepped(machine, operator, DENIED)
             continue
         world, answer = serve(world, operator.request, operator.progress.digest)
-        operator = told(machine, operator, answer)
+        operator = stepped(machine, operator, answer)
     raise AssertionError(f"no end: {operator.request}")
 
 
 def check(world: World) -> None:
     assert len(world.ungate) <= 1, "I1: two replacements lost the gate"
     ended = world.entry is not None and world.entry.step.ended
-    kept = world.old or world.ungate or world.interfered or (world.entry and not ended) or world.new
-    assert kept, "I2: the pod is lost"
+    remnant = world.old or world.ungate or world.interfered or (world.entry and not ended) or world.new
+    assert remnant, "I2: the pod is lost"
     assert not (world.ungate and not world.interfered and world.entry is None), "I2: the record went"
 
 
@@ -305,8 +305,8 @@ def _moves(situation: Situation, number: int, operator: Operator, machine: Machi
     if situation.faults:
         yield _with(replace(situation, world=world, faults=situation.faults - 1), number, fresh())
     if situation.faults and isinstance(operator.request, messages.Create):
-        yield _with(replace(situation, faults=situation.faults - 1), number, told(machine, operator, DENIED))
-    yield _with(replace(situation, world=world), number, told(machine, operator, answer))
+        yield _with(replace(situation, faults=situation.faults - 1), number, stepped(machine, operator, DENIED))
+    yield _with(replace(situation, world=world), number, stepped(machine, operator, answer))
 
 
 def _with(situation: Situation, number: int, operator: Operator) -> Situation:

@@ -49,9 +49,9 @@ def test_the_hosts_that_the_operator_excluded_are_found_and_taken_off(
     user_terms: list[dict[str, Any]], best: tuple[str, ...]
 ) -> None:
     node_affinity = affinity_of(user_terms, Narrowing(best, ("c", "d")))
-    found = narrowing_of(node_affinity)
-    assert (found.hosts, found.excluded) == ((), ("c", "d"))
-    assert [found.allows(host) for host in "bcde"] == [True, False, False, True]
+    narrowing = narrowing_of(node_affinity)
+    assert (narrowing.hosts, narrowing.excluded) == ((), ("c", "d"))
+    assert [narrowing.allows(host) for host in "bcde"] == [True, False, False, True]
     assert narrowing_of(node_affinity).hosts == ()
     by_user = (NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),) if user_terms else None
     assert as_asked(Placement(), node_affinity) == Placement({}, by_user)

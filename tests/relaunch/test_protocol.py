@@ -330,7 +330,7 @@ def test_a_record_that_lost_its_manifest_gets_it_again_before_the_pod_goes() -> 
     assert sent[2:4] == ["Commit", "Delete"]
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=[guard.what for guard in GUARDS])
+@pytest.mark.parametrize("guard", GUARDS, ids=[guard.purpose for guard in GUARDS])
 def test_each_guard_of_the_protocol_is_needed(guard: Guard) -> None:
     with pytest.raises(Broken):
         Walk(Rules(), lacking(guard)).walk(guard.bounds)

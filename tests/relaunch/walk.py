@@ -116,9 +116,9 @@ class Walk:
             here = waiting.popleft()
             try:
                 self._check(here)
-                for what, following in self._following(here):
+                for event, following in self._following(here):
                     if following not in came:
-                        came[following] = (here, what)
+                        came[following] = (here, event)
                         waiting.append(following)
             except Broken as error:
                 raise Broken("; ".join((str(error), *_trail(came, here)))) from None
@@ -195,8 +195,8 @@ class Walk:
             yield _name(request), _next(now, world, (*others, acted))
             if now.left.faults:
                 fewer = now._replace(left=now.left._replace(faults=now.left.faults - 1))
-                for what, following in self._faults(fewer, others, operator, world):
-                    yield f"{_name(request)} {what}", following
+                for fault, following in self._faults(fewer, others, operator, world):
+                    yield f"{_name(request)} {fault}", following
         for index, sender in enumerate(now.late):
             world, _ = self._act(now.world, sender)
             rest = now._replace(late=(*now.late[:index], *now.late[index + 1 :]))
@@ -209,8 +209,8 @@ class Walk:
         yield "is not sent", _next(now, now.world, (*others, _anew(operator)))
         yield "has its answer lost", _next(now, world, (*others, _anew(operator)))
         request = self._request(operator)
-        for what, answer in _other_answers(now, request):
-            yield what, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
+        for fault, answer in _other_answers(now, request):
+            yield fault, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
         if not isinstance(request, messages.ReadPod | messages.ReadRecord | messages.Choose):
             late = now._replace(late=(*now.late, operator))
             yield "is still under way", _next(late, now.world, (*others, _anew(operator)))
@@ -332,6 +332,6 @@ def _trail(came: dict[Situation, tuple[Situation | None, str]], situation: Situa
     trail: list[str] = []
     here: Situation | None = situation
     while here is not None:
-        here, what = came[here]
-        trail.append(what)
+        here, event = came[here]
+        trail.append(event)
     return trail[-2::-1]

@@ -206,8 +206,10 @@ def _on_record(
         case messages.Commit():
             after = replace(current, version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=True)
         case messages.Mark(step=step, new_uid=new_uid, why=why):
-            kept = current.manifest and not step.ended
-            after = replace(current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid, manifest=kept)
+            has_manifest = current.manifest and not step.ended
+            after = replace(
+                current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid, manifest=has_manifest
+            )
             world = replace(world, given_back=world.given_back or why == protocol.DRAINED)
         case messages.Protect() if current.deleting:
             return world, messages.NotAsExpected()

@@ -61,8 +61,8 @@ def test_numa_ids_with_gaps_beside_distances_are_said() -> None:
     settings = KubeletSettings(
         topology_manager_policy="best-effort", topology_manager_policy_options={"prefer-closest-numa-nodes": "true"}
     )
-    said = ("prefer-closest-numa-nodes where NUMA ids have gaps: the kubelet may panic",)
-    assert started(machine(0, 2), settings).unmodelled == said
+    warnings = ("prefer-closest-numa-nodes where NUMA ids have gaps: the kubelet may panic",)
+    assert started(machine(0, 2), settings).unmodelled == warnings
     assert started(machine(0, 1), settings).unmodelled == ()
 
 

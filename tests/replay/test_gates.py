@@ -20,9 +20,9 @@ def test_known_versions_are_modelled(version: str) -> None:
     [("v1.29.15", "v1.30"), ("v1.38.0", "v1.37"), ("v1.360", "v1.37"), ("v2.0.0", "v1.37"), ("nonsense", "v1.37")],
 )
 def test_others_are_said_not_to_be_and_get_the_rules_of_the_nearest(version: str, replayed: str) -> None:
-    said = f"kubelet version {version}: the rules of {replayed} were replayed"
+    warning = f"kubelet version {version}: the rules of {replayed} were replayed"
     nearest = gates(f"{replayed}.0")
-    assert gates(version).unmodelled == (said,)
+    assert gates(version).unmodelled == (warning,)
     for field in Gates.__dataclass_fields__:
         assert field == "unmodelled" or getattr(gates(version), field) == getattr(nearest, field)
 
@@ -32,7 +32,7 @@ def test_no_version_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "gate", "said"),
+    ("version", "gate", "warns"),
     [
         ("v1.32.0", "SidecarContainers", True),
         ("v1.36.0", "SidecarContainers", True),
@@ -42,8 +42,8 @@ def test_no_version_is_unknown() -> None:
         ("v1.33.0", "CPUManagerPolicyOptions", True),
     ],
 )
-def test_a_gate_that_is_off_and_not_modelled_is_said(version: str, gate: str, said: bool) -> None:
-    expected = (f"feature gate {gate}=false with kubelet {version[:5]}",) if said else ()
+def test_a_gate_that_is_off_and_not_modelled_is_said(version: str, gate: str, warns: bool) -> None:
+    expected = (f"feature gate {gate}=false with kubelet {version[:5]}",) if warns else ()
     assert gates(version, **{gate: False}).unmodelled == expected
     assert gates(version, **{gate: True}).unmodelled == ()
 

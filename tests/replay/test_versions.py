@@ -132,13 +132,13 @@ def test_that_no_core_is_free_is_reported_since_1_32(version: str, expected: str
     assert verdict_line(verdicts[1]) == expected
 
 
-@pytest.mark.parametrize(("version", "kept"), [("v1.36.3", False), ("v1.37.1", True)])
-def test_a_restart_keeps_cpus_that_are_no_whole_cores_since_1_37(version: str, kept: bool) -> None:
+@pytest.mark.parametrize(("version", "admitted"), [("v1.36.3", False), ("v1.37.1", True)])
+def test_a_restart_keeps_cpus_that_are_no_whole_cores_since_1_37(version: str, admitted: bool) -> None:
     """cpumanager/policy_static.go:Allocate of v1.36.3, allocateForAdd of v1.37.1."""
     state = node_state(TWO_NUMA_NODES_SMT, version=version)
     _, state = admit(state, pod("p", OF_ONE))
     state = replace(state, kubelet=replace(state.kubelet, cpu_manager_policy_options={"full-pcpus-only": "true"}))
-    assert admit(state, pod("p", OF_ONE))[0].admitted == kept
+    assert admit(state, pod("p", OF_ONE))[0].admitted == admitted
 
 
 @pytest.mark.parametrize(("version", "cpus"), [("v1.33.13", "1-2,5"), ("v1.34.4", "2-3,6")])

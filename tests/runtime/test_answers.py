@@ -57,11 +57,11 @@ def ask(client: http.client.HTTPSConnection, body: bytes, path: str = "/length")
 def test_one_connection_carries_many_requests(server: Answers, pairs: KeyPairs) -> None:
     client = connection(server, pairs)
     client.connect()
-    kept = client.sock
+    sock = client.sock
     for length in (0, 1, SMALL_BODY, SMALL_BODY + 1, MAX_BODY):
         assert ask(client, b"x" * length) == (200, str(length).encode())
     assert ask(client, b"x", "/elsewhere")[0] == 404
-    assert client.sock is kept
+    assert client.sock is sock
     client.close()
 
 
@@ -93,11 +93,11 @@ def test_a_long_body_that_does_not_arrive_holds_up_others_for_a_second(
 
 
 def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(server: Answers, pairs: KeyPairs) -> None:
-    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_KEPT_CONNECTIONS + 20)]
+    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_KEPT_CONNECTIONS + 20)]
     client = connection(server, pairs)
     assert ask(client, b"xy") == (200, b"2")
     client.close()
-    for stranger in held:
+    for stranger in strangers:
         stranger.close()
 
 
@@ -119,18 +119,18 @@ def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyP
 
 
 def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(server: Answers, pairs: KeyPairs) -> None:
-    kept = connection(server, pairs)
-    assert ask(kept, b"x") == (200, b"1")
+    client = connection(server, pairs)
+    assert ask(client, b"x") == (200, b"1")
     closing = threading.Thread(target=server.close, args=(0.5,))
     closing.start()
     eventually("the server to linger", lambda: _says_close(server, pairs), 5)
-    kept.request("POST", "/length", b"xy")
-    answer = kept.getresponse()
+    client.request("POST", "/length", b"xy")
+    answer = client.getresponse()
     assert (answer.read(), answer.getheader("Connection")) == (b"2", "close")
     closing.join()
     with pytest.raises(ConnectionRefusedError):
-        ask(kept, b"x")
-    kept.close()
+        ask(client, b"x")
+    client.close()
 
 
 def test_a_closing_server_ends_idle_connections_and_finishes_answers(pairs: KeyPairs, tls: ssl.SSLContext) -> None:

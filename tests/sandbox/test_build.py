@@ -109,10 +109,10 @@ def test_two_builds_at_once_are_one(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", BUILD], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=580)[0] for process in both]
+    outputs = [process.communicate(timeout=580)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    binary = said[0].splitlines()[-1]
-    assert said[1].splitlines()[-1] == binary
-    assert sorted("waiting for it" in words for words in said) == [False, True]
+    binary = outputs[0].splitlines()[-1]
+    assert outputs[1].splitlines()[-1] == binary
+    assert sorted("waiting for it" in words for words in outputs) == [False, True]
     done = subprocess.run([binary, "kubelet", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"Kubernetes {DEFAULT_VERSION}"

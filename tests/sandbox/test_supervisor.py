@@ -66,8 +66,8 @@ def test_a_folder_is_composed_without_touching_it_and_is_seen_nowhere_else(full:
 def test_a_folder_with_a_mount_below_it_is_not_removed(full: Path, tmp_path: Path) -> None:
     place = tmp_path / "state" / "nodes" / "with a space"
     place.mkdir(parents=True)
-    said = in_namespaces(REMOVE, tmp_path / "state", full)
-    assert f"something is mounted at {place}" in said
+    output = in_namespaces(REMOVE, tmp_path / "state", full)
+    assert f"something is mounted at {place}" in output
     assert (full / "full" / "file").read_text() == "kept"
     assert place.is_dir()
 

@@ -46,12 +46,12 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def wait_for(process: subprocess.Popen[str], word: str) -> None:
     assert process.stdout is not None
-    said = []
+    lines = []
     for line in process.stdout:
-        said.append(line)
+        lines.append(line)
         if word in line:
             return
-    pytest.fail(f"it ended without saying {word!r}: {''.join(said)}")
+    pytest.fail(f"it ended without saying {word!r}: {''.join(lines)}")
 
 
 def run_sandbox(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,9 +83,9 @@ def test_ctrl_c_while_it_comes_up_leaves_nothing(cache: Path, stage: str) -> Non
         wait_for(up, stage)
         time.sleep(0.3)
         up.send_signal(signal.SIGINT)
-        said, _ = up.communicate(timeout=30)
+        output, _ = up.communicate(timeout=30)
     assert up.returncode != 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert_nothing_left(cache)
 
 
@@ -142,9 +142,9 @@ except ProgramFailed as error:
     print(error)
 """
     with start("-c", script) as parent:
-        said, _ = parent.communicate(timeout=120)
-    assert said.startswith("kubelet-one ended with ")
-    assert "NoSuchGate" in said
-    log = Path(said.strip().rpartition("(log: ")[2].rstrip(")"))
+        output, _ = parent.communicate(timeout=120)
+    assert output.startswith("kubelet-one ended with ")
+    assert "NoSuchGate" in output
+    log = Path(output.strip().rpartition("(log: ")[2].rstrip(")"))
     assert "NoSuchGate" in log.read_text()
     assert_nothing_left(cache)

@@ -73,7 +73,9 @@ def test_older_consumers_read_policy_and_scope_in_one_word(policy: str, scope: s
 
 
 def managed(*entries: tuple[str, str]) -> dict[str, object]:
-    return {"metadata": {"managedFields": [{"manager": who, "fieldsV1": {what: {}}} for who, what in entries]}}
+    return {
+        "metadata": {"managedFields": [{"manager": manager, "fieldsV1": {field: {}}} for manager, field in entries]}
+    }
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     locks = sorted(LOCKS.glob("*.lock"))
     try:
-        found = audit(locks, options.database, options.address)
+        known = audit(locks, options.database, options.address)
     except (Missing, Unreadable) as error:
         sys.stderr.write(f"NOT CHECKED: {error}\n")
         return UNKNOWN
-    for hole in found:
+    for hole in known:
         sys.stdout.write(f"{hole.package} {hole.version}: {hole.identifier} {hole.summary}\n")
     names = ", ".join(lock.name for lock in locks)
-    sys.stdout.write(f"{len(found)} known vulnerabilities in the packages of {names}\n")
-    return FOUND if found else 0
+    sys.stdout.write(f"{len(known)} known vulnerabilities in the packages of {names}\n")
+    return FOUND if known else 0
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def holes(packages: Iterable[tuple[str, str]], database: Path) -> list[Hole]:
     wanted: dict[str, list[str]] = {}
     for name, version in packages:
         wanted.setdefault(name, []).append(version)
-    found = set()
+    known = set()
     try:
         with zipfile.ZipFile(database) as archive:
             entries = [info for info in archive.infolist() if info.filename.endswith(".json")]
@@ -54,10 +54,10 @@ def holes(packages: Iterable[tuple[str, str]], database: Path) -> list[Hole]:
             for info in entries:
                 if info.file_size > MOST_ENTRY_BYTES:
                     raise Unreadable(f"{database}: {info.filename} has {info.file_size} bytes")
-                found |= set(_holes_of(json.loads(archive.read(info)), wanted))
+                known |= set(_holes_of(json.loads(archive.read(info)), wanted))
     except (zipfile.BadZipFile, OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise Unreadable(f"{database} is not an OSV database: {error!r}") from error
-    return sorted(found)
+    return sorted(known)
 
 
 def _holes_of(entry: Mapping[str, Any], wanted: Mapping[str, list[str]]) -> Iterable[Hole]:
@@ -77,8 +77,8 @@ def _holes_of(entry: Mapping[str, Any], wanted: Mapping[str, list[str]]) -> Iter
 def _is_affected(affected: Mapping[str, Any], version: str) -> bool:
     if version in affected.get("versions", ()):
         return True
-    ranges = (each for each in affected.get("ranges", ()) if each.get("type") in ("ECOSYSTEM", "SEMVER"))
-    return any(_is_within(each.get("events", ()), Version(version)) for each in ranges)
+    ranges = (span for span in affected.get("ranges", ()) if span.get("type") in ("ECOSYSTEM", "SEMVER"))
+    return any(_is_within(span.get("events", ()), Version(version)) for span in ranges)
 
 
 def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:

@@ -55,7 +55,7 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 class Row:
     """One measurement, in seconds. ``kubelet`` is a time, or text if there is none."""
 
-    what: str
+    name: str
     ours: float
     kubelet: float | str = "-"
     target: float | None = None
@@ -70,7 +70,7 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
         return (
-            self.what,
+            self.name,
             _duration(self.ours),
             _duration(self.kubelet) if isinstance(self.kubelet, float) else self.kubelet,
             f"{self.kubelet / self.ours:,.1f}x" if isinstance(self.kubelet, float) else "-",
@@ -98,8 +98,8 @@ def merges() -> Iterator[Row]:
         hopeless = kubelet is None
         target = 0.005 if (numa, resources) == (8, 4) else None
         faster = numa >= 4 and resources >= 3
-        what = f"merge, {numa} NUMA nodes x {resources} resources"
-        yield Row(what, seconds, kubelet or f"> {CUT_OFF_SECONDS} s", target, faster)
+        name = f"merge, {numa} NUMA nodes x {resources} resources"
+        yield Row(name, seconds, kubelet or f"> {CUT_OFF_SECONDS} s", target, faster)
     for resources in (3, 4):
         seconds = _merging(NUMAInfo(0xFF), workloads.contrary_masks(8, resources), 20)
         yield Row(f"merge, 8 NUMA nodes x {resources} resources, no mask preferred by all", seconds, target=0.005)
@@ -152,8 +152,8 @@ def admissions() -> Iterator[Row]:
     if theirs != _play(state, steps):
         raise SystemExit("replay and the kubelet's managers disagree: their times cannot be compared")
     ours, kubelet = ours / ADMISSIONS, median(runs) / ADMISSIONS
-    what = f"an admission on 2 NUMA nodes and 128 CPUs ({1 / ours:,.0f} a second; the kubelet's {1 / kubelet:,.0f})"
-    yield Row(what, ours, kubelet, 0.001)
+    name = f"an admission on 2 NUMA nodes and 128 CPUs ({1 / ours:,.0f} a second; the kubelet's {1 / kubelet:,.0f})"
+    yield Row(name, ours, kubelet, 0.001)
 
 
 def _play(state: NodeState, steps: list[Pod | str]) -> list[bool]:
@@ -214,8 +214,8 @@ def _of_five_containers(policy: str, scope: str) -> Row:
     pods = (read_pod(workloads.pod_of_several("p", random, 5)) for _ in range(200))
     refused = [pod for pod in pods if not _admits(state, pod)][:REFUSED_PODS]
     times = [_median(partial(nearest_amounts, state, pod), 3) for pod in refused]
-    what = f"the nearest amounts for a pod of 5 containers, {policy}, {scope} (slowest {_duration(max(times))})"
-    return Row(what, mean(times), target=0.005 if policy in {"restricted", "single-numa-node"} else None)
+    name = f"the nearest amounts for a pod of 5 containers, {policy}, {scope} (slowest {_duration(max(times))})"
+    return Row(name, mean(times), target=0.005 if policy in {"restricted", "single-numa-node"} else None)
 
 
 def _admits(state: NodeState, pod: Pod) -> bool:
@@ -230,8 +230,8 @@ def _on_34_numa_nodes() -> Iterator[Row]:
         hangs = KUBELET_WOULD_HANG in {admit(state, pod)[0].reason for pod in pods}
         if hangs != (policy in {"best-effort", "restricted"}):
             raise SystemExit(f"an admission on 34 NUMA nodes x 4 resources, {policy}: hangs is {hangs}")
-        what = f"an admission on 34 NUMA nodes x 4 resources, {policy}" + (", would hang" if hangs else "")
-        yield Row(what, _slowest(state, pods), target=0.050)
+        name = f"an admission on 34 NUMA nodes x 4 resources, {policy}" + (", would hang" if hangs else "")
+        yield Row(name, _slowest(state, pods), target=0.050)
     state = workloads.half_full(
         workloads.WIDE,
         "single-numa-node",
@@ -239,8 +239,8 @@ def _on_34_numa_nodes() -> Iterator[Row]:
         {"TopologyManagerPolicyAlphaOptions": True},
     )
     pods = [read_pod(workloads.pod("p", cpu=cpus, memory="10Gi", gpu=1, nic=2)) for cpus in (4, 20, 100)]
-    what = "an admission on 34 NUMA nodes x 4 resources, single-numa-node, most allocated"
-    yield Row(what, _slowest(state, pods), target=0.050)
+    name = "an admission on 34 NUMA nodes x 4 resources, single-numa-node, most allocated"
+    yield Row(name, _slowest(state, pods), target=0.050)
 
 
 def _slowest(state: NodeState, pods: list[Pod]) -> float:

@@ -253,13 +253,13 @@ class Delays:
 
     def __str__(self) -> str:
         lines = [f"{len(self.allocated)} pods start and end, one after another"]
-        for what, delays in (
+        for name, delays in (
             ("kubelet's decision to published", self.allocated),
             ("phase Running to published", self.running),
             ("pod deleted to published", self.ended),
         ):
             if delays:
-                lines.append(f"  {what:32} p50 {_rank(delays, 0.5):5.2f} s   p99 {_rank(delays, 0.99):5.2f} s")
+                lines.append(f"  {name:32} p50 {_rank(delays, 0.5):5.2f} s   p99 {_rank(delays, 0.99):5.2f} s")
         return "\n".join(lines)
 
 

@@ -214,10 +214,10 @@ def wait_for_account(client: Client, namespace: str = NAMESPACE) -> None:
     wait("a pod to run and end", lambda: client.get(PODS, "trial", namespace)["status"].get("phase") == "Succeeded")
 
 
-def wait(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until ``condition`` is true. Raises DidNotStart after so many seconds; ``what`` completes "waited for"."""
+def wait(goal: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until ``condition`` is true. Raises DidNotStart after so many seconds; ``goal`` completes "waited for"."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise DidNotStart(f"waited {seconds:.0f} s for {what}")
+            raise DidNotStart(f"waited {seconds:.0f} s for {goal}")
         time.sleep(0.1)

@@ -237,7 +237,9 @@ def _remove(cluster: Cluster, namespace: str, batch: Sequence[Workload]) -> None
 
     eventually("the pods to be gone", are_gone, 60)
     eventually(
-        "the agents to know", lambda: not any(_holds(each) for each in cluster.client.list(NODE_TOPOLOGIES).items), 60
+        "the agents to know",
+        lambda: not any(_holds(topology) for topology in cluster.client.list(NODE_TOPOLOGIES).items),
+        60,
     )
 
 

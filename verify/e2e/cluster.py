@@ -292,11 +292,11 @@ class Cluster:
         return self.folder / "logs" / f"{name}.log"
 
     def _keep_logs(self) -> None:
-        kept = Path("build", "e2e-logs")
-        shutil.rmtree(kept, ignore_errors=True)
+        folder = Path("build", "e2e-logs")
+        shutil.rmtree(folder, ignore_errors=True)
         if (self.folder / "logs").is_dir():
-            shutil.copytree(self.folder / "logs", kept)
-            self.logs.write(kept)
+            shutil.copytree(self.folder / "logs", folder)
+            self.logs.write(folder)
 
     # Nodes
 

@@ -55,16 +55,16 @@ class Nodes:
         """The published policy of the Topology Manager."""
         return str(self.topology(layout).get("status", {}).get("kubelet", {}).get("topologyManagerPolicy", ""))
 
-    def wait(self, what: str, layouts: tuple[Layout, ...], true: Callable[[Layout], bool], seconds: float = 60) -> None:
+    def wait(self, goal: str, layouts: tuple[Layout, ...], true: Callable[[Layout], bool], seconds: float = 60) -> None:
         """Wait until a condition is true for each layout; a failure names the others."""
         began = time.monotonic()
         try:
-            eventually(what, lambda: all(map(true, layouts)), seconds)
+            eventually(goal, lambda: all(map(true, layouts)), seconds)
         except Exception as failure:
             missing = {layout.name: self.topology(layout).get("status", {}).get("conditions") for layout in layouts}
             wrong = {name: missing[name] for name in (layout.name for layout in layouts if not true(layout))}
-            raise AssertionError(f"{what}: not on {json.dumps(wrong, indent=1)}") from failure
-        print(f"  {what:70} {time.monotonic() - began:5.1f} s, {len(layouts)} nodes")
+            raise AssertionError(f"{goal}: not on {json.dumps(wrong, indent=1)}") from failure
+        print(f"  {goal:70} {time.monotonic() - began:5.1f} s, {len(layouts)} nodes")
 
     def is_ready(self, layout: Layout) -> bool:
         return self.condition(layout, "Ready")[0] == "True"

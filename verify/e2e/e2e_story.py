@@ -45,8 +45,8 @@ def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
         running = Installed.to_be(cluster)
         yield running
         print("\n\nMeasured on containers, as installed:")
-        for what, figure in running.figures.items():
-            print(f"  {what:42} {figure}")
+        for name, figure in running.figures.items():
+            print(f"  {name:42} {figure}")
 
 
 @pytest.fixture(autouse=True)
@@ -75,8 +75,8 @@ def test_a_pod_with_an_exclusive_cpu_has_it_and_no_other_process_may_use_it(stor
         if other["spec"]["nodeName"] == HERE:
             (container,) = other["spec"]["containers"]
             processes = story.cluster.processes(other, container["name"])
-            what = f"{name_of(other)} to leave CPU {cpus}"
-            eventually(what, partial(_leave, processes, int(cpus)), 15)
+            goal = f"{name_of(other)} to leave CPU {cpus}"
+            eventually(goal, partial(_leave, processes, int(cpus)), 15)
 
 
 def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_cpus(story: Installed) -> None:
@@ -220,7 +220,7 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.cluster.api.create(PODS, pod("later", HERE))
     pods = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
-    assert {name_of(item): what for item in pods if (what := _ours_on(item))} == {}
+    assert {name_of(item): marks for item in pods if (marks := _ours_on(item))} == {}
     assert [name_of(item) for item in story.ours() if name_of(item).startswith("topomend-operator")] == []
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
 

@@ -27,8 +27,8 @@ def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
         running.install([HERE, THERE])
         yield running
         print("\n\nMeasured with the webhook, as installed:")
-        for what, figure in running.figures.items():
-            print(f"  {what:42} {figure}")
+        for name, figure in running.figures.items():
+            print(f"  {name:42} {figure}")
         assert running.unexpected_lines() == []
 
 

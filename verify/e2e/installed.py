@@ -86,8 +86,8 @@ class Installed:
 
     def running(self, name: str, since: float) -> tuple[float, Object]:
         """When the replacement of pod ``name`` ran, and the replacement."""
-        what = f"{name} to run again"
-        moment = self.pods.first(what, 60, lambda item: name_of(item) == name and is_running(item), since=since)
+        goal = f"{name} to run again"
+        moment = self.pods.first(goal, 60, lambda item: name_of(item) == name and is_running(item), since=since)
         return moment.at, moment.object
 
     def wait_until_published(self, name: str) -> tuple[str, str]:

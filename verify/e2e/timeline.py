@@ -48,7 +48,7 @@ class Timeline:
             raise Failed(f"the watch ended: {self._error}")
         return list(self._moments)
 
-    def first(self, what: str, seconds: float, condition: Callable[[Object], bool], *, since: float = 0.0) -> Moment:
+    def first(self, goal: str, seconds: float, condition: Callable[[Object], bool], *, since: float = 0.0) -> Moment:
         """Wait for the first change at ``since`` or later with such an object. Raises Failed."""
 
         def find() -> Moment | None:
@@ -57,4 +57,4 @@ class Timeline:
                 None,
             )
 
-        return eventually(what, find, seconds)
+        return eventually(goal, find, seconds)

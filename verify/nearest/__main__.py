@@ -43,8 +43,8 @@ def check(seed: int, samples: int) -> Checked:
             amounts = nearest_amounts(pod.state, pod.pod)
             slowest = max(slowest, time.process_time() - begin)
             refused, named = refused + 1, named + len(amounts)
-            found = faults(pod, amounts, Random(number), samples)
-            wrong += [f"seed {number}, pod {pod.pod.name}: {fault}" for fault in found]
+            problems = faults(pod, amounts, Random(number), samples)
+            wrong += [f"seed {number}, pod {pod.pod.name}: {fault}" for fault in problems]
     return Checked(refused, named, tuple(wrong), slowest)
 
 

@@ -371,15 +371,15 @@ class _Life:
         return {"name": name, "image": "none", "resources": resources}
 
     def _not_guaranteed(self, limits: dict[str, str]) -> Case:
-        kept = {name: amount for name, amount in limits.items() if "/" in name}
+        extended = {name: amount for name, amount in limits.items() if "/" in name}
         choice = self.random.randrange(4)
         if choice == 0:
-            return {"limits": kept}
+            return {"limits": extended}
         if choice == 1:
             return {"limits": limits, "requests": {"cpu": "100m"}}
         if choice == 2:
-            return {"limits": kept, "requests": {"cpu": limits["cpu"], "memory": limits["memory"], **kept}}
-        return {"limits": {**kept, "memory": limits["memory"]}}
+            return {"limits": extended, "requests": {"cpu": limits["cpu"], "memory": limits["memory"], **extended}}
+        return {"limits": {**extended, "memory": limits["memory"]}}
 
     def _cpu(self) -> str:
         random = self.random

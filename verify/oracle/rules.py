@@ -215,9 +215,9 @@ def _of_end(case: Case, answer: Answer) -> Iterator[str]:
     for why, words in _START.items():
         if words in refused and (words != _AT_ONCE or _is_pair(why, options)):
             yield f"does not start: {why}"
-    for what, words in _PANICS.items():
+    for why, words in _PANICS.items():
         if words in answer.get("panic", ""):
-            yield f"a panic: {what}"
+            yield f"a panic: {why}"
 
 
 def _is_pair(why: str, options: set[str]) -> bool:

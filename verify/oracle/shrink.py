@@ -41,8 +41,8 @@ def _without_each(case: Case, path: tuple[str | int, ...]) -> Iterator[Case]:
     value = _at(case, path)
     if isinstance(value, list) and len(value) > 3:
         half = len(value) // 2
-        for kept in (value[:half], value[half:]):
-            yield _with(case, path, kept)
+        for part in (value[:half], value[half:]):
+            yield _with(case, path, part)
     keys: list[int | str] = list(range(len(value))) if isinstance(value, list) else list(value)
     for key in reversed(keys):
         smaller = copy.deepcopy(case)

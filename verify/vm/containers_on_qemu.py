@@ -257,8 +257,8 @@ def _alignments(cluster: Cluster) -> Iterator[tuple[str, tuple[str, str]]]:
     """
     state, rows = cluster.node.state(), list(_rows(cluster))
     pool = Counter(actual.group.cpus for _, actual, _, _ in rows).most_common(1)[0][0]
-    for name, actual, held, _ in rows:
-        answer = align_allocation(state, PodAllocation("", "", containers=(held,)), held)
+    for name, actual, allocation, _ in rows:
+        answer = align_allocation(state, PodAllocation("", "", containers=(allocation,)), allocation)
         published = f"{answer.alignment.value} {format_id_list(answer.numa_nodes)}"
         yield name, (_alignment_of(state.machine, actual.group, pool), published)
 

@@ -112,14 +112,14 @@ class Guest:
         inside = ["ctr", "--namespace", "k8s.io", "tasks", "exec", "--exec-id", "discover", container]
         return read_node_topology(json.loads(self.vm.run(*inside, "topomend", "discover", "-o", "json"))).machine
 
-    def within_seconds(self, what: str, true: Callable[[], bool], seconds: float = NOTICED_SECONDS) -> None:
+    def within_seconds(self, goal: str, true: Callable[[], bool], seconds: float = NOTICED_SECONDS) -> None:
         """Wait until ``true`` returns true, and print how long that took."""
         began = time.monotonic()
         while not true():
             if time.monotonic() - began > stretched(seconds):
-                pytest.fail(f"{what}: not within {stretched(seconds):.0f} s. {self.published()}\n{self._logs()}")
+                pytest.fail(f"{goal}: not within {stretched(seconds):.0f} s. {self.published()}\n{self._logs()}")
             time.sleep(0.1)
-        print(f"{what}: after {time.monotonic() - began:.1f} s")
+        print(f"{goal}: after {time.monotonic() - began:.1f} s")
 
     def _logs(self) -> str:
         files = f"{RELAY_LOG} {RUNTIME_LOG} {KUBELET_LOG} {AGENT_LOGS}"

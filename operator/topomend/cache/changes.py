@@ -271,8 +271,8 @@ def _compared(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
 def _distrust(snapshot: Snapshot, state: NodeState) -> str:
     """Why the operator does not believe the state; empty where it does."""
     node, set_aside = snapshot.nodes.get(state.name), snapshot.set_aside.get(state.name)
-    found = contradiction(node, state) if node else ""
-    return found or (ASIDE if set_aside and set_aside.active else "")
+    reason = contradiction(node, state) if node else ""
+    return reason or (ASIDE if set_aside and set_aside.active else "")
 
 
 @dataclass(frozen=True)

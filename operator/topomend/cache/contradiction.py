@@ -29,8 +29,8 @@ def contradiction(node: Node, state: NodeState) -> str:
     """
     if "cpu" not in node.capacity:
         return ""
-    found = _cpus(node, state) or _numa_nodes(node, state) or _memory(node, state) or _devices(node, state)
-    return f"its agent is not believed: {found}" if found else ""
+    excess = _cpus(node, state) or _numa_nodes(node, state) or _memory(node, state) or _devices(node, state)
+    return f"its agent is not believed: {excess}" if excess else ""
 
 
 def _cpus(node: Node, state: NodeState) -> str:

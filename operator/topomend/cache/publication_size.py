@@ -54,7 +54,7 @@ def state_bytes(state: NodeState) -> int:
         for container in pod.containers:
             total += 3 * _OBJECT_BYTES + len(container.name) + _bits(container.cpus) + _blocks(container.memory)
             for allocation in container.devices:
-                total += 2 * _OBJECT_BYTES + sum(_OBJECT_BYTES + len(each) for each in allocation.ids)
+                total += 2 * _OBJECT_BYTES + sum(_OBJECT_BYTES + len(device_id) for device_id in allocation.ids)
     for memory in state.memory or ():
         total += 4 * _OBJECT_BYTES + _bits(memory.cells) + 3 * _OBJECT_BYTES * len(memory.reserved)
     return total

@@ -27,8 +27,8 @@ class Room:
         if size <= self._ordinary:
             return True
         taken = list(self._taken.values())
-        of_group = sum(each for owner, each in taken if owner == group)
-        return sum(each for _, each in taken) + size <= self._most and of_group + size <= self._most_of_group
+        of_group = sum(part_size for owner, part_size in taken if owner == group)
+        return sum(part_size for _, part_size in taken) + size <= self._most and of_group + size <= self._most_of_group
 
     def take(self, part: object, size: int, group: str = "") -> bool:
         """Count ``part`` as long as it exists. Returns False, and does not count it, where there is no room for it."""

@@ -74,7 +74,7 @@ class DemoCluster:
         environment = {**os.environ, "KUBECONFIG": str(self.sandbox.kubeconfig)}
         return subprocess.run([*entry, *arguments], env=environment, capture_output=True, text=True, check=False)
 
-    def wait(self, what: str, look: Callable[[], _Result | None], patience: float = PATIENCE) -> _Result:
+    def wait(self, goal: str, look: Callable[[], _Result | None], patience: float = PATIENCE) -> _Result:
         """Call ``look`` until its result is true, and return that. Raises StepFailed after ``patience`` seconds."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
@@ -84,6 +84,6 @@ class DemoCluster:
             try:
                 self.sandbox.check_programs()
             except ProgramFailed as failure:
-                raise StepFailed(f"{what}: {failure}") from failure
+                raise StepFailed(f"{goal}: {failure}") from failure
             time.sleep(POLL)
-        raise StepFailed(f"{what}, within {patience:.0f} s")
+        raise StepFailed(f"{goal}, within {patience:.0f} s")

@@ -117,8 +117,8 @@ class Relister:
             self._remove(record)
 
     def _is_over(self, record: _Ended, now: datetime) -> bool:
-        kept = self._record_seconds if record.launched else EMPTY_SECONDS
-        return bool(record.since) and (now - datetime.fromisoformat(record.since)).total_seconds() > kept
+        seconds = self._record_seconds if record.launched else EMPTY_SECONDS
+        return bool(record.since) and (now - datetime.fromisoformat(record.since)).total_seconds() > seconds
 
     def _remove(self, record: _Ended) -> None:
         try:

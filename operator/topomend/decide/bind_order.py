@@ -44,12 +44,12 @@ def _aligned_in_turn(publication: Publication, pod: Pod) -> Sequence[Pod]:
     One that somebody else sent here gets none perhaps, and keeps no other from the node.
     """
     state, aligned = publication.remaining, list[Pod]()
-    if not any(each.single_numa_node for each in (*publication.assumed_pods, pod)):
+    if not any(other.single_numa_node for other in (*publication.assumed_pods, pod)):
         return aligned
-    for each in publication.assumed_pods:
-        state = admit(state, each)[1]
-        if each.single_numa_node and is_aligned(state, each):
-            aligned.append(each)
+    for other in publication.assumed_pods:
+        state = admit(state, other)[1]
+        if other.single_numa_node and is_aligned(state, other):
+            aligned.append(other)
     return [*aligned, pod]
 
 

@@ -43,8 +43,8 @@ def why_shared_cpus(state: NodeState, pod: Pod, container: Container) -> NotPinn
         return NotPinned(NONE_ASKED, f"container {container.name} asks for no CPU")
     if asked % 1000 == 0:
         return NotPinned(POD_LEVEL, f"container {container.name} shares the CPUs of its pod")
-    what = f"container {container.name} asks for {_cpu_text(asked)} CPUs, and only whole CPUs are exclusive"
-    return NotPinned(FRACTION, what)
+    message = f"container {container.name} asks for {_cpu_text(asked)} CPUs, and only whole CPUs are exclusive"
+    return NotPinned(FRACTION, message)
 
 
 def why_any_memory(state: NodeState, pod: Pod) -> NotPinned | None:

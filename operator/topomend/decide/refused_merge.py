@@ -121,9 +121,9 @@ def _cause_of_shortage(trace: ResourceTrace, merge: MergeTrace, node: NodeState)
             sentence = sentence if width == 1 else sentence.replace("no NUMA node has", f"no {width} NUMA nodes have")
     elif unreserved and _most(unreserved, width) < trace.requested:
         kind = Kind.RESERVED_CPUS
-        each = "it" if width == 1 else f"{width} NUMA nodes"
+        place = "it" if width == 1 else f"{width} NUMA nodes"
         sentence += (
-            f"; {each} would have enough CPUs if none were reserved for the system, and those count for the size"
+            f"; {place} would have enough CPUs if none were reserved for the system, and those count for the size"
         )
         remedy = f"request at most {_most(unreserved, width)} CPUs, or reserve fewer"
     elif merge.policy == "restricted" and any(mask.bit_count() > width for mask, _ in trace.fits):

@@ -70,7 +70,7 @@ def why_not_aligned(state: NodeState, pod: Pod) -> str:
     apart = [f"container {name}: {_places(aligned)}" for name, aligned in containers if not _is_on_one(aligned)]
     if containers:
         return "; ".join(apart)
-    asking = next((each for each in pod.containers if each.resources.requests), None)
+    asking = next((container for container in pod.containers if container.resources.requests), None)
     why = why_shared_cpus(state, pod, asking) if asking else None
     return f"it gets neither exclusive CPUs nor devices{f': {why.message}' if why else ''}"
 
@@ -109,7 +109,11 @@ def _is_on_one(aligned: ContainerAlignment) -> bool:
 
 
 def _places(aligned: ContainerAlignment) -> str:
-    places = [f"{each.resource} on {numa_text(each.numa_nodes)}" for each in aligned.allocated if each.numa_nodes]
+    places = [
+        f"{allocated.resource} on {numa_text(allocated.numa_nodes)}"
+        for allocated in aligned.allocated
+        if allocated.numa_nodes
+    ]
     if aligned.pool:
         places.insert(0, f"shared CPUs on {numa_text(aligned.numa_nodes)}")
     return ", ".join(places)

@@ -78,13 +78,13 @@ def _memory_state(memory: tuple[NUMANodeMemory, ...]) -> Iterator[str]:
             yield from _name("resource", resource, MAX_RESOURCE)
 
 
-def _name(what: str, name: str, most: int) -> Iterator[str]:
+def _name(kind: str, name: str, most: int) -> Iterator[str]:
     if not name:
-        yield f"a {what} without a name"
+        yield f"a {kind} without a name"
     elif len(name) > most or not name.isprintable():
-        yield f"a {what} named {name[:40]!a}, {len(name)} letters long"
+        yield f"a {kind} named {name[:40]!a}, {len(name)} letters long"
 
 
-def _count(what: str, number: int, most: int) -> Iterator[str]:
+def _count(kind: str, number: int, most: int) -> Iterator[str]:
     if number > most:
-        yield f"{number} {what}"
+        yield f"{number} {kind}"

@@ -41,7 +41,7 @@ def read_hardware(root: Root, machine: Machine, online: CPUSet) -> Hardware:
     )
 
 
-def _groups(root: Root, what: str, online: CPUSet, of: Callable[[int], CPUSet]) -> tuple[CPUSet, ...]:
+def _groups(root: Root, kind: str, online: CPUSet, of: Callable[[int], CPUSet]) -> tuple[CPUSet, ...]:
     """The sets that ``of`` returns, each read from its lowest CPU alone; a CPU without a set is in no group.
 
     A set that shares CPUs with an earlier one contradicts it. It is left out, with a remark.
@@ -52,7 +52,7 @@ def _groups(root: Root, what: str, online: CPUSet, of: Callable[[int], CPUSet]) 
         cpu = lowest(remaining)
         group = of(cpu) & online
         if group & grouped or (group and not group >> cpu & 1):
-            root.remark(f"{CPUS}/cpu{cpu}", f"has {what} of CPUs {format_id_list(group)}, other CPUs say otherwise")
+            root.remark(f"{CPUS}/cpu{cpu}", f"has {kind} of CPUs {format_id_list(group)}, other CPUs say otherwise")
             group = 0
         if group:
             groups.append(group)
@@ -72,7 +72,7 @@ def _cpus_of_core(root: Root, cpu: int) -> CPUSet:
 
 
 def _if_different(
-    root: Root, what: str, groups: tuple[CPUSet, ...], of_kubelet: Iterable[CPUSet]
+    root: Root, kind: str, groups: tuple[CPUSet, ...], of_kubelet: Iterable[CPUSet]
 ) -> tuple[CPUSet, ...]:
     """``groups`` if they differ from the kubelet's, with a remark on the first difference; empty otherwise."""
     differing = sorted(set(groups) ^ set(of_kubelet), key=lambda cpus: (lowest(cpus), cpus))
@@ -80,7 +80,7 @@ def _if_different(
         return ()
     example = format_id_list(next((cpus for cpus in differing if cpus in groups), differing[0]))
     root.remark(
-        CPUS, f"has {what} that the kubelet groups otherwise, CPUs {example} among them: it goes by the ids there"
+        CPUS, f"has {kind} that the kubelet groups otherwise, CPUs {example} among them: it goes by the ids there"
     )
     return groups
 

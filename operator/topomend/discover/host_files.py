@@ -175,13 +175,13 @@ class Root:
         """The path of a name with every link followed, relative to the root."""
         return os.path.relpath(self.resolve(name), self.path)
 
-    def problem(self, name: str, what: str) -> None:
-        """Record that a file is wrong; ``what`` follows its name and says the consequence too."""
-        self.problems.append(f"/{name} {what}")
+    def problem(self, name: str, text: str) -> None:
+        """Record that a file is wrong; ``text`` follows its name and says the consequence too."""
+        self.problems.append(f"/{name} {text}")
 
-    def remark(self, name: str, what: str) -> None:
-        """Record an observation about a file; ``what`` follows its name."""
-        self.remarks.append(f"/{name} {what}")
+    def remark(self, name: str, text: str) -> None:
+        """Record an observation about a file; ``text`` follows its name."""
+        self.remarks.append(f"/{name} {text}")
 
     def resolve(self, name: str) -> str:
         """The real path of ``name``, links followed inside the root: an absolute one starts again at the root."""

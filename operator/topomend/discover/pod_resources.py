@@ -117,9 +117,9 @@ class PodResourcesClient:
                 pods[content] = _pod(messages.PodResources.FromString(content), budget)
         return pods
 
-    def _failed(self, method: str, what: str) -> PodResourcesUnavailable:
+    def _failed(self, method: str, problem: str) -> PodResourcesUnavailable:
         self.errors[method] += 1
-        return PodResourcesUnavailable(f"{self._socket} {what}")
+        return PodResourcesUnavailable(f"{self._socket} {problem}")
 
 
 @dataclass(frozen=True)

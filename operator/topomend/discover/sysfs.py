@@ -131,9 +131,9 @@ def _remark_on_missing_files(root: Root, node_ids: list[int], cores: list[Core])
             node_id for node_id in node_ids if node_id in with_cpus and not root.names(f"{NODES}/node{node_id}", _CPU)
         ],
     }
-    for what, nodes in lacking.items():
+    for part, nodes in lacking.items():
         if nodes:
-            root.remark(NODES, f"has nodes {format_id_list(mask_of(nodes))} without {what}")
+            root.remark(NODES, f"has nodes {format_id_list(mask_of(nodes))} without {part}")
 
 
 def _cpus_of_node(root: Root, node_id: int) -> list[int]:

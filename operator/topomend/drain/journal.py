@@ -20,10 +20,10 @@ class Journal:
         self._done: Counter[str] = Counter()
         self._not_drained: dict[str, str] = {}
 
-    def did(self, what: str, line: str) -> None:
-        """Count one thing of the kind ``what``, such as "pods cleaned", and print ``line``."""
+    def did(self, kind: str, line: str) -> None:
+        """Count one thing of the kind ``kind``, such as "pods cleaned", and print ``line``."""
         with self._lock:
-            self._done[what] += 1
+            self._done[kind] += 1
             self._say(f"{line} (dry run)" if self.dry else line)
 
     def note(self, line: str) -> None:
@@ -55,6 +55,6 @@ class Journal:
     def summary(self) -> str:
         """One line that says how many things of each kind were done."""
         with self._lock:
-            counts = ", ".join(f"{number} {what}" for what, number in sorted(self._done.items()))
+            counts = ", ".join(f"{number} {kind}" for kind, number in sorted(self._done.items()))
         done = "would be drained" if self.dry else "drained"
         return f"{done}: {counts or 'nothing to do'}"

@@ -34,36 +34,36 @@ class Pods:
             list(executor.map(self._clean, pods))
 
     def _clean(self, pod: Leftovers) -> None:
-        what = f"pod {pod.namespace}/{pod.name}"
+        name = f"pod {pod.namespace}/{pod.name}"
         if self._journal.dry:
-            self._journal.did("pods cleaned", f"{what}: {_describe(pod)}")
+            self._journal.did("pods cleaned", f"{name}: {_describe(pod)}")
             return
         if pod.uid in self._relaunches.unended or pod.replaces in self._relaunches.unended:
             return  # the journal has its relaunch
         try:
             if pod.replaces and not self._relaunches.end_waiting(pod):
                 return
-            self._strip(what, pod)
+            self._strip(name, pod)
         except APIError as error:
-            self._journal.report_remaining(what, str(error))
+            self._journal.report_remaining(name, str(error))
 
-    def _strip(self, what: str, pod: Leftovers) -> None:
+    def _strip(self, name: str, pod: Leftovers) -> None:
         """Patch the pod until it has nothing of topomend, at most TRIES times. Raises APIError."""
         for _ in range(TRIES):
-            if self._try_strip(what, pod):
-                self._journal.resolve(what)
+            if self._try_strip(name, pod):
+                self._journal.resolve(name)
                 return
             pod = replace(pod, version="")
-        self._journal.report_remaining(what, "it changes too often to be cleaned; drain again")
+        self._journal.report_remaining(name, "it changes too often to be cleaned; drain again")
 
-    def _try_strip(self, what: str, pod: Leftovers) -> bool:
+    def _try_strip(self, name: str, pod: Leftovers) -> bool:
         """Make one attempt; read the pod again where it may have changed since it was listed. Raises APIError."""
         try:
             if pod.replaces or not pod.version:
                 pod = leftovers(self._client.get(PODS, pod.name, pod.namespace))
             if pod.any:
                 self._client.merge(PODS, pod.name, pod.patch(), pod.namespace)
-                self._journal.did("pods cleaned", f"{what}: {_describe(pod)}")
+                self._journal.did("pods cleaned", f"{name}: {_describe(pod)}")
         except NotFound:
             return True
         except Conflict:

@@ -44,7 +44,7 @@ def renewed(known: KeyPairs | None, hosts: Sequence[str], now: dt.datetime) -> K
     if _is_due(authority, now):
         fresh, fresh_key = _authority(now)
         return _issued(
-            fresh, fresh_key, hosts, now, before=[each for each in trusted if now < each.not_valid_after_utc]
+            fresh, fresh_key, hosts, now, before=[root for root in trusted if now < root.not_valid_after_utc]
         )
     if _is_due(certificate, now) or _names(certificate) != set(hosts):
         return _issued(authority, key, hosts, now, before=trusted[1:])
@@ -99,7 +99,7 @@ def _issued(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    trusted = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in (authority, *before))
+    trusted = b"".join(root.public_bytes(serialization.Encoding.PEM) for root in (authority, *before))
     return KeyPairs(trusted, _pem(authority_key), certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 

@@ -52,7 +52,7 @@ def webhook(installation: Installation, definition: str, client: dict[str, Any])
     """The webhook of the same effect. ``client`` says where the API server finds it (WebhookClientConfig)."""
     spec = policy_and_binding(installation, definition, "v1")[0]["spec"]
     constraints = spec["matchConstraints"]
-    conditions = [each for each in spec["matchConditions"] if "params" not in each["expression"]]
+    conditions = [condition for condition in spec["matchConditions"] if "params" not in condition["expression"]]
     return {
         "name": f"{definition}.gating.{GROUP}",
         "clientConfig": client,

@@ -149,13 +149,13 @@ class Installer:
 
     def _configurations(self) -> dict[str, dict[str, Any]]:
         """The webhook configurations that exist, by definition."""
-        found = {}
+        configurations = {}
         for definition in NAMES:
             try:
-                found[definition] = self._client.get(MUTATING_WEBHOOKS, self._installation.name(definition))
+                configurations[definition] = self._client.get(MUTATING_WEBHOOKS, self._installation.name(definition))
             except NotFound:
                 continue
-        return found
+        return configurations
 
     def _apply(self, configurations: dict[str, dict[str, Any]], trusted: KeyPairs | None) -> None:
         uids = {definition: content["metadata"]["uid"] for definition, content in configurations.items()}

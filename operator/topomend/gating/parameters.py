@@ -85,10 +85,10 @@ class Parameters:
         _log.info("created %s %s/%s: its policy gates new pods from now on", kind, self._namespace, name)
         return created
 
-    def _complain(self, what: str, name: str, error: APIError) -> None:
+    def _complain(self, parameter: str, name: str, error: APIError) -> None:
         if self._problems.get(name) != str(error):
             self._problems[name] = str(error)
-            _log.warning("%s cannot be created or updated, so its policy gates no pods: %s", what, error)
+            _log.warning("%s cannot be created or updated, so its policy gates no pods: %s", parameter, error)
 
 
 def _valid_until(seconds: float) -> str:

@@ -77,14 +77,14 @@ def stamp(user: Mapping[str, Any]) -> str:
     """The stamp of a pod that this user creates; see ``CREATOR_ANNOTATION`` and the policy topomend-creator."""
     name = user["username"]
     names = [name, *(user.get("groups") or ())]
-    is_reviewable = not any("\n" in each for each in names) and all(
+    is_reviewable = not any("\n" in entry for entry in names) and all(
         key.startswith("authentication.kubernetes.io/") for key in user.get("extra") or ()
     )
     if not is_reviewable:
         return UNREVIEWABLE
     if name.startswith("system:serviceaccount:"):
         return str(name)
-    return "\n".join(each for each in names if each != "system:authenticated")
+    return "\n".join(entry for entry in names if entry != "system:authenticated")
 
 
 def _changed(before: Mapping[str, Any], pod: Mapping[str, Any]) -> str:

@@ -116,9 +116,9 @@ def _entry(content: Mapping[str, Any], kind: str, name: object) -> Mapping[str, 
     raise _Unusable(f"it has no {kind} {name!r}")
 
 
-def _mapping(content: object, what: str) -> Mapping[str, Any]:
+def _mapping(content: object, part: str) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
-        raise _Unusable(f"{what} is not a mapping")
+        raise _Unusable(f"{part} is not a mapping")
     return content
 
 

@@ -95,11 +95,11 @@ class ListStream:
             self._read_on()
 
     def _expect(self, characters: str) -> str:
-        found = self._next()
-        if found not in characters:
-            raise BrokenList(f"not one of {characters!r} but {found!r} follows")
+        character = self._next()
+        if character not in characters:
+            raise BrokenList(f"not one of {characters!r} but {character!r} follows")
         self._at += 1
-        return found
+        return character
 
     def _read_on(self) -> None:
         """Drop what was read, and double the rest: an object that is read in many parts is decoded a few times only."""

@@ -113,11 +113,11 @@ class Preemptor:
         running = {name: self._running_on(name) for name in preemption.nodes_to_preempt_on(snapshot, pod)}
         protected = {other.uid for pods in running.values() for other in pods if _is_protected(other)}
         while chosen := preemption.choose_victims(snapshot, pod, running, protected):
-            kept = [victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)]
-            if not kept:
+            budgeted = [victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)]
+            if not budgeted:
                 self._evict_all(pod, chosen)
                 return
-            protected.update(kept)
+            protected.update(budgeted)
 
     def _evict_all(self, pod: WatchedPod, chosen: preemption.Preemption) -> None:
         for victim in chosen.victims:

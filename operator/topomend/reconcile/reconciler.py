@@ -212,9 +212,9 @@ class Reconciler:
         later = self._explainer.explain_now(refusal)
         if later:
             return later
-        kept = refusal.pod.owner and why_not_recreated(self._client, refusal.pod.owner, refusal.pod.namespace)
-        if kept:
-            self._announcer.skipped(refusal.pod, f"{kept}; the failed pod was kept")
+        reason = refusal.pod.owner and why_not_recreated(self._client, refusal.pod.owner, refusal.pod.namespace)
+        if reason:
+            self._announcer.skipped(refusal.pod, f"{reason}; the failed pod was kept")
             return DONE
         wait = self._deletions.take(refusal.pod.namespace)
         if wait:

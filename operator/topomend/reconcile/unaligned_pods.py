@@ -86,6 +86,6 @@ class UnalignedPods:
 def _shows(publication: Publication, pod: WatchedPod) -> bool:
     """Whether the node publishes this pod, and not another of its name."""
     return any(
-        (each.namespace, each.name) == (pod.namespace, pod.name) and each.uid in ("", pod.uid)
-        for each in publication.state.pods
+        (allocation.namespace, allocation.name) == (pod.namespace, pod.name) and allocation.uid in ("", pod.uid)
+        for allocation in publication.state.pods
     )

@@ -172,7 +172,8 @@ def widened(node_affinity: Mapping[str, Any]) -> dict[str, Any]:
 def _is_for_best_hosts(preference: Mapping[str, Any]) -> bool:
     """Whether ``launch`` may have added it: it adds none where nodes are only excluded and none is best."""
     expressions = preference["preference"].get("matchExpressions") or [{}]
-    return preference["weight"] == PREFERENCE_WEIGHT and [each.get("key") for each in expressions] == [HOSTNAME_LABEL]
+    keys = [expression.get("key") for expression in expressions]
+    return preference["weight"] == PREFERENCE_WEIGHT and keys == [HOSTNAME_LABEL]
 
 
 def _without_last(term: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,16 +271,16 @@ def added(asked: Mapping[str, Any], admitted: Mapping[str, Any]) -> str:
     Webhooks that do not look whether they changed a pod already add a second sidecar or raise its requests again.
     ``asked`` and ``admitted`` are the Pod object as it is sent and as it would be created.
     """
-    found = []
-    for kind, what in (("initContainers", "init container"), ("containers", "container")):
+    additions = []
+    for kind, title in (("initContainers", "init container"), ("containers", "container")):
         before = {container["name"]: container for container in asked["spec"].get(kind, ())}
         for container in admitted["spec"].get(kind, ()):
             known = before.get(container["name"])
             if known is None:
-                found.append(f"{what} {container['name']}")
+                additions.append(f"{title} {container['name']}")
             elif container.get("resources", {}) != known.get("resources", {}):
-                found.append(f"other resources of {what} {container['name']}")
-    return ", ".join(found)
+                additions.append(f"other resources of {title} {container['name']}")
+    return ", ".join(additions)
 
 
 def claim(pod: Mapping[str, Any], record_name: str) -> dict[str, Any]:

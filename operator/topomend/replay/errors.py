@@ -68,9 +68,9 @@ def affinity_error() -> Rejection:
     return Rejection(TOPOLOGY_AFFINITY_ERROR, "Resources cannot be allocated with Topology locality")
 
 
-def pod_level_affinity_error(what: str) -> Rejection:
+def pod_level_affinity_error(failure: str) -> Rejection:
     """The same for a pod with pod-level resources (topology_manager.go:PodLevelTopologyAffinityError)."""
-    return Rejection(TOPOLOGY_AFFINITY_ERROR, f"Pod Scope {what}")
+    return Rejection(TOPOLOGY_AFFINITY_ERROR, f"Pod Scope {failure}")
 
 
 def unexpected(error: str) -> Rejection:

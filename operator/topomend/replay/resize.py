@@ -98,14 +98,16 @@ def is_shown(node: NodeState, running: Pod) -> bool:
 def _held_by_running(node: NodeState, pod: Pod) -> set[tuple[str, str]]:
     """Pairs of container and resource: the exclusive resources that the pod's running containers have."""
     allocation = allocation_of(node, pod.namespace, pod.name, pod.uid)
-    held: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for container in allocation.containers if allocation else ():
         if not container.init:
             resources = [block.resource for block in container.memory] + [
                 devices.resource for devices in container.devices
             ]
-            held.update((container.name, resource) for resource in (*resources, *([qos.CPU] if container.cpus else [])))
-    return held
+            pairs.update(
+                (container.name, resource) for resource in (*resources, *([qos.CPU] if container.cpus else []))
+            )
+    return pairs
 
 
 def _not_resized(node: NodeState, gates: Gates) -> Resized:

@@ -322,12 +322,12 @@ class Sandbox:
 
             self._wait(f"node {spec.name} to be ready", ready)
 
-    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
+    def _wait(self, goal: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             raise_if_one_ended(read_status(self.folder))
             if time.monotonic() > deadline:
-                raise ProgramFailed(f"waited {PATIENCE:.0f} s for {what}; the logs are in {self.folder / 'logs'}")
+                raise ProgramFailed(f"waited {PATIENCE:.0f} s for {goal}; the logs are in {self.folder / 'logs'}")
             time.sleep(POLL)
 
 

@@ -57,7 +57,9 @@ def published(cluster: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def manifest(name: str, node: str, resources: list[dict[str, Any]]) -> dict[str, Any]:
-    containers = [{"name": f"c{index}", "image": "x:1", "resources": each} for index, each in enumerate(resources)]
+    containers = [
+        {"name": f"c{index}", "image": "x:1", "resources": amounts} for index, amounts in enumerate(resources)
+    ]
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": containers}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
@@ -76,8 +78,8 @@ def alignments(cluster: Sandbox, *pods: str) -> list[str]:
     result = ask(cluster, "aligned", *pods, "-o", "json")
     if result.exit_code not in (0, 1):
         return ["unknown"]
-    told = [container["alignment"] for container in json.loads(result.stdout)["containers"]]
-    return told if len(told) == sum(len(containers) for _, containers in RUNNING.values()) else ["unknown"]
+    answers = [container["alignment"] for container in json.loads(result.stdout)["containers"]]
+    return answers if len(answers) == sum(len(containers) for _, containers in RUNNING.values()) else ["unknown"]
 
 
 def test_every_running_container_has_a_line_with_its_alignment_and_the_reason(published: Sandbox) -> None:

@@ -56,12 +56,12 @@ POD: dict[str, Any] = {
 
 
 def test_of_a_refused_pod_nothing_is_told_but_what_admission_reads() -> None:
-    (found,) = refused([POD, {**POD, "status": {"phase": "Failed", "message": "it ended"}}])
-    assert SECRET not in yaml.safe_dump(found)
-    assert found["metadata"]["annotations"] == {"topomend.io/attempt": "2"}
-    assert found["spec"]["containers"] == [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]
-    assert found["spec"]["nodeName"] == "gpu-01"
-    assert found["status"]["reason"] == "TopologyAffinityError"
+    (exported,) = refused([POD, {**POD, "status": {"phase": "Failed", "message": "it ended"}}])
+    assert SECRET not in yaml.safe_dump(exported)
+    assert exported["metadata"]["annotations"] == {"topomend.io/attempt": "2"}
+    assert exported["spec"]["containers"] == [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]
+    assert exported["spec"]["nodeName"] == "gpu-01"
+    assert exported["status"]["reason"] == "TopologyAffinityError"
 
 
 def test_of_a_records_manifest_as_little_is_told() -> None:
@@ -73,21 +73,21 @@ def test_of_a_records_manifest_as_little_is_told() -> None:
         "spec": spec,
         "status": {"step": "Created", "manifest": {"metadata": POD["metadata"], "spec": POD["spec"]}},
     }
-    found = record(content)
-    assert SECRET not in yaml.safe_dump(found)
-    assert found["status"]["step"] == "Created"
-    assert found["status"]["manifest"]["spec"]["containers"]
+    exported = record(content)
+    assert SECRET not in yaml.safe_dump(exported)
+    assert exported["status"]["step"] == "Created"
+    assert exported["status"]["manifest"]["spec"]["containers"]
     assert "status" not in record({key: content[key] for key in content.keys() - {"status"}})["status"]
-    assert found["spec"]["pod"] == spec["pod"]
+    assert exported["spec"]["pod"] == spec["pod"]
 
 
 def test_of_nodes_their_addresses_and_annotations_are_left_out() -> None:
     metadata = {"name": "gpu-01", "labels": {"zone": "a"}, "annotations": {"a": SECRET}, "managedFields": [SECRET]}
     status = {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "addresses": [{"address": SECRET}], "images": [SECRET]}
-    found = node({"metadata": metadata, "spec": {"providerID": SECRET, "taints": []}, "status": status})
-    assert SECRET not in yaml.safe_dump(found)
-    assert found["metadata"]["labels"] == {"zone": "a"}
-    assert found["status"]["nodeInfo"] == {"kubeletVersion": "v1.36.3"}
+    exported = node({"metadata": metadata, "spec": {"providerID": SECRET, "taints": []}, "status": status})
+    assert SECRET not in yaml.safe_dump(exported)
+    assert exported["metadata"]["labels"] == {"zone": "a"}
+    assert exported["status"]["nodeInfo"] == {"kubeletVersion": "v1.36.3"}
     published = {"apiVersion": "topomend.io/v1alpha1", "kind": "NodeTopology", "metadata": metadata, "status": {"a": 1}}
     assert topology(published)["status"] == {"a": 1}
     assert SECRET not in yaml.safe_dump(topology(published))

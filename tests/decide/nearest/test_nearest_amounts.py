@@ -82,27 +82,27 @@ def test_no_amount_is_named_for_a_pod_that_is_on_the_node_already() -> None:
 
 def test_cpus_that_an_uneven_machine_takes_with_their_cores_are_found() -> None:
     """A hybrid machine under best-effort, whose init containers take a reserved CPU that the others may then reuse."""
-    found = {refused.pod.name: refused for refused in refused_pods(3845627110)}["p0"]
-    assert [amount.admitted for amount in nearest_amounts(found.state, found.pod) if amount.resource == "cpu"] == [
+    refusal = {refused.pod.name: refused for refused in refused_pods(3845627110)}["p0"]
+    assert [amount.admitted for amount in nearest_amounts(refusal.state, refusal.pod) if amount.resource == "cpu"] == [
         33
     ] * 4
-    assert wrong(found, Random(0), samples=40) == []
+    assert wrong(refusal, Random(0), samples=40) == []
 
 
 def test_devices_that_a_pod_as_a_whole_is_not_given_at_admission_refuse_nothing() -> None:
-    found = {refused.pod.name: refused for refused in refused_pods(2172050054)}["p3"]
-    assert NearestAmount("c0", "memory", 256 << 20, 192 << 20) in nearest_amounts(found.state, found.pod)
-    assert wrong(found, Random(0), samples=40) == []
+    refusal = {refused.pod.name: refused for refused in refused_pods(2172050054)}["p3"]
+    assert NearestAmount("c0", "memory", 256 << 20, 192 << 20) in nearest_amounts(refusal.state, refusal.pod)
+    assert wrong(refusal, Random(0), samples=40) == []
 
 
 @pytest.mark.parametrize(("seed", "pod_name"), [(3028122055, "p0"), (3028149432, "p8")])
 def test_the_search_ends_where_a_numa_node_has_less_memory_than_is_set_aside_on_it(seed: int, pod_name: str) -> None:
     """The kubelet then counts nearly 16Ei as allocatable there; more than the machine has is not searched."""
-    found = {refused.pod.name: refused for refused in refused_pods(seed)}[pod_name]
+    refusal = {refused.pod.name: refused for refused in refused_pods(seed)}[pod_name]
     begin = time.process_time()
-    nearest_amounts(found.state, found.pod)
+    nearest_amounts(refusal.state, refusal.pod)
     assert time.process_time() - begin < 10  # milliseconds; the search of 16Ei takes hours
-    assert wrong(found, Random(0), samples=12) == []
+    assert wrong(refusal, Random(0), samples=12) == []
 
 
 def test_under_policy_none_only_amounts_of_the_manager_that_refuses_are_tried() -> None:

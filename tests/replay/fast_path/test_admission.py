@@ -189,9 +189,9 @@ def test_an_outcome_that_takes_more_than_counting_is_left_to_admission(state: No
     assert answer_from_free_capacity(state, asking) in {None, admit(state, asking)[0].admitted}
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
-def test_it_answers_as_admit_does_for_every_container_of_a_kept_case(kept: Path) -> None:
-    case = json.loads(kept.read_text())
+@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+def test_it_answers_as_admit_does_for_every_container_of_a_kept_case(path: Path) -> None:
+    case = json.loads(path.read_text())
     state = state_of_case(case)
     pods = [read_pod(step["admit"]) for step in case["steps"] if "admit" in step]
     alone = [

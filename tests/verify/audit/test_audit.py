@@ -56,8 +56,8 @@ def test_every_package_of_the_own_locks_is_read() -> None:
     ],
 )
 def test_a_version_is_affected_as_the_events_say(tmp_path: Path, events: list[dict[str, str]], is_found: bool) -> None:
-    found = holes(pinned(LOCK), database(tmp_path, entry(*events)))
-    assert found == ([Hole("h2", "4.4.1", "PYSEC-1", "A hole")] if is_found else [])
+    known = holes(pinned(LOCK), database(tmp_path, entry(*events)))
+    assert known == ([Hole("h2", "4.4.1", "PYSEC-1", "A hole")] if is_found else [])
 
 
 def test_a_version_is_affected_that_is_named_and_an_entry_that_was_withdrawn_counts_nothing(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def oracle() -> Iterator[KubeletOracle]:
 
 @pytest.mark.timeout(1200)  # the first one to run may have to compile the oracle
 @pytest.mark.parametrize("merging", Merging, ids=lambda merging: merging.value)
-@pytest.mark.parametrize("kept", KEPT, ids=[path.stem for path in KEPT])
-def test_replay_agrees_on_a_kept_case(kept: Path, merging: Merging, oracle: KubeletOracle) -> None:
-    case = json.loads(kept.read_text())
+@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+def test_replay_agrees_on_a_kept_case(path: Path, merging: Merging, oracle: KubeletOracle) -> None:
+    case = json.loads(path.read_text())
     disagreement = play(case, oracle, merging).disagreement
     assert disagreement is None, f"{case['shows']}\n{disagreement}"
 

@@ -77,6 +77,6 @@ def test_a_panic_is_recognised_by_its_message() -> None:
 def test_a_varied_case_is_the_same_for_the_same_number_and_rarely_the_kept_one() -> None:
     cases = [varied_case(Random(seed)) for seed in range(60)]
     assert cases == [varied_case(Random(seed)) for seed in range(60)]
-    kept = [json.loads(path.read_text()) for path in KEPT]
-    plain = [{**case, "timeoutSeconds": 5} for case in kept]
+    cases = [json.loads(path.read_text()) for path in KEPT]
+    plain = [{**case, "timeoutSeconds": 5} for case in cases]
     assert sum(case not in plain for case in cases) > 30

@@ -52,12 +52,12 @@ def nearest_amounts(node: NodeState, pod: Pod) -> tuple[NearestAmount, ...]:
     amounts = varied_amounts(node, kubelet, classed)
     try:
         searches = _Searches(RefusedPod(node, kubelet, classed))
-        found = [(amount, searches.nearest(amount)) for amount in amounts if searches.may_help(amount)]
+        results = [(amount, searches.nearest(amount)) for amount in amounts if searches.may_help(amount)]
     except KubeletBreaks:  # whatever is asked, as where a NUMA node does not fit the kubelet's masks
         return ()
     return tuple(
         NearestAmount(amount.container, amount.resource, amount.asked, admitted)
-        for amount, admitted in found
+        for amount, admitted in results
         if admitted is not None
     )
 
@@ -86,8 +86,8 @@ class _Searches:
         below = search.first_admitted(-1, amount.first)
         bound = amount.last if below is None else min(amount.last, -below - 1)
         above = search.first_admitted(1, bound)
-        found = below if above is None else above
-        return None if found is None else amount.at(found)
+        nearest = below if above is None else above
+        return None if nearest is None else amount.at(nearest)
 
     def _begin(self, amount: VariedAmount) -> Search | None:
         """The search, None where the pod fails whatever the amount is."""
