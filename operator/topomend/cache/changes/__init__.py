@@ -1,0 +1,77 @@
+"""The changes that lead from one snapshot to the next: ``apply(snapshot, change) -> snapshot``.
+
+A relist (``...Listed``) replaces every object of its kind, which repairs a gap in the watch; only objects written after
+``version``, the list's resourceVersion, stay. A change without news returns an equal snapshot. Times are in seconds
+of a monotonic clock. Owns what a change is; the meaning of each is in the module of its subject: ``pods``, ``nodes``,
+``publications``, ``records``, ``replays`` and ``expiry``. Leaves reading objects to ``wire``.
+"""
+
+from typing import Protocol
+
+from topomend.cache.changes.expiry import TimePassed
+from topomend.cache.changes.nodes import DeviceClassesListed, NodeRemoved, NodesListed, NodeUpdated
+from topomend.cache.changes.pods import (
+    REFUSAL_PREFIX,
+    UNBOUND_SECONDS,
+    PodAssumed,
+    PodForgotten,
+    PodRemoved,
+    PodsListed,
+    PodUpdated,
+    is_refusal,
+)
+from topomend.cache.changes.publications import (
+    SILENT,
+    SILENT_SECONDS,
+    Heartbeat,
+    PublicationsListed,
+    Published,
+    Unpublished,
+    Unreadable,
+)
+from topomend.cache.changes.records import RelaunchesListed, RelaunchRemoved, RelaunchUpdated
+from topomend.cache.changes.replays import MISMATCH_SECONDS, MismatchDetected, ReplayOverspent
+from topomend.cache.snapshot import Snapshot
+
+__all__ = [
+    "MISMATCH_SECONDS",
+    "REFUSAL_PREFIX",
+    "SILENT",
+    "SILENT_SECONDS",
+    "UNBOUND_SECONDS",
+    "Change",
+    "DeviceClassesListed",
+    "Heartbeat",
+    "MismatchDetected",
+    "NodeRemoved",
+    "NodeUpdated",
+    "NodesListed",
+    "PodAssumed",
+    "PodForgotten",
+    "PodRemoved",
+    "PodUpdated",
+    "PodsListed",
+    "PublicationsListed",
+    "Published",
+    "RelaunchRemoved",
+    "RelaunchUpdated",
+    "RelaunchesListed",
+    "ReplayOverspent",
+    "TimePassed",
+    "Unpublished",
+    "Unreadable",
+    "apply",
+    "is_refusal",
+]
+
+
+class Change(Protocol):
+    """Anything that changes the snapshot."""
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot after this."""
+
+
+def apply(snapshot: Snapshot, change: Change) -> Snapshot:
+    """The snapshot after ``change``."""
+    return change.apply_to(snapshot)

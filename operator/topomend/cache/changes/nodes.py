@@ -1,0 +1,69 @@
+"""Changes of nodes and of the DeviceClasses that every node knows.
+
+A node that changes may bear out what its agent published, or no longer: that is ``trust``'s.
+"""
+
+from dataclasses import dataclass, replace
+
+from topomend.cache.changes.trust import with_distrust
+from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
+from topomend.model.cluster import Node
+
+
+@dataclass(frozen=True)
+class NodeUpdated:
+    """A node was created or has changed."""
+
+    node: Node
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Replace the node, and compare what its agent published with it."""
+        nodes = including(snapshot.nodes, self.node.name, replace(self.node, by_claim=snapshot.by_claim))
+        return snapshot if nodes is snapshot.nodes else with_distrust(replace(snapshot, nodes=nodes), (self.node.name,))
+
+
+@dataclass(frozen=True)
+class NodeRemoved:
+    """A node was deleted."""
+
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it."""
+        return replace(snapshot, nodes=excluding(snapshot.nodes, self.name))
+
+
+@dataclass(frozen=True)
+class NodesListed:
+    """Every node."""
+
+    nodes: tuple[Node, ...]
+    version: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Replace all nodes, and compare what their agents published with those that changed.
+
+        A node that has not changed stays the same object, for answers of nodes are remembered by node.
+        """
+        before = snapshot.nodes
+        newer = {name: node for name, node in before.items() if is_newer(node.version, self.version)}
+        listed = {node.name: replace(node, by_claim=snapshot.by_claim) for node in self.nodes} | newer
+        nodes = {name: before[name] if before.get(name) == node else node for name, node in listed.items()}
+        changed = [name for name, node in nodes.items() if before.get(name) is not node]
+        if not changed and len(nodes) == len(before):
+            return snapshot
+        return with_distrust(replace(snapshot, nodes=nodes), changed)
+
+
+@dataclass(frozen=True)
+class DeviceClassesListed:
+    """Every DeviceClass. ``by_claim`` are the extended resources that they map."""
+
+    by_claim: frozenset[str]
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Have every node know them: answers of nodes are remembered by node."""
+        if self.by_claim == snapshot.by_claim:
+            return snapshot
+        nodes = {name: replace(node, by_claim=self.by_claim) for name, node in snapshot.nodes.items()}
+        return replace(snapshot, nodes=nodes, by_claim=self.by_claim)

@@ -1,0 +1,180 @@
+"""Changes of pods: what is watched of them, and what is assumed of them.
+
+Owns which pods the snapshot keeps: refused, gated, unbound and assumed ones. Leaves to ``assumed`` how an assumed pod
+counts against its nodes.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from topomend.cache.assumed import after_binding, after_end, assume, forget
+from topomend.cache.snapshot import (
+    AssumedPod,
+    PodKey,
+    Refusal,
+    Snapshot,
+    UnboundPod,
+    excluding,
+    in_place,
+    including,
+    is_newer,
+)
+from topomend.model.cluster import WatchedPod
+from topomend.model.pod import Pod
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+
+UNPUBLISHED_SECONDS = 10.0
+"""How long the operator waits for a node to publish a change of its pods: five times the worst delay of an agent.
+
+Until then a pod that left the watch counts against its node, and a pod that ended does not.
+"""
+
+UNBOUND_SECONDS = 30.0
+"""How long an ungated pod that no scheduler binds stays assumed."""
+
+ENDED = ("Succeeded", "Failed")
+"""The phases of pods whose containers have all ended for good. Their kubelet allocates their resources to other pods
+(pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
+
+REFUSAL_PREFIX = "Pod was rejected: "
+"""The prefix of the message of every pod that a kubelet refused (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
+
+
+def is_refusal(pod: WatchedPod) -> bool:
+    """Whether a kubelet refused this pod, for any reason."""
+    return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
+
+
+@dataclass(frozen=True)
+class PodUpdated:
+    """A pod was created or has changed."""
+
+    pod: WatchedPod
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remember a refused or gated pod; assume a bound one on its node until it ends."""
+        pod, key = self.pod, (self.pod.namespace, self.pod.name)
+        is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
+        gated = snapshot.gated.get(key)
+        since = snapshot.gated_since[key] if gated and gated.uid == pod.uid else self.now
+        snapshot = replace(
+            snapshot,
+            refused=self._refused(snapshot.refused),
+            gated=including(snapshot.gated, key, pod) if is_gated else excluding(snapshot.gated, key),
+            gated_since=including(snapshot.gated_since, key, since)
+            if is_gated
+            else excluding(snapshot.gated_since, key),
+            unbound=self._unbound(snapshot.unbound, key),
+        )
+        if pod.phase == "Pending":
+            return after_binding(snapshot, key, pod) if pod.node else snapshot
+        assumed_pod = snapshot.assumed.get(key)
+        if assumed_pod and assumed_pod.pod.uid == pod.uid:
+            snapshot = forget(snapshot, key)
+        return after_end(snapshot, pod, self.now) if pod.phase in ENDED and not is_refusal(pod) else snapshot
+
+    def _unbound(self, unbound: Mapping[PodKey, UnboundPod], key: PodKey) -> Mapping[PodKey, UnboundPod]:
+        pod, before = self.pod, unbound.get(key)
+        if not (pod.narrowed and pod.unschedulable and pod.phase == "Pending") or pod.node or pod.gates or pod.deleting:
+            return excluding(unbound, key)
+        since = before.since if before and before.pod.uid == pod.uid else self.now
+        return including(unbound, key, UnboundPod(pod, since))
+
+    def _refused(self, refused: Mapping[str, Refusal]) -> Mapping[str, Refusal]:
+        if not is_refusal(self.pod):
+            return excluding(refused, self.pod.uid)
+        refusal = refused.get(self.pod.uid)
+        if refusal is None:
+            return including(refused, self.pod.uid, Refusal(self.pod, self.pod.version, self.now))
+        # A deleted controller may orphan its failed pods. It had replaced them, so keep its name as their owner.
+        pod = self.pod if self.pod.owner else replace(self.pod, owner=refusal.pod.owner)
+        return including(refused, pod.uid, Refusal(pod, refusal.version, refusal.first_seen))
+
+
+@dataclass(frozen=True)
+class PodRemoved:
+    """A pod was deleted or started to run: the watch leaves out running pods, so it reports both alike."""
+
+    namespace: str
+    name: str
+    uid: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it. An assumed pod stays assumed until a publication contains it, or for UNPUBLISHED_SECONDS."""
+        key = (self.namespace, self.name)
+        snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid))
+        unbound = snapshot.unbound.get(key)
+        if unbound and unbound.pod.uid == self.uid:
+            snapshot = replace(snapshot, unbound=excluding(snapshot.unbound, key))
+        gated, assumed_pod = snapshot.gated.get(key), snapshot.assumed.get(key)
+        if gated and gated.uid == self.uid:
+            snapshot = replace(
+                snapshot, gated=excluding(snapshot.gated, key), gated_since=excluding(snapshot.gated_since, key)
+            )
+        if assumed_pod is None or assumed_pod.pod.uid != self.uid or assumed_pod.departed:
+            return snapshot
+        late = replace(assumed_pod, expires=self.now + UNPUBLISHED_SECONDS, departed=True)
+        return replace(snapshot, assumed=including(snapshot.assumed, key, late))
+
+
+@dataclass(frozen=True)
+class PodsListed:
+    """Every pod that neither runs nor succeeded."""
+
+    pods: tuple[WatchedPod, ...]
+    version: str
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Remove pods that are not listed, and update the others."""
+        listed = {pod.uid for pod in self.pods}
+        watched = [
+            *(refusal.pod for refusal in snapshot.refused.values()),
+            *snapshot.gated.values(),
+            *(unbound.pod for unbound in snapshot.unbound.values()),
+        ]
+        bound = [(key, assumed.pod.uid) for key, assumed in snapshot.assumed.items() if assumed.expires is None]
+        older = [(pod.namespace, pod.name, pod.uid) for pod in watched if not is_newer(pod.version, self.version)]
+        return in_place(snapshot, lambda draft: self._merged(draft, older, bound, listed))
+
+    def _merged(
+        self,
+        snapshot: Snapshot,
+        older: Iterable[tuple[str, str, str]],
+        bound: Iterable[tuple[PodKey, str]],
+        listed: Container[str],
+    ) -> Snapshot:
+        for namespace, name, uid in [*older, *((*key, uid) for key, uid in bound)]:
+            if uid not in listed:
+                snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
+        for pod in self.pods:
+            snapshot = PodUpdated(pod, self.now).apply_to(snapshot)
+        return snapshot
+
+
+@dataclass(frozen=True)
+class PodAssumed:
+    """A pod is about to be ungated for ``nodes``; ``pod.uid`` is empty for a replacement that is not created yet."""
+
+    pod: Pod
+    nodes: tuple[str, ...]
+    now: float
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Count the pod against each of the nodes until a scheduler has bound it to one."""
+        assumed_pod = AssumedPod(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
+        return assume(snapshot, (self.pod.namespace, self.pod.name), assumed_pod)
+
+
+@dataclass(frozen=True)
+class PodForgotten:
+    """An assumed pod will not be bound to its nodes."""
+
+    namespace: str
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Take its assumption back."""
+        return forget(snapshot, (self.namespace, self.name))

@@ -1,0 +1,46 @@
+"""Changes of Relaunch records: the snapshot keeps those that are open."""
+
+from dataclasses import dataclass, replace
+
+from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
+from topomend.model.relaunch import Relaunch
+
+
+@dataclass(frozen=True)
+class RelaunchUpdated:
+    """A record was created or has changed."""
+
+    relaunch: Relaunch
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Keep it while it is open."""
+        key = (self.relaunch.namespace, self.relaunch.name)
+        if not self.relaunch.is_open:
+            return replace(snapshot, relaunches=excluding(snapshot.relaunches, key))
+        return replace(snapshot, relaunches=including(snapshot.relaunches, key, self.relaunch))
+
+
+@dataclass(frozen=True)
+class RelaunchRemoved:
+    """A record was deleted."""
+
+    namespace: str
+    name: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Forget it."""
+        return replace(snapshot, relaunches=excluding(snapshot.relaunches, (self.namespace, self.name)))
+
+
+@dataclass(frozen=True)
+class RelaunchesListed:
+    """Every record."""
+
+    relaunches: tuple[Relaunch, ...]
+    version: str
+
+    def apply_to(self, snapshot: Snapshot) -> Snapshot:
+        """Replace all records."""
+        newer = {key: record for key, record in snapshot.relaunches.items() if is_newer(record.version, self.version)}
+        still_open = {(record.namespace, record.name): record for record in self.relaunches if record.is_open}
+        return replace(snapshot, relaunches=still_open | newer)

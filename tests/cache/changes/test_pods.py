@@ -1,0 +1,72 @@
+"""Which pods the snapshot keeps, and until when."""
+
+from typing import Any
+
+import pytest
+from tests.builders import applied, refused_pod, watched_pod
+
+from topomend.cache import changes
+from topomend.model.cluster import Owner, WatchedPod
+from topomend.wire.group import RELAUNCH_GATE
+
+
+def test_a_refusal_keeps_the_version_and_time_at_which_it_was_first_seen() -> None:
+    snapshot = applied(
+        changes.PodUpdated(refused_pod(version="5"), 1.0), changes.PodUpdated(refused_pod(version="9"), 2.0)
+    )
+    refusal = snapshot.refused["p"]
+    assert (refusal.version, refusal.first_seen, refusal.pod.version) == ("5", 1.0, "9")
+
+
+def test_a_refused_pod_still_belongs_to_a_controller_that_is_deleted() -> None:
+    owned = refused_pod(owner=Owner("Job", "train", "9"))
+    snapshot = applied(changes.PodUpdated(owned, 10.0), changes.PodUpdated(refused_pod(version="6"), 11.0))
+    assert snapshot.refused["p"].pod.owner == owned.owner
+    assert applied(changes.PodUpdated(refused_pod(), 10.0)).refused["p"].pod.owner is None
+
+
+def test_a_pod_whose_container_failed_is_not_a_refusal() -> None:
+    assert not applied(changes.PodUpdated(watched_pod(phase="Failed", reason="Error"), 1.0)).refused
+
+
+def test_a_gated_pod_is_kept_until_its_gate_is_removed() -> None:
+    snapshot = applied(changes.PodUpdated(watched_pod(gates=(RELAUNCH_GATE,)), 1.0))
+    assert snapshot.gated
+    assert set(snapshot.gated_since.values()) == {1.0}
+    updated = applied(changes.PodUpdated(watched_pod(gates=(RELAUNCH_GATE,), version="9"), 2.0), to=snapshot)
+    assert set(updated.gated_since.values()) == {1.0}
+    gone = applied(changes.PodUpdated(watched_pod(), 2.0), to=snapshot)
+    assert not gone.gated
+    assert not gone.gated_since
+
+
+def test_a_list_replaces_every_pod_that_is_not_newer_than_it() -> None:
+    snapshot = applied(
+        changes.PodUpdated(refused_pod(uid="1", version="5"), 1.0),
+        changes.PodUpdated(refused_pod(uid="2", version="8"), 1.0),
+    )
+    snapshot = applied(changes.PodsListed((refused_pod(uid="3", version="6"),), "7", 2.0), to=snapshot)
+    assert set(snapshot.refused) == {"2", "3"}
+
+
+def stuck(**fields: Any) -> WatchedPod:
+    return watched_pod(**{"narrowed": True, "unschedulable": True, **fields})
+
+
+def test_an_ungated_pod_that_the_scheduler_cannot_bind_is_unbound_since_it_was_first_seen_so() -> None:
+    snapshot = applied(changes.PodUpdated(stuck(version="5"), 1.0), changes.PodUpdated(stuck(version="6"), 2.0))
+    unbound = snapshot.unbound["ns", "p"]
+    assert (unbound.pod.version, unbound.since) == ("6", 1.0)
+    assert applied(changes.PodUpdated(stuck(uid="another"), 3.0), to=snapshot).unbound["ns", "p"].since == 3.0
+    assert not applied(changes.PodUpdated(stuck(unschedulable=False), 3.0), to=snapshot).unbound
+    assert not applied(changes.PodRemoved("ns", "p", unbound.pod.uid, 3.0), to=snapshot).unbound
+    assert applied(changes.PodRemoved("ns", "p", "another", 3.0), to=snapshot).unbound
+    assert not applied(changes.PodsListed((), "9", 3.0), to=snapshot).unbound
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"narrowed": False}, {"node": "a"}, {"gates": ("other.io/gate",)}, {"deleting": True}, {"phase": "Failed"}],
+)
+def test_a_pod_that_is_bound_gated_or_ending_is_not_unbound(fields: dict[str, Any]) -> None:
+    assert not applied(changes.PodUpdated(stuck(**fields), 1.0)).unbound
