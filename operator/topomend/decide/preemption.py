@@ -64,7 +64,7 @@ def _preemptions(
         if node is not None and publication is not None and not publication.problem:
             staying = [other for other in pods if not other.deleting]
             lower = [other for other in staying if other.priority < pod.priority and other.uid not in protected]
-            victims = _victims(lower, _Room(node, publication, pod.pod, pods))
+            victims = _victims(lower, _DryRun(node, publication, pod.pod, pods))
             if victims is not None:
                 yield Preemption(name, tuple(victims))
 
@@ -74,25 +74,25 @@ def _cost(preemption: Preemption) -> tuple[int, int, int, str]:
     return len(priorities), max(priorities, default=0), sum(priorities), preemption.node
 
 
-def _victims(lower: Iterable[WatchedPod], room: "_Room") -> Sequence[WatchedPod] | None:
+def _victims(lower: Iterable[WatchedPod], dry_run: "_DryRun") -> Sequence[WatchedPod] | None:
     """The fewest found: none, else a single one, else what remains of all when each is spared that can be."""
-    if room.is_enough_without(()):
+    if dry_run.admits_without(()):
         return ()
     victims = sorted(lower, key=lambda other: (other.priority, other.namespace, other.name))
-    if not room.is_enough_without(victims):
+    if not dry_run.admits_without(victims):
         return None
     for victim in victims:
-        if room.is_enough_without([victim]):
+        if dry_run.admits_without([victim]):
             return [victim]
     for spared in reversed(victims):
         others = [victim for victim in victims if victim is not spared]
-        if room.is_enough_without(others):
+        if dry_run.admits_without(others):
             victims = others
     return victims
 
 
-class _Room:
-    """The room for ``pod`` on one node as pods leave it. Those that are being deleted have left."""
+class _DryRun:
+    """Whether one node would admit ``pod`` as others leave it. Those that are being deleted have left."""
 
     def __init__(self, node: Node, publication: Publication, pod: Pod, running: Iterable[WatchedPod]) -> None:
         self._node, self._pod, self._fit = node, pod, admission_of(pod)
@@ -105,7 +105,7 @@ class _Room:
             else:
                 self._staying[other.uid] = other.pod
 
-    def is_enough_without(self, victims: Iterable[WatchedPod]) -> bool:
+    def admits_without(self, victims: Iterable[WatchedPod]) -> bool:
         """Whether the node would admit the pod and has enough in total once ``victims`` have left, too."""
         state, staying = self._state, dict(self._staying)
         for victim in victims:

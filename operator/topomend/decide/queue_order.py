@@ -196,8 +196,8 @@ def yields_to(
     """
     earlier_pods = list(_earlier(snapshot, pod))
     chosen = frozenset(nodes)
-    without = _Room(snapshot, nodes, lambda state: state)
-    beside = _Room(snapshot, nodes, lambda state: admit(state, pod.pod)[1])
+    without = _TrialAdmissions(snapshot, nodes, lambda state: state)
+    beside = _TrialAdmissions(snapshot, nodes, lambda state: admit(state, pod.pod)[1])
     unaffected: list[WatchedPod] = []
     placed = 0
     for earlier in nsmallest(MAX_COMPARED_PODS, earlier_pods, key=lambda pod: pod.order):
@@ -218,8 +218,8 @@ def yields_to(
     return None
 
 
-class _Room:
-    """The room on ``nodes`` as pods are admitted there one after another. A node is replayed once a pod needs it."""
+class _TrialAdmissions:
+    """Pods admitted to ``nodes`` one after another, by replay alone. A node is replayed once a pod needs it."""
 
     def __init__(self, snapshot: Snapshot, nodes: Iterable[str], begin: Callable[[NodeState], NodeState]) -> None:
         self._snapshot, self._nodes, self._begin = snapshot, nodes, begin

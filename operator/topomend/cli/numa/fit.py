@@ -26,7 +26,7 @@ MOST_REPLICAS = 10_000
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeFit:
     """The replicas that one node admits, by NUMA nodes, and in a word and a sentence why it admits no more.
 
     ``replicas`` is None if the node's state is unknown.
@@ -77,10 +77,10 @@ def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas:
     snapshot = cluster.snapshot()
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    rooms = [*_rooms(snapshot, asked, replicas), *_rejected(snapshot, asked)]
-    fitting = sum(room.replicas or 0 for room in rooms)
-    unknown = [room.node for room in rooms if room.replicas is None]
-    rows = [_row(room) for room in rooms]
+    fits = [*_admitting(snapshot, asked, replicas), *_rejected(snapshot, asked)]
+    fitting = sum(node_fit.replicas or 0 for node_fit in fits)
+    unknown = [node_fit.node for node_fit in fits if node_fit.replicas is None]
+    rows = [_row(node_fit) for node_fit in fits]
     printer = Printer(output, ("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), ("WHY",))
     document = {"wanted": replicas, "fitting": fitting, "nodes": [row.record for row in rows]}
     printer.first(rows if printer.for_people else [row for row in rows if row.record["replicas"]], document)
@@ -98,14 +98,14 @@ def _echo_overall(fitting: int, replicas: int, unknown: Sequence[str]) -> None:
         click.echo(f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check")
 
 
-def _rooms(snapshot: Snapshot, asked: RequestedPod, wanted: int) -> list[Room]:
+def _admitting(snapshot: Snapshot, asked: RequestedPod, wanted: int) -> list[NodeFit]:
     return [
-        _room(snapshot.publications[candidate.node].state, asked, wanted)
+        _fit_on(snapshot.publications[candidate.node].state, asked, wanted)
         for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates
     ]
 
 
-def _room(state: NodeState, asked: RequestedPod, wanted: int) -> Room:
+def _fit_on(state: NodeState, asked: RequestedPod, wanted: int) -> NodeFit:
     """Admit replicas one after another until the node refuses one, or all ``wanted`` fit."""
     name, count_by_place = state.name, Counter[str]()
     for number in range(wanted):
@@ -113,11 +113,11 @@ def _room(state: NodeState, asked: RequestedPod, wanted: int) -> Room:
         verdict, state = admit(before, replica)
         if not verdict.admitted:
             why = explain(verdict, before, replica)
-            return Room(name, count_by_place.total(), count_by_place, blocking_resources(verdict), why)
+            return NodeFit(name, count_by_place.total(), count_by_place, blocking_resources(verdict), why)
         if not is_aligned(state, replica):
-            return Room(name, count_by_place.total(), count_by_place, "not aligned", why_not_aligned(state, replica))
+            return NodeFit(name, count_by_place.total(), count_by_place, "not aligned", why_not_aligned(state, replica))
         count_by_place[_place(state, replica, verdict)] += 1
-    return Room(name, count_by_place.total(), count_by_place)
+    return NodeFit(name, count_by_place.total(), count_by_place)
 
 
 def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:
@@ -125,26 +125,31 @@ def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:
     return (numa_text(aligned) if aligned else numa_nodes_text(verdict)).removeprefix("NUMA ") or "any"
 
 
-def _rejected(snapshot: Snapshot, asked: RequestedPod) -> list[Room]:
+def _rejected(snapshot: Snapshot, asked: RequestedPod) -> list[NodeFit]:
     diagnosis = diagnose(snapshot, asked.pod, asked.placement)
-    return [_no_room(rejected, diagnosis.explanation(rejected)) for rejected in diagnosis.rejected]
+    return [_misfit(rejected, diagnosis.explanation(rejected)) for rejected in diagnosis.rejected]
 
 
-def _no_room(rejected: NodeStatus, explanation: str) -> Room:
+def _misfit(rejected: NodeStatus, explanation: str) -> NodeFit:
     if rejected.reason == UNKNOWN:
         why = f"unknown: {explanation.removeprefix(f'{rejected.node}: ')}"
-        return Room(rejected.node, None, limit=why, explanation=explanation)
-    return Room(rejected.node, 0, limit=rejected.summary, explanation=explanation)
+        return NodeFit(rejected.node, None, limit=why, explanation=explanation)
+    return NodeFit(rejected.node, 0, limit=rejected.summary, explanation=explanation)
 
 
-def _row(room: Room) -> Row:
-    places = " ".join(f"{place}:{count}" for place, count in sorted(room.count_by_place.items()))
-    cells = (room.node, "?" if room.replicas is None else str(room.replicas), places or "-", room.limit or "-")
+def _row(node_fit: NodeFit) -> Row:
+    places = " ".join(f"{place}:{count}" for place, count in sorted(node_fit.count_by_place.items()))
+    cells = (
+        node_fit.node,
+        "?" if node_fit.replicas is None else str(node_fit.replicas),
+        places or "-",
+        node_fit.limit or "-",
+    )
     record: dict[str, Any] = {
-        "node": room.node,
-        "replicas": room.replicas,
-        "byNUMANodes": dict(sorted(room.count_by_place.items())),
-        "limitedBy": room.limit,
-        "explanation": room.explanation,
+        "node": node_fit.node,
+        "replicas": node_fit.replicas,
+        "byNUMANodes": dict(sorted(node_fit.count_by_place.items())),
+        "limitedBy": node_fit.limit,
+        "explanation": node_fit.explanation,
     }
-    return Row((room.node,), cells, record, f"node/{room.node}", (room.explanation or "-",))
+    return Row((node_fit.node,), cells, record, f"node/{node_fit.node}", (node_fit.explanation or "-",))
