@@ -24,6 +24,7 @@ from verify.differential.workloads import (
     TAINT,
     ZONE,
     Workload,
+    api_object,
     random_workload,
 )
 
@@ -111,27 +112,21 @@ def _furnish(cluster: Cluster) -> None:
         client.merge(NODE_OBJECTS, f"numa-{number}", {"metadata": {"labels": {ZONE: "ab"[number % 2]}}})
     client.merge(NODE_OBJECTS, f"numa-{NODES}", {"spec": {"taints": [TAINT]}})
     for name, value in PRIORITIES.items():
-        head = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": name}}
-        client.create(PRIORITY_CLASSES, head | {"value": value})
+        client.create(PRIORITY_CLASSES, api_object(PRIORITY_CLASSES.api_version, "PriorityClass", name, value=value))
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
-    spec: dict[str, Any] = {"selectors": [selector]}
-    client.create(DEVICE_CLASSES, _head(DEVICE_CLASSES, "DeviceClass", DEVICE_CLASS) | {"spec": spec})
+    device_class = api_object(DEVICE_CLASSES.api_version, "DeviceClass", DEVICE_CLASS, spec={"selectors": [selector]})
+    client.create(DEVICE_CLASSES, device_class)
     for number in range(2):
         node = f"numa-{number}"
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
         devices = [{"name": f"{DEVICE_CLASS}-{index}"} for index in range(BATCH)]
         spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
-        client.create(
-            RESOURCE_SLICES, _head(RESOURCE_SLICES, "ResourceSlice", f"{DEVICE_CLASS}-{node}") | {"spec": spec}
-        )
-    namespace = _head(NAMESPACES, "Namespace", PLAIN)
+        slice_name = f"{DEVICE_CLASS}-{node}"
+        client.create(RESOURCE_SLICES, api_object(RESOURCE_SLICES.api_version, "ResourceSlice", slice_name, spec=spec))
+    namespace = api_object("v1", "Namespace", PLAIN)
     namespace["metadata"]["annotations"] = {RELAUNCH_ANNOTATION: "false"}
     client.create(NAMESPACES, namespace)
     steer(cluster, STEERED)
-
-
-def _head(resource: Resource, kind: str, name: str) -> dict[str, Any]:
-    return {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": name}}
 
 
 def compare(cluster: Cluster, seed: int, numbers: range) -> Compared:

@@ -64,7 +64,7 @@ def _owned(kind: str, random: Random, name: str, replicas: int, more: Manifest) 
     template = _template(random, name)
     _constrain(random, name, template["spec"])
     spec = {"replicas": replicas, "selector": {"matchLabels": {LABEL: name}}, "template": template, **more}
-    return Workload(name, kind, (_object("apps/v1", kind, name, spec),), replicas)
+    return Workload(name, kind, (api_object("apps/v1", kind, name, spec=spec),), replicas)
 
 
 def _job(random: Random, name: str, _: str) -> Workload:
@@ -73,8 +73,9 @@ def _job(random: Random, name: str, _: str) -> Workload:
     template["spec"] |= {"restartPolicy": "Never"}
     template["spec"]["containers"][0] |= {"image": "sandbox/sleep", "command": ["sleep", "1"]}
     completions = random.randint(1, 4)
-    spec = {"completions": completions, "parallelism": random.randint(1, completions), "template": template}
-    return Workload(name, "Job", (_object("batch/v1", "Job", name, spec | {"backoffLimit": 6}),), completions)
+    parallelism = random.randint(1, completions)
+    spec = {"completions": completions, "parallelism": parallelism, "template": template, "backoffLimit": 6}
+    return Workload(name, "Job", (api_object("batch/v1", "Job", name, spec=spec),), completions)
 
 
 def _bare_pods(random: Random, name: str, _: str) -> Workload:
@@ -98,11 +99,11 @@ def _volume(random: Random, name: str, namespace: str) -> Workload:
     """A pod with a volume that one node has."""
     node = f"numa-{random.randrange(NODES)}"
     in_term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-    volume = _object(
+    volume = api_object(
         "v1",
         "PersistentVolume",
         f"{namespace}-{name}",
-        {
+        spec={
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "local": {"path": "/tmp"},  # noqa: S108  a folder that every node has; nothing is written
@@ -110,11 +111,11 @@ def _volume(random: Random, name: str, namespace: str) -> Workload:
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_term]}]}},
         },
     )
-    claim = _object(
+    claim = api_object(
         "v1",
         "PersistentVolumeClaim",
         name,
-        {
+        spec={
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "",
             "volumeName": f"{namespace}-{name}",
@@ -129,7 +130,7 @@ def _volume(random: Random, name: str, namespace: str) -> Workload:
 def _claim(random: Random, name: str, _: str) -> Workload:
     """A pod with a device by claim."""
     requests = [{"name": "device", "exactly": {"deviceClassName": DEVICE_CLASS}}]
-    claim = _object("resource.k8s.io/v1", "ResourceClaim", name, {"devices": {"requests": requests}})
+    claim = api_object("resource.k8s.io/v1", "ResourceClaim", name, spec={"devices": {"requests": requests}})
     content = _pod(random, name, name)
     content["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": name}]
     content["spec"]["containers"][0]["resources"]["claims"] = [{"name": "device"}]
@@ -217,5 +218,6 @@ def _pod(random: Random, name: str, workload: str) -> Manifest:
     return pod_manifest(name, container, labels={LABEL: workload})
 
 
-def _object(api_version: str, kind: str, name: str, spec: Manifest) -> Manifest:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+def api_object(api_version: str, kind: str, name: str, **fields: Any) -> Manifest:
+    """An object of this name; ``fields`` are those beside its metadata, such as ``spec``."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
