@@ -11,7 +11,7 @@ from tests.builders import pod_manifest
 from topomend.cache import pod_reader
 from topomend.cache.pod_reader import ORDINARY_BYTES, kept_bytes, kept_pod
 from topomend.cache.room import Room
-from topomend.wire.cluster import read_watched_pod
+from topomend.wire.cluster import MAX_CONTAINERS, read_watched_pod
 from topomend.wire.document import MalformedObject
 
 
@@ -59,6 +59,11 @@ def test_the_estimate_of_a_large_pod_is_near_the_memory_that_it_takes(content: d
 
 def test_an_ordinary_pod_of_five_containers_is_less_than_what_is_always_kept() -> None:
     assert kept_bytes(with_terms(with_containers(pod_object(), 5), 2)) < ORDINARY_BYTES
+
+
+def test_a_pod_of_more_containers_than_are_kept_of_any_is_left_alone() -> None:
+    with pytest.raises(MalformedObject, match=f"more than {MAX_CONTAINERS} containers"):
+        kept_pod(with_containers(pod_object(), MAX_CONTAINERS + 1))
 
 
 def test_a_large_pod_is_left_alone_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:

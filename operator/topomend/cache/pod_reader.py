@@ -9,7 +9,7 @@ from typing import Any
 
 from topomend.cache.room import Room
 from topomend.model.cluster import WatchedPod
-from topomend.wire.cluster import check_size, read_watched_pod
+from topomend.wire.cluster import check_size, read_checked_pod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import GROUP
 
@@ -41,7 +41,7 @@ def kept_pod(content: dict[str, Any], known: WatchedPod | None = None) -> Watche
     size = kept_bytes(content)
     if not _room.has(size, namespace):
         raise MalformedObject(NO_ROOM)
-    pod = read_watched_pod(content)
+    pod = read_checked_pod(content)
     _room.take(pod, size, namespace)
     return pod
 

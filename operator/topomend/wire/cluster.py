@@ -83,9 +83,14 @@ def read_node(content: Any) -> Node:
 
 def read_watched_pod(content: Any) -> WatchedPod:
     """The WatchedPod of a Pod object. Raises MalformedObject, also for one that has more in it than is kept."""
+    check_size(Document(content)["spec"])
+    return read_checked_pod(content)
+
+
+def read_checked_pod(content: Any) -> WatchedPod:
+    """The WatchedPod of a Pod object that ``check_size`` has passed. Raises MalformedObject."""
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
-    check_size(spec)
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
     return WatchedPod(
         namespace=metadata["namespace"].text(),
