@@ -244,6 +244,21 @@ def test_an_unknown_version_is_assumed_and_said_so() -> None:
     assert "is not known" in assumed.remarks[0]
 
 
+@pytest.mark.parametrize(
+    ("version", "gates", "lists"),
+    [
+        ("v1.33.5", {}, True),
+        ("v1.34.0", {}, False),
+        ("v1.34.0", {"KubeletPodResourcesListUseActivePods": False}, True),
+    ],
+)
+def test_pods_that_have_ended_are_listed_before_1_34_or_without_the_gate(
+    version: str, gates: dict[str, bool], lists: bool
+) -> None:
+    kubelet_config = KubeletConfig(KubeletSettings(feature_gates=gates))
+    assert with_version(kubelet_config, version).lists_ended_pods is lists
+
+
 def test_the_fingerprint_follows_every_file(tmp_path: Path) -> None:
     path, drop_ins = config(tmp_path), tmp_path / "d"
     drop_ins.mkdir()

@@ -30,7 +30,6 @@ from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
 from topomend.kube.reader_token import ReaderToken
 from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
-from topomend.replay.gates import read_gates
 from topomend.runtime.backoff import Exponential, Retry
 from topomend.runtime.endpoints import METRICS, Endpoints, Page
 from topomend.wire.node_topology import status_of
@@ -259,21 +258,21 @@ class _Watcher:
         self._changes = _machine_changes() if live else None
         self._host: Host | None = None
         self._host_due = 0.0
-        self._last_read: tuple[Host, KubeletConfig, Allocations, str] | None = None
+        self._versioned: tuple[KubeletConfig, str, KubeletConfig] | None = None
+        self._last_read: tuple[Host, KubeletConfig, Allocations] | None = None
         self._latest: tuple[Discovery, Mapping[str, Any]] | None = None
         self._answers = True
         self._came_back = False
 
     def look(self, node: NodeFacts) -> tuple[Discovery, Mapping[str, Any]]:
         """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
-        version, self._node = node.kubelet_version, node
-        host, config = self._read_host(), self._config.read()
-        settings = with_version(config, self._settings.kubelet_version or version or None)
-        allocations = self._reader.read(lists_ended=read_gates(settings.settings).lists_ended_pods)
+        self._node = node
+        host, config = self._read_host(), self._read_config(node.kubelet_version)
+        allocations = self._reader.read(lists_ended=config.lists_ended_pods)
         self._note_kubelet_answers(allocations)
-        if self._latest is None or self._last_read != (host, config, allocations, version):
-            self._last_read = (host, config, allocations, version)
-            discovery = assemble(self._settings.node_name, host, settings, allocations)
+        if self._latest is None or self._last_read != (host, config, allocations):
+            self._last_read = (host, config, allocations)
+            discovery = assemble(self._settings.node_name, host, config, allocations)
             status = status_of(discovery.state, discovery.summary, discovery.conditions)
             self._latest = discovery, bounded(status)
         return self._latest
@@ -300,6 +299,14 @@ class _Watcher:
                 logging.INFO if answers else logging.WARNING, "%s", allocations.problem or "the kubelet answers again"
             )
         self._answers = answers
+
+    def _read_config(self, version: str) -> KubeletConfig:
+        """The kubelet's configuration with its version, the same object until one of them changes."""
+        config = self._config.read()
+        if self._versioned is None or self._versioned[:2] != (config, version):
+            versioned = with_version(config, self._settings.kubelet_version or version or None)
+            self._versioned = config, version, versioned
+        return self._versioned[2]
 
     def _read_host(self) -> Host:
         now = time.monotonic()

@@ -18,7 +18,6 @@ from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.pci import read_pci_devices
 from topomend.discover.sysfs import read_machine
-from topomend.replay.gates import read_gates
 
 __all__ = ["Discovery", "discover", "read_host"]
 
@@ -41,8 +40,7 @@ def discover(  # noqa: PLR0913 - one argument for each source
     proc = PROC if root.absolute() == Path("/") else None
     config = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
     settings = with_version(config, kubelet_version)
-    lists_ended = read_gates(settings.settings).lists_ended_pods
-    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=lists_ended)
+    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=settings.lists_ended_pods)
     return assemble(node_name, read_host(root, whole=True), settings, allocations)
 
 

@@ -6,6 +6,7 @@ never read as a similar valid value. ``kubelet_settings`` decides which source i
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.plain_text import plain
 from topomend.model.quantity import format_bytes, value
+from topomend.replay.gates import read_gates
 from topomend.wire.document import Document, MalformedObject
 
 MAX_BYTES = 1 << 16
@@ -101,6 +103,11 @@ class KubeletConfig:
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     source: str = "Read"
+
+    @cached_property
+    def lists_ended_pods(self) -> bool:
+        """Whether this kubelet's pod-resources list pods that have ended, too."""
+        return read_gates(self.settings).lists_ended_pods
 
 
 def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: Flags | None = None) -> KubeletConfig:
