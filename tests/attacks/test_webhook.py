@@ -15,7 +15,7 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.gating.certificates import renewed
-from topomend.runtime.endpoints import MAX_BODY, SMALL_BODY
+from topomend.runtime.answers import MAX_BODY, SMALL_BODY
 
 MOST_MIB = 256
 """What a webhook beside nothing else may grow by: half of the operator's limit."""

@@ -15,8 +15,9 @@ from tests.waiting import eventually
 
 from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
-from topomend.runtime import endpoints
-from topomend.runtime.endpoints import MAX_BODY, MAX_KEPT_CONNECTIONS, SMALL_BODY, Answers, Page
+from topomend.runtime import answers
+from topomend.runtime.answers import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY, Answers
+from topomend.runtime.http_server import Page
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_a_body_that_is_too_long_or_of_no_length_is_not_read(server: Answers, pa
 def test_a_long_body_that_does_not_arrive_holds_up_others_for_a_second(
     server: Answers, pairs: KeyPairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(answers, "BODY_SECONDS", 0.3)
     slow, other, small, later = (connection(server, pairs) for _ in range(4))
     slow.putrequest("POST", "/length")
     slow.putheader("Content-Length", str(MAX_BODY))
@@ -93,7 +94,7 @@ def test_a_long_body_that_does_not_arrive_holds_up_others_for_a_second(
 
 
 def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(server: Answers, pairs: KeyPairs) -> None:
-    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_KEPT_CONNECTIONS + 20)]
+    strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS + 20)]
     client = connection(server, pairs)
     assert ask(client, b"xy") == (200, b"2")
     client.close()
@@ -102,11 +103,11 @@ def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(serve
 
 
 def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyPairs) -> None:
-    answers: list[tuple[int, bytes]] = []
+    given: list[tuple[int, bytes]] = []
 
     def several() -> None:
         client = connection(server, pairs)
-        answers.extend(ask(client, json.dumps({"n": number}).encode()) for number in range(20))
+        given.extend(ask(client, json.dumps({"n": number}).encode()) for number in range(20))
         client.close()
 
     threads = [threading.Thread(target=several) for _ in range(10)]
@@ -114,8 +115,8 @@ def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyP
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(answers) == 200
-    assert {status for status, _ in answers} == {200}
+    assert len(given) == 200
+    assert {status for status, _ in given} == {200}
 
 
 def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(server: Answers, pairs: KeyPairs) -> None:

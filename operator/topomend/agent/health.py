@@ -7,7 +7,8 @@ whose publications arrive.
 import time
 from collections.abc import Callable, Mapping
 
-from topomend.runtime.endpoints import HEALTH, READINESS, Page, check_page
+from topomend.runtime.endpoints import HEALTH, READINESS, check_page
+from topomend.runtime.http_server import Page
 
 STALE_SECONDS = 120.0
 """After how long without progress the agent is unhealthy: several attempts at the longest back-off."""

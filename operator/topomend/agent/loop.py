@@ -31,7 +31,8 @@ from topomend.kube.reader_token import ReaderToken
 from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Exponential, Retry
-from topomend.runtime.endpoints import METRICS, Endpoints, Page
+from topomend.runtime.endpoints import METRICS, Endpoints
+from topomend.runtime.http_server import Page
 from topomend.wire.node_topology import status_of
 
 if TYPE_CHECKING:

@@ -31,9 +31,10 @@ from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
 from topomend.replay import effort
-from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, Page, check_page
+from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page
 from topomend.runtime.event_recorder import EventRecorder
 from topomend.runtime.fair_queue import FairQueue
+from topomend.runtime.http_server import Page
 from topomend.runtime.leader_election import RETRY_SECONDS, LeaderElection
 from topomend.runtime.process_metrics import metrics_page
 from topomend.runtime.work_queue import WorkQueue

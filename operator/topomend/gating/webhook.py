@@ -13,7 +13,8 @@ from pathlib import Path
 from topomend.gating.definitions import NAMES
 from topomend.gating.key_pairs import KeyPairs
 from topomend.gating.review import Parameter, answered
-from topomend.runtime.endpoints import Answers, Page
+from topomend.runtime.answers import Answers
+from topomend.runtime.http_server import PLAIN, Page
 
 SWITCH_SECONDS = 0.0005
 """After how long a thread that computes lets others go on. By default that is 5 ms, and an answer waits several times:
@@ -61,5 +62,5 @@ class Webhook:
             answer = answered(review, definition, self._parameter(definition), datetime.now(UTC))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _log.debug("a request to the webhook is no AdmissionReview: %r", error)
-            return Page(400, "text/plain; charset=utf-8", b"no AdmissionReview of admission.k8s.io/v1\n")
+            return Page(400, PLAIN, b"no AdmissionReview of admission.k8s.io/v1\n")
         return Page(200, "application/json", json.dumps(answer).encode())

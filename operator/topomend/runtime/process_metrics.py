@@ -9,7 +9,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from topomend.runtime.endpoints import Page
+from topomend.runtime.http_server import Page
 
 
 def add_process_metrics(registry: CollectorRegistry) -> None:
