@@ -6,17 +6,16 @@ pins the default version; for another version the requirements come from that ve
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.sandbox import toolchain
 from topomend.sandbox.build import cache_key, locked
 from topomend.sandbox.go_modules import ENVIRONMENT, NotARelease, minor_of, write_go_mod
 from topomend.sandbox.layout import cache_folder
-from topomend.sandbox.toolchain import find_go
 
 SOURCES = Path(__file__).parent / "kubelet"
 MINIMUM_GO = "1.26"
@@ -53,7 +52,7 @@ def oracle_binary(version: str = DEFAULT_VERSION) -> Path:
 
 
 def _build(binary: Path, version: str, minor: int) -> None:
-    go = find_go(MINIMUM_GO, _print)
+    go = toolchain.find_go(MINIMUM_GO, _print)
     _print(f"building the oracle from the packages of kubelet {version}, once: 4 minutes, or 20 s with a warm Go cache")
     sources = SOURCES if version == DEFAULT_VERSION else _sources_for(go, version, binary.parent / "sources")
     environment = {"GOFLAGS": "-mod=readonly"} if sources == SOURCES else ENVIRONMENT
@@ -83,15 +82,7 @@ def _sources_for(go: Path, version: str, folder: Path) -> Path:
 
 
 def _run(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [str(go), *arguments],
-        cwd=folder,
-        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = toolchain.run_go(go, folder, {**os.environ, **toolchain.ENVIRONMENT, **environment}, *arguments)
     if done.returncode:
         raise OracleNotBuilt(f"go {arguments[0]} failed in {folder}: {done.stderr.strip()[-2000:]}")
     return done.stdout

