@@ -1,9 +1,11 @@
 """The four definitions of what happens to a new pod, as MutatingAdmissionPolicies and as webhooks of the same effect.
 
-Each is one YAML file of this folder, the policy and its binding. A webhook has the policy's rules and those of its
-conditions that need no parameter object; what is left of the definition is in ``review``.
+Each is one YAML file of this folder, the policy and its binding; ``aligned.cel`` is a condition of three of them. A
+webhook has the policy's rules and those of its conditions that need no parameter object; what is left of the definition
+is in ``review``.
 """
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -44,7 +46,10 @@ class Installation:
 def policy_and_binding(installation: Installation, definition: str, version: str) -> tuple[dict[str, Any], ...]:
     """The policy and its binding, in the group's ``version``: ``v1`` or ``v1beta1``, which have the same fields."""
     names = {name: installation.name(name) for name in NAMES}
-    text = Template(_text(definition)).substitute(names, namespace=installation.namespace, account=installation.account)
+    aligned = json.dumps(_text("aligned.cel").strip())  # a string of JSON is one of YAML
+    text = Template(_text(f"{definition}.yaml")).substitute(
+        names, namespace=installation.namespace, account=installation.account, aligned=aligned
+    )
     return tuple({**content, "apiVersion": f"{ADMISSION}/{version}"} for content in yaml.safe_load_all(text))
 
 
@@ -69,5 +74,5 @@ def webhook(installation: Installation, definition: str, client: dict[str, Any])
 
 
 @cache
-def _text(definition: str) -> str:
-    return resources.files(__package__).joinpath(f"{definition}.yaml").read_text()
+def _text(file: str) -> str:
+    return resources.files(__package__).joinpath(file).read_text()
