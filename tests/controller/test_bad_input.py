@@ -67,7 +67,7 @@ def test_a_pod_of_as_many_containers_as_the_operator_reads_is_kept_whole(
     fragmented: Cluster, operator: Operator
 ) -> None:
     _refused(fragmented, _huge(MAX_CONTAINERS))
-    print(eventually("the operator's word", lambda: _told(fragmented, fragmented.get("huge")), 60))
+    print(eventually("the operator's word", lambda: _notes(fragmented, fragmented.get("huge")), 60))
     assert len(fragmented.get("huge")["spec"]["containers"]) == MAX_CONTAINERS
     _goes_on(fragmented, operator)
 
@@ -86,7 +86,7 @@ def _huge(containers: int) -> dict[str, Any]:
     return content
 
 
-def _told(cluster: Cluster, made: dict[str, Any]) -> list[str]:
+def _notes(cluster: Cluster, made: dict[str, Any]) -> list[str]:
     reasons = ("RelaunchSkipped", "RelaunchDeferred", "NoNodeCanEverAdmit", "RelaunchLimitReached")
     return [event["note"] for reason in reasons for event in events_of(cluster, made, reason)]
 
@@ -128,7 +128,7 @@ def test_annotations_that_look_like_ours_mislead_nobody(
         moved = eventually("it to be relaunched", lambda: _anew(fragmented, made))
         assert moved["metadata"]["annotations"]["topomend.io/replaces"] == made["metadata"]["uid"]
     else:
-        assert eventually("the operator's word", lambda: _told(fragmented, made))
+        assert eventually("the operator's word", lambda: _notes(fragmented, made))
         assert fragmented.get("odd")["metadata"]["uid"] == made["metadata"]["uid"]
     assert "Traceback" not in operator.text()
 

@@ -169,9 +169,9 @@ class Walk:
 
     def _acted(self, world: World, operator: Operator) -> tuple[World, Operator]:
         after, answer = serve(world, self._request(operator), self._rules)
-        return after, self._told(operator, answer)
+        return after, self._stepped(operator, answer)
 
-    def _told(self, operator: Operator, answer: messages.Answer) -> Operator:
+    def _stepped(self, operator: Operator, answer: messages.Answer) -> Operator:
         progress, _ = self._machine.step(_progress(operator), answer)
         pod, record = progress.pod, progress.record
         return Operator(
@@ -210,7 +210,7 @@ class Walk:
         yield "has its answer lost", _next(now, world, (*others, _anew(operator)))
         request = self._request(operator)
         for fault, answer in _other_answers(now, request):
-            yield fault, _next(now, _unrecorded(now.world, request, answer), (*others, self._told(operator, answer)))
+            yield fault, _next(now, _unrecorded(now.world, request, answer), (*others, self._stepped(operator, answer)))
         if not isinstance(request, messages.ReadPod | messages.ReadRecord | messages.Choose):
             late = now._replace(late=(*now.late, operator))
             yield "is still under way", _next(late, now.world, (*others, _anew(operator)))

@@ -15,7 +15,7 @@ BEYOND_THE_MASKS = 64
 
 def varied_case(random: Random) -> Case:
     """A kept case with up to two changes; equal states of ``random`` give equal cases."""
-    case: Case = {**deepcopy(random.choice(_kept())), "timeoutSeconds": 5}
+    case: Case = {**deepcopy(random.choice(_kept_cases())), "timeoutSeconds": 5}
     for _ in range(random.randint(0, 2)):
         change = random.choice(_SELDOM if random.randrange(6) == 0 else _CHANGES)
         change(random, case)
@@ -23,7 +23,7 @@ def varied_case(random: Random) -> Case:
 
 
 @cache
-def _kept() -> list[Case]:
+def _kept_cases() -> list[Case]:
     return [json.loads(path.read_text()) for path in KEPT]
 
 

@@ -179,7 +179,7 @@ def _expected(state: NodeState, allocation: ContainerAllocation) -> Confinement:
     return Confinement(Allowed(cpus, own), Allowed(cpus, mems), frozenset({Allowed(cpus, mems)}))
 
 
-def _held(state: NodeState, namespace: str, pod: str, name: str) -> ContainerAllocation:
+def _allocation_of(state: NodeState, namespace: str, pod: str, name: str) -> ContainerAllocation:
     """A container's published allocation; an empty one if it is not listed."""
     listed = allocations(one for one in state.pods if (one.namespace, one.name) == (namespace, pod))
     return next((one for one in listed if one.name == name), ContainerAllocation(name))
@@ -195,7 +195,7 @@ def _rows(cluster: Cluster) -> Iterator[tuple[str, Confinement, ContainerAllocat
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         initial = {one.name: one for one in cluster.replayed.get(name, ()) if one.init}
         for container_name, container_id in _running(pod["status"]).items():
-            allocation = initial.get(container_name) or _held(state, namespace, name, container_name)
+            allocation = initial.get(container_name) or _allocation_of(state, namespace, name, container_name)
             expected = _expected(state, allocation)
             yield f"{namespace}/{name}/{container_name}", confinements.get(container_id, NOTHING), allocation, expected
 

@@ -48,7 +48,7 @@ def kept_pod(content: dict[str, Any], known: WatchedPod | None = None) -> Watche
 
 def kept_bytes(content: dict[str, Any]) -> int:
     """About the memory that is taken by what is kept of a Pod object. Raises MalformedObject."""
-    total, waiting = _BASE_BYTES, list(_kept(Document(content)))
+    total, waiting = _BASE_BYTES, list(_decisive_parts(Document(content)))
     while waiting:
         part = waiting.pop()
         total += _VALUE_BYTES
@@ -62,7 +62,7 @@ def kept_bytes(content: dict[str, Any]) -> int:
     return total
 
 
-def _kept(pod: Document) -> Iterator[object]:
+def _decisive_parts(pod: Document) -> Iterator[object]:
     metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
     yield from (metadata[name].content for name in ("ownerReferences", "finalizers"))
     yield from (value.content for key, value in metadata["annotations"].fields() if key.startswith(GROUP))

@@ -192,7 +192,7 @@ class Ingest:
                 return published(content, datetime.now(UTC), self._clock(), self._store.snapshot.publications.get(name))
             case "relaunches", True:
                 return changes.RelaunchRemoved(metadata["namespace"], name)
-        return changes.RelaunchUpdated(_kept(read_relaunch(content)))
+        return changes.RelaunchUpdated(_without_large_parts(read_relaunch(content)))
 
     def _known(self, metadata: dict[str, Any]) -> WatchedPod | None:
         """The pod as the snapshot has it: a list of what is known already takes no memory."""
@@ -270,7 +270,7 @@ class Ingest:
             self._enqueue(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
 
 
-def _kept(record: Relaunch) -> Relaunch:
+def _without_large_parts(record: Relaunch) -> Relaunch:
     """The record without what is large in it: whoever relaunches the pod reads the record again."""
     return replace(record, manifest={}, verdicts=(), counts={})
 

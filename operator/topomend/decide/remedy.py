@@ -86,13 +86,13 @@ def _ending(node: NodeState, pod: Pod) -> Iterator[str]:
     """The first pod of the node whose end alone would help; none where even the empty node refuses."""
     if not node.pods or not is_admitted(emptied(node), pod):
         return
-    for holder in sorted(node.pods, key=_held, reverse=True)[:MAX_ENDS]:
+    for holder in sorted(node.pods, key=_amounts_of, reverse=True)[:MAX_ENDS]:
         if is_admitted(release(node, holder.namespace, holder.name), pod):
             yield f"{holder.namespace}/{holder.name}"
             return
 
 
-def _held(holder: PodAllocation) -> tuple[int, int, int]:
+def _amounts_of(holder: PodAllocation) -> tuple[int, int, int]:
     containers = holder.containers
     return (
         sum(container.cpus.bit_count() for container in containers),

@@ -39,7 +39,7 @@ class DeviceClasses:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._report, self._clock = client, store, report, clock
-        self._due, self._told = 0.0, False
+        self._due, self._has_warned = 0.0, False
 
     def refresh(self) -> None:
         """List them again if it is time. Raises APIError."""
@@ -58,7 +58,7 @@ class DeviceClasses:
             self._due = self._clock() + RETRY_SECONDS
         except Forbidden as error:
             self._due = self._clock() + RETRY_SECONDS
-            if not self._told:
-                self._told = True
+            if not self._has_warned:
+                self._has_warned = True
                 _log.warning("devices that claims provide count as missing: DeviceClasses cannot be listed: %s", error)
         return frozenset()

@@ -65,7 +65,7 @@ class Preemptor:
         self._attempts = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._lowest: tuple[float, int] | None = None
-        self._off_until, self._told = 0.0, False
+        self._off_until, self._has_warned = 0.0, False
 
     def check(self) -> None:
         """Evict for the first of the pods that have waited for a while. Raises APIError."""
@@ -77,8 +77,8 @@ class Preemptor:
                 self._preempt_for(pod)
         except Forbidden as error:
             self._off_until = self._clock() + OFF_SECONDS
-            if not self._told:
-                self._told = True
+            if not self._has_warned:
+                self._has_warned = True
                 _log.warning("no pod is evicted for pods of higher priority: %s", error)
 
     def _first_waiting(self) -> Iterator[WatchedPod]:
