@@ -179,9 +179,9 @@ def test_no_request_is_lost_while_its_server_closes(server: Answers, pairs: KeyP
     for asker in askers:
         asker.start()
     eventually("all to be answered", lambda: all(count > 5 for count in answered), 10)
-    closing = threading.Thread(target=server.close, args=(1.0,))
+    closing = threading.Thread(target=server.close, args=(3.0,))
     closing.start()
-    time.sleep(0.8)
+    time.sleep(0.5)
     ends.set()
     for thread in (*askers, closing):
         thread.join()

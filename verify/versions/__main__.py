@@ -423,8 +423,8 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=200, help="random pods on each release (default: %(default)s)")
     arguments = parser.parse_args()
     results = []
-    for held, row in rows(arguments.releases, arguments.pods):
-        results.append((held, row))
+    for kept_promises, row in rows(arguments.releases, arguments.pods):
+        results.append((kept_promises, row))
         print(*row, flush=True)
     heading = (
         "RELEASE",
@@ -439,7 +439,7 @@ def main() -> int:
         "UPGRADED",
     )
     echo_table([heading, *(row for _, row in results)])
-    return 0 if all(held for held, _ in results) else 1
+    return 0 if all(kept_promises for kept_promises, _ in results) else 1
 
 
 if __name__ == "__main__":
