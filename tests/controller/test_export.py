@@ -10,6 +10,8 @@ import yaml
 from tests.clusters import NODE_A, NODE_B, ROOT, Cluster, pod
 from tests.waiting import eventually
 
+from topomend.model.kubelet import DEFAULT_VERSION
+
 pytestmark = pytest.mark.cluster
 
 
@@ -33,7 +35,7 @@ def test_a_refused_pod_is_exported_with_its_node_and_without_its_secret(fragment
     assert (run.returncode, run.stderr) == (0, "")
     assert "hunter2" not in run.stdout
     versions, *objects = yaml.safe_load_all(run.stdout)
-    assert versions["versions"]["apiServer"] == "v1.36.3"
+    assert versions["versions"]["apiServer"] == DEFAULT_VERSION
     assert [(content["kind"], content["metadata"]["name"]) for content in objects] == [
         ("Node", NODE_A),
         ("NodeTopology", NODE_A),

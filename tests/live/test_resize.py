@@ -52,9 +52,9 @@ RESIZES = (
     ("pinning", "no-whole-cpus", guaranteed("1500m"), guaranteed("1200m"), INFEASIBLE),
     ("pinning", "pinned-memory", guaranteed("2"), guaranteed("2", "128Mi"), INFEASIBLE),
     ("pinning", "too-large-for-what-is-left", burstable("1"), burstable("6500m"), DEFERRED),
-    ("alpha", "other-cpus-than-held", guaranteed("2"), guaranteed("3"), DEFERRED),
     ("pinning", "burstable", burstable("1"), burstable("2", "128Mi"), ""),
     ("sharing", "guaranteed-that-nothing-pins", guaranteed("2"), guaranteed("3", "128Mi"), ""),
+    ("alpha", "other-cpus-than-held", guaranteed("2"), guaranteed("3"), ""),
 )
 """The node, what a container has, what it asks for then, and the reason that the answer has to come to.
 

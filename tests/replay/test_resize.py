@@ -360,9 +360,9 @@ def test_in_1_33_one_gate_stands_for_both_managers() -> None:
         assert answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=2Gi").reason == answered
 
 
-def test_with_its_gate_a_pod_of_other_size_no_longer_fits_its_cpus() -> None:
+def test_before_1_37_a_pod_of_other_size_no_longer_fits_its_cpus() -> None:
     """The alpha gate lets the resize come to the Topology Manager, which finds other CPUs held than are asked for."""
-    state = node_state(gates=CPUS)
+    state = node_state(gates=CPUS, version="v1.36.3")
     answered = answer(state, "cpu=2 memory=1Gi", "cpu=3 memory=1Gi")
     assert answered_with(answered) == (DEFERRED, "Resources cannot be allocated with Topology locality")
     assert answered.unmodelled == (
@@ -376,18 +376,25 @@ def test_with_its_gate_best_effort_leaves_a_pod_its_old_cpus() -> None:
     assert (answered_with(answered), after) == (("", ""), state)
 
 
-def test_with_its_gate_cpus_that_become_whole_are_given() -> None:
-    state, allocated = running_pod(node_state(gates=CPUS), "cpu=1500m memory=1Gi")
+def test_before_1_37_cpus_that_become_whole_are_given() -> None:
+    state, allocated = running_pod(node_state(gates=CPUS, version="v1.36.3"), "cpu=1500m memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=2 memory=1Gi"))
     assert answered_with(answered) == ("", "")
     assert [container.cpus for container in allocations(after.pods)] == [0b110]
 
 
-def test_with_its_gate_cpus_stay_given_though_the_totals_lack_them() -> None:
-    state, allocated = running_pod(node_state(gates=CPUS), "cpu=1500m memory=1Gi")
+def test_before_1_37_cpus_stay_given_though_the_totals_lack_them() -> None:
+    state, allocated = running_pod(node_state(gates=CPUS, version="v1.36.3"), "cpu=1500m memory=1Gi")
     answered, after = resize(state, allocated, pod("p", "cpu=2 memory=1Gi"), totals("cpu=8", "cpu=7"))
     assert answered.reason == DEFERRED
     assert [container.cpus for container in allocations(after.pods)] == [0b110]
+
+
+@pytest.mark.parametrize(("before", "now"), [("2", "3"), ("3", "2"), ("1500m", "2"), ("2", "1500m")])
+def test_since_1_37_no_manager_looks_at_a_resize_that_its_gate_allows(before: str, now: str) -> None:
+    state, allocated = running_pod(node_state(gates=CPUS, version="v1.37.2"), f"cpu={before} memory=1Gi")
+    answered, after = resize(state, allocated, pod("p", f"cpu={now} memory=1Gi"))
+    assert (answered_with(answered), answered.unmodelled, after) == (("", ""), (), state)
 
 
 def test_each_gate_is_its_own_managers() -> None:

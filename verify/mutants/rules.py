@@ -295,6 +295,18 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             '"stable"',
         ),
         ("sidecars that are off pass for modelled", "_unmodelled", " or name == _SIDECARS", ""),
+        (
+            "v1.36 skips the managers for a resize",
+            "read_gates",
+            "resize_skips_managers=minor >= 37",
+            "resize_skips_managers=minor >= 36",
+        ),
+        (
+            "v1.37 asks the managers for a resize",
+            "read_gates",
+            "resize_skips_managers=minor >= 37",
+            "resize_skips_managers=False",
+        ),
         ("v1.32 resizes in place", "read_gates", "minor >= 33 and gates.get(RESIZE, True)", "gates.get(RESIZE, True)"),
         ("gate InPlacePodVerticalScaling never counts", "read_gates", "gates.get(RESIZE, True)", "True"),
         (

@@ -100,6 +100,8 @@ class Gates:
       alpha. In 1.33 the CPU gate stands for both.
     - ``resize_judges_resource``: a static policy refuses only resizes of its own resource, since 1.34. Before, it
       refuses every resize.
+    - ``resize_skips_managers``: CPU and Memory Manager make no hints for a resize and allocate nothing, since 1.37
+      (policy_static.go:GetTopologyHints and Allocate of both, lifecycle.ResizeOperation).
     - ``resize_checks_node``: a request larger than the node is infeasible, before 1.36. Since then it is deferred.
     - ``unmodelled``: remarks on versions and gates that replay does not model.
     """
@@ -135,6 +137,7 @@ class Gates:
     resize_exclusive_cpus: bool
     resize_exclusive_memory: bool
     resize_judges_resource: bool
+    resize_skips_managers: bool
     resize_checks_node: bool
     unmodelled: tuple[str, ...]
 
@@ -179,6 +182,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         resize_exclusive_cpus=resize and gates.get(RESIZE_EXCLUSIVE_CPUS, False),
         resize_exclusive_memory=resize and gates.get(exclusive_memory, False),
         resize_judges_resource=minor >= 34,
+        resize_skips_managers=minor >= 37,
         resize_checks_node=minor < 36,
         unmodelled=_unmodelled(settings),
     )

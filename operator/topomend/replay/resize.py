@@ -10,7 +10,7 @@ the facts, and the filters that a running pod has passed before.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
@@ -75,7 +75,7 @@ def resize(node: NodeState, allocated: Pod, desired: Pod, totals: Totals | None 
     infeasible = _why_infeasible(node, allocated, desired, totals, gates)
     if infeasible:
         return Resized(INFEASIBLE, infeasible, unmodelled=gates.unmodelled), node
-    verdict, after = admit(node, desired)
+    verdict, after = _admitted_again(node, desired, gates)
     if verdict.reason in _BREAKS:
         return Resized(verdict.reason, verdict.message, verdict, verdict.unmodelled), node
     if not verdict.admitted:
@@ -83,6 +83,29 @@ def resize(node: NodeState, allocated: Pod, desired: Pod, totals: Totals | None 
         return Resized(DEFERRED, verdict.message.removeprefix(MESSAGE_PREFIX), verdict, remarks), node
     lacking = _why_not_fitting(requests_of(desired), totals)
     return Resized(DEFERRED if lacking else "", lacking, verdict, verdict.unmodelled), after
+
+
+def _admitted_again(node: NodeState, desired: Pod, gates: Gates) -> tuple[Verdict, NodeState]:
+    """The admission of the resized pod, and the node's state after it."""
+    if not gates.resize_skips_managers:
+        return admit(node, desired)
+    verdict, _ = admit(node, _with_devices_alone(desired))
+    return verdict, node
+
+
+def _with_devices_alone(pod: Pod) -> Pod:
+    """The pod as the Topology Manager sees it where the Device Manager alone makes hints."""
+    containers = (replace(container, resources=_devices_of(container.resources)) for container in pod.containers)
+    return replace(pod, containers=tuple(containers), resources=None)
+
+
+def _devices_of(resources: Resources) -> Resources:
+    """Extended resources: their names have a domain."""
+    requests, limits = (
+        {name: amount for name, amount in amounts.items() if "/" in name}
+        for amounts in (resources.requests, resources.limits)
+    )
+    return Resources(requests, limits)
 
 
 def is_shown(node: NodeState, running: Pod) -> bool:
@@ -197,6 +220,8 @@ def _counted(resource: str, amount: MilliQuantity) -> int:
 
 def _kept_in_part(gates: Gates) -> tuple[str, ...]:
     """A remark for the alpha gates: containers that were handled before the refusal keep their new resources."""
+    if gates.resize_skips_managers:
+        return ()
     if not (gates.resize_exclusive_cpus or gates.resize_exclusive_memory):
         return ()
     return ("a resize that is deferred may leave some containers what they were given before the refusal",)
