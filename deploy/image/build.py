@@ -143,7 +143,7 @@ def find_engine() -> Engine | None:
 
 
 def build(engine: Engine, tag: str, archive: Path, inputs: Inputs) -> None:
-    """Build the image as ``tag`` and write the image to ``archive``, as docker save does. Raises Failed."""
+    """Build the image ``tag`` and write it to ``archive``, as docker save does. Raises Failed."""
     commit = inputs.commit
     arguments = {"SOURCE_DATE_EPOCH": str(commit.epoch), "VERSION": inputs.version, "REVISION": commit.name}
     arguments |= {"PYTHON": inputs.base} if inputs.base else {}

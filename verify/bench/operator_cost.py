@@ -12,9 +12,7 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,12 +20,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import psutil
 from tests.deploy.api import API, administrator
 from tests.live.conftest import end
+from verify.background import Background
 from verify.bench import workloads
 from verify.bench.etcd import Etcd
 from verify.contended.hold import arrive, quantiles, times_of
@@ -135,26 +134,6 @@ class Crowd:
         metadata["creationTimestamp"] = _now()
         spec = {**self._pod["spec"], "nodeName": _name(number)}
         return f"pods/{namespace}/{name}", {**self._pod, "metadata": metadata, "spec": spec}
-
-
-class Background(ABC):
-    """A context manager that works in its own thread until it exits."""
-
-    def __init__(self) -> None:
-        self.ended = threading.Event()
-        self._thread = threading.Thread(target=self.run, name=type(self).__name__, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self._thread.join()
-
-    @abstractmethod
-    def run(self) -> None:
-        """Work until ``ended`` is set."""
 
 
 class Churn(Background):

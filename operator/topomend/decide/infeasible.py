@@ -15,7 +15,7 @@ from topomend.decide.remedy import remedy_of
 from topomend.decide.requested_alignment import admission_of, why_not_aligned
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Pod, requests_of
+from topomend.model.pod import Pod, is_extended, requests_of
 from topomend.model.quantity import MAX_INT64, MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
@@ -69,7 +69,7 @@ def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
 
 def devices_not_back(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     """Which devices that ``pod`` asks for a node lacks now and had, or may have, in one line; empty where none does."""
-    asked = {name: amount for name, amount in requests_of(pod).items() if _is_device(name)}
+    asked = {name: amount for name, amount in requests_of(pod).items() if is_extended(name)}
     lacking = [
         (node.name, name)
         for node in snapshot.nodes.values()
@@ -100,14 +100,9 @@ def _with_all_devices(node: Node) -> Mapping[str, MilliQuantity]:
     devices = {
         name: amount or _NOBODY_KNOWS
         for name, amount in node.capacity.items()
-        if _is_device(name) and amount >= node.allocatable.get(name, 0)
+        if is_extended(name) and amount >= node.allocatable.get(name, 0)
     }
     return {**node.allocatable, **devices}
-
-
-def _is_device(resource: str) -> bool:
-    """Whether a device plugin can offer the resource (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
-    return "/" in resource
 
 
 def _healed(state: NodeState) -> NodeState:

@@ -305,12 +305,12 @@ def _is_listed_as(container: ContainerAllocation, entry: PodHoldings) -> bool:
     GetMemory); the files have them as its own.
     """
     in_files = entry.containers.get(container.name, ContainerAllocation(container.name))
-    cpus, memory, devices = _resources(in_files)
-    shares_cpus, shares_memory = entry.cpus and not container.cpus, entry.memory and not container.memory
+    shares_cpus = bool(entry.cpus) and not container.cpus
+    shares_memory = bool(entry.memory) and not container.memory
     return (
-        (container.cpus == cpus or bool(shares_cpus))
-        and (container.memory == memory or bool(shares_memory))
-        and container.devices == devices
+        (shares_cpus or container.cpus == in_files.cpus)
+        and (shares_memory or container.memory == in_files.memory)
+        and container.devices == in_files.devices
     )
 
 

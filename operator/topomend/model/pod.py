@@ -75,6 +75,11 @@ def largest_need(needs: Iterable[tuple[ContainerKind, int]]) -> int:
     return max(at_start, sidecars + apps)
 
 
+def is_extended(resource: str) -> bool:
+    """Whether a device plugin can offer the resource (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
+    return "/" in resource
+
+
 def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
     """The requests that a pod counts with against a node's totals, without its overhead. Quantities by resource.
 

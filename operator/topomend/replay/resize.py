@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from topomend.model.node_state import NodeState, emptied
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, is_extended, requests_of
 from topomend.model.quantity import MilliQuantity, value
 from topomend.model.verdict import Verdict
 from topomend.replay import qos
@@ -100,9 +100,8 @@ def _with_devices_alone(pod: Pod) -> Pod:
 
 
 def _devices_of(resources: Resources) -> Resources:
-    """Extended resources: their names have a domain."""
     requests, limits = (
-        {name: amount for name, amount in amounts.items() if "/" in name}
+        {name: amount for name, amount in amounts.items() if is_extended(name)}
         for amounts in (resources.requests, resources.limits)
     )
     return Resources(requests, limits)

@@ -13,7 +13,7 @@ from topomend.model.bitmask import NUMAMask
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
-from topomend.model.pod import ContainerKind, Pod, Resources
+from topomend.model.pod import ContainerKind, Pod, Resources, is_extended
 from topomend.model.quantity import MAX_INT64, value
 from topomend.replay import qos
 from topomend.replay.admission import admit
@@ -142,7 +142,7 @@ def _need_of(pod: Pod) -> _Need | None:
     if pod.resources is not None:
         return None
     pinned = qos.is_guaranteed(pod, _ANY_GATES)
-    asking = [container for container in pod.containers if pinned or any(map(_is_extended, container.resources.limits))]
+    asking = [container for container in pod.containers if pinned or any(map(is_extended, container.resources.limits))]
     if not asking:
         return _Need()
     if len(asking) > 1 or asking[0].kind is not ContainerKind.APP:
@@ -150,17 +150,12 @@ def _need_of(pod: Pod) -> _Need | None:
     resources = asking[0].resources
     cpus = cpu_static.whole_cpus(resources.requests.get(qos.CPU, 0)) if pinned else 0
     memory = memory_static.bytes_by_resource(resources.requests) if pinned else {}
-    devices = {name: value(amount) for name, amount in resources.limits.items() if _is_extended(name)}
+    devices = {name: value(amount) for name, amount in resources.limits.items() if is_extended(name)}
     if memory is None or (pinned and qos.MEMORY not in memory):
         return None
     if not all(0 <= amount <= MAX_INT64 for amount in (cpus, *memory.values(), *devices.values())):
         return None
     return _Need(cpus, tuple(memory.items()), tuple(sorted(devices.items())))
-
-
-def _is_extended(resource: str) -> bool:
-    """Whether a device plugin can offer the resource (pkg/apis/core/v1/helper:IsExtendedResourceName)."""
-    return "/" in resource
 
 
 _answers: IdentityCache[NodeState, BoundedDict[PodShape, bool]] = IdentityCache(lambda: BoundedDict(MAX_ANSWERS))
