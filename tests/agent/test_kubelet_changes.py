@@ -360,7 +360,7 @@ def test_a_machine_that_changes_is_read_again_at_the_kernels_word(
     finally:
         reshape(bed.folder / "machine", machine, tmp_path / "as-before")
         event.write_text("change")
-    until(lambda: bed.state == before and bed.is_ready(), SETTLED_SECONDS)
+    until(lambda: bed.state == before and bed.is_ready() and not shows(bed), SETTLED_SECONDS)
 
 
 # The API server
