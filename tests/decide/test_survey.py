@@ -140,6 +140,16 @@ def test_a_diagnosis_stays_as_it_is_when_the_next_pod_of_the_kind_is_diagnosed()
     assert (first.candidates, first.rejected) == (candidates, rejected)
 
 
+def test_pods_with_another_overhead_are_of_another_kind() -> None:
+    state = node_state()
+    snapshot = snapshot_of(state)
+    small = guaranteed_pod("small")
+    (fits,) = diagnose(snapshot, small, Placement()).candidates
+    large = replace(small, name="large", overhead=snapshot.nodes[state.name].allocatable)
+    (rejected,) = diagnose(snapshot, large, Placement()).rejected
+    assert (fits.node, rejected.node, rejected.reason) == (state.name, state.name, "InsufficientResources")
+
+
 def test_surveys_of_the_last_kinds_are_kept_and_they_keep_no_state() -> None:
     state = node_state()
     snapshot = snapshot_of(state)

@@ -1,5 +1,7 @@
 """The total requests of a pod."""
 
+from dataclasses import replace
+
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 
 
@@ -18,3 +20,10 @@ def test_init_containers_run_beside_earlier_sidecars_and_before_the_rest() -> No
     assert requests_of(Pod("ns", "p", "1", containers[3:])) == {"cpu": 5000}
     whole = Pod("ns", "p", "1", containers, resources=Resources({"cpu": 9000}, {}))
     assert requests_of(whole) == {"cpu": 9000}
+
+
+def test_what_a_claim_takes_counts_unless_the_pod_says_what_it_takes_in_all_and_overhead_always_does() -> None:
+    containers = (Container("main", ContainerKind.APP, Resources({"cpu": 2000}, {})),)
+    pod = Pod("ns", "p", "1", containers, overhead={"cpu": 250}, claimed={"cpu": 3000, "memory": 5000})
+    assert requests_of(pod) == {"cpu": 5250, "memory": 5000}
+    assert requests_of(replace(pod, resources=Resources({"cpu": 4000}, {}))) == {"cpu": 4250, "memory": 5000}

@@ -54,6 +54,23 @@ def test_pod_level_resources_are_filled_in_from_the_containers_as_the_api_server
     assert pod.resources.requests == {"cpu": 2000, "memory": (1 << 30) * 1000, "hugepages-2Mi": (6 << 20) * 1000}
 
 
+def test_overhead_and_what_claims_take_of_the_node_are_read_as_1_36_and_1_37_write_them() -> None:
+    older = {"resourceClaimName": "a", "containers": ["c"], "resources": {"cpu": "1", "memory": "1Ki"}}
+    newer = {
+        "resourceClaimName": "b",
+        "containers": ["c", "d"],
+        "mapping": [{"name": "cpu", "quantity": "2"}],
+        "overhead": [
+            {"name": "cpu", "perPod": "100m", "perContainer": "10m"},
+            {"name": "memory", "perContainer": "1Ki"},
+        ],
+    }
+    status = {"nodeAllocatableResourceClaimStatuses": [older, newer]}
+    pod = read_pod(pod_object(overhead={"cpu": "250m"}) | {"status": status})
+    assert pod.overhead == {"cpu": 250}
+    assert pod.claimed == {"cpu": 3120, "memory": 3 * 1024 * 1000}
+
+
 @pytest.mark.parametrize(
     ("pod", "words"),
     [

@@ -6,6 +6,7 @@ admitted before or after that end, and so for each of several that ended.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from topomend.cache.snapshot import PodKey, Publication
@@ -91,7 +92,7 @@ def _summed(pods: Iterable[Pod]) -> Pod | None:
             return None
         if any(container.resources.requests != container.resources.limits for container in pod.containers):
             return None
-        for resource, amount in requests_of(pod).items():
+        for resource, amount in requests_of(replace(pod, overhead={}, claimed={})).items():
             asked[resource] = asked.get(resource, 0) + amount
     return Pod("", "sum", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
 

@@ -8,7 +8,7 @@ Source: k8s.io/component-helpers/scheduling/corev1 (nodeaffinity, helpers.go), p
 from collections.abc import Iterable, Mapping
 
 from topomend.model.cluster import HOSTNAME_LABEL, Node, NodeSelectorTerm, Placement, Requirement, Taint, Toleration
-from topomend.model.pod import Pod, requests_of
+from topomend.model.pod import Pod, requests_of, sum_of
 from topomend.model.quantity import MilliQuantity
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
@@ -49,7 +49,7 @@ def insufficient_resource(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
     """The first resource of which the node has too little in total for ``pod`` beside ``others``; empty: none."""
     used = _ITSELF
     for other in others:
-        used = _sum(used, {"pods": 1000, **requests_of(other)})
+        used = sum_of(used, {"pods": 1000, **requests_of(other)})
     return _first_exceeded(node, requests_of(pod), used)
 
 
@@ -70,10 +70,6 @@ def _first_exceeded(node: Node, asked: Mapping[str, MilliQuantity], used: Mappin
         if used.get(resource, 0) + asked.get(resource, 0) > node.allocatable.get(resource, 0):
             return resource
     return ""
-
-
-def _sum(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:
-    return {resource: left.get(resource, 0) + right.get(resource, 0) for resource in [*left, *right]}
 
 
 def _tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

@@ -94,9 +94,9 @@ def question_about(pod: Pod, placement: Placement) -> Question:
     """The question whether a node admits this pod."""
     fit = admission_of(pod)
     selector = tuple(sorted(placement.node_selector.items()))
-    return Question(
-        fit, placement, requests_of(pod), shape_of((fit.shape, selector, placement.terms, placement.tolerations))
-    )
+    totals = tuple(pod.overhead.items()), tuple(pod.claimed.items())
+    kind = shape_of((fit.shape, totals, selector, placement.terms, placement.tolerations))
+    return Question(fit, placement, requests_of(pod), kind)
 
 
 def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:

@@ -40,8 +40,10 @@ class Pod:
     """A pod. ``containers`` are in the order of admission: init containers and sidecars, then app containers.
 
     ``qos_class`` is ``status.qosClass``; if it is empty, replay computes the class. ``resources`` are the pod-level
-    ones of ``spec.resources``, None without any. ``alignment`` is what its creator asks of topomend by annotation;
-    no kubelet reads it, and any value but SINGLE_NUMA_NODE asks for nothing.
+    ones of ``spec.resources``, None without any. ``overhead`` is what its runtime class adds, ``claimed`` what its
+    claims take of the node's CPUs and memory (KEP-5517): both count against the node's totals and are never pinned.
+    ``alignment`` is what its creator asks of topomend by annotation; no kubelet reads it, and any value but
+    SINGLE_NUMA_NODE asks for nothing.
     """
 
     namespace: str
@@ -51,6 +53,8 @@ class Pod:
     qos_class: str = ""
     resources: Resources | None = None
     alignment: str = ""
+    overhead: Mapping[str, MilliQuantity] = field(default_factory=dict)
+    claimed: Mapping[str, MilliQuantity] = field(default_factory=dict)
 
     @property
     def single_numa_node(self) -> bool:
@@ -81,7 +85,7 @@ def is_extended(resource: str) -> bool:
 
 
 def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
-    """The requests that a pod counts with against a node's totals, without its overhead. Quantities by resource.
+    """The requests that a pod counts with against a node's totals. Quantities by resource.
 
     Source: k8s.io/component-helpers/resource:PodRequests.
 
@@ -92,6 +96,15 @@ def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
         name: largest_need((container.kind, container.resources.requests.get(name, 0)) for container in pod.containers)
         for name in names
     }
+    if pod.claimed:
+        most = sum_of(most, pod.claimed)
     if pod.resources:
         most |= pod.resources.requests
+    if pod.overhead:
+        most = sum_of(most, pod.overhead)
     return {resource: amount for resource, amount in most.items() if amount > 0}
+
+
+def sum_of(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:
+    """The sums of two amounts by resource."""
+    return {resource: left.get(resource, 0) + right.get(resource, 0) for resource in [*left, *right]}

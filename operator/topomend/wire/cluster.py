@@ -135,7 +135,7 @@ def read_checked_pod(content: Any) -> WatchedPod:
 
 def check_size(spec: Document) -> None:
     """Raise MalformedObject where a pod has more in it than the operator keeps of any pod."""
-    for name in ("nodeSelector", "tolerations", "schedulingGates"):
+    for name in ("nodeSelector", "tolerations", "schedulingGates", "overhead"):
         _check_number(spec[name], MAX_RULES)
     _check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_VALUES, MAX_AFFINITY_RULES)
     amounts = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topomend.model.plain_text import plain
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need, sum_of
 from topomend.model.quantity import MilliQuantity
 from topomend.wire.document import Document
 from topomend.wire.group import ALIGNMENT_ANNOTATION
@@ -38,7 +38,31 @@ def read_pod(pod: dict[str, Any]) -> Pod:
         qos_class=document["status"]["qosClass"].text(default=""),
         resources=None if spec["resources"].absent else _pod_level(_given(spec["resources"]), initial + apps),
         alignment=plain(metadata["annotations"][ALIGNMENT_ANNOTATION].text(default=""), MAX_ALIGNMENT),
+        overhead=_quantities(spec["overhead"]),
+        claimed=_claimed(document["status"]["nodeAllocatableResourceClaimStatuses"]),
     )
+
+
+def _claimed(statuses: Document) -> dict[str, MilliQuantity]:
+    """What the pod's claims take of the node's allocatable resources.
+
+    The scheduler writes it if the feature DRANodeAllocatableResources is on, in 1.36 as ``resources``.
+    Source: component-helpers/resource:addDRANodeAllocatableClaimResources (1.37).
+    """
+    claimed: dict[str, MilliQuantity] = {}
+    for status in statuses:
+        claimed = sum_of(claimed, _quantities(status["resources"]))
+        containers = sum(1 for _ in status["containers"])
+        for mapping in status["mapping"]:
+            claimed = sum_of(claimed, {mapping["name"].text(): _amount(mapping["quantity"])})
+        for overhead in status["overhead"]:
+            amount = _optional(overhead["perPod"]) + containers * _optional(overhead["perContainer"])
+            claimed = sum_of(claimed, {overhead["name"].text(): amount})
+    return claimed
+
+
+def _optional(quantity: Document) -> MilliQuantity:
+    return 0 if quantity.absent else _amount(quantity)
 
 
 def _initial_kind(container: Document) -> ContainerKind:
@@ -95,8 +119,11 @@ def _aggregate(
 
 
 def _quantities(resources: Document) -> dict[str, MilliQuantity]:
-    quantities = {name: quantity.quantity() for name, quantity in resources.fields()}
-    for name, quantity in resources.fields():
-        if quantities[name] < 0:
-            raise quantity.wrong("a quantity that is not negative")
-    return quantities
+    return {name: _amount(quantity) for name, quantity in resources.fields()}
+
+
+def _amount(quantity: Document) -> MilliQuantity:
+    amount = quantity.quantity()
+    if amount < 0:
+        raise quantity.wrong("a quantity that is not negative")
+    return amount

@@ -33,7 +33,7 @@ _POD_SPEC = (
     "topologySpreadConstraints",
 )
 _CONTAINER = ("name", "resources", "restartPolicy")
-_POD_STATUS = ("phase", "reason", "message", "qosClass", "startTime")
+_POD_STATUS = ("phase", "reason", "message", "qosClass", "startTime", "nodeAllocatableResourceClaimStatuses")
 _NODE_SPEC = ("unschedulable", "taints")
 _NODE_STATUS = ("capacity", "allocatable", "nodeInfo")
 

@@ -1,6 +1,7 @@
 """Explain a resize in place of a running pod, from its node's published state and totals."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from topomend.cache.snapshot import Snapshot
@@ -52,14 +53,7 @@ def _as_running(allocated: Pod, desired: RequestedPod) -> Pod:
     if names != wanted:
         in_order = ", ".join(name for name, _ in names)
         raise BadInput(f"a resize cannot change a pod's containers: {allocated.name} has {in_order}, in this order")
-    return Pod(
-        allocated.namespace,
-        allocated.name,
-        allocated.uid,
-        desired.pod.containers,
-        allocated.qos_class,
-        desired.pod.resources,
-    )
+    return replace(allocated, containers=desired.pod.containers, resources=desired.pod.resources)
 
 
 def _allocated(running: RequestedPod) -> Pod:
