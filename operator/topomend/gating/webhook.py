@@ -3,7 +3,6 @@
 import json
 import logging
 import ssl
-import sys
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,10 +14,6 @@ from topomend.gating.key_pairs import KeyPairs
 from topomend.gating.review import Parameter, answered
 from topomend.runtime.answers import Answers
 from topomend.runtime.http_server import PLAIN, Page
-
-SWITCH_SECONDS = 0.0005
-"""After how long a thread that computes lets others go on. By default that is 5 ms, and an answer waits several times:
-beside one busy thread, 99 % of answers took 29 ms at most by default, 18 ms so, and 4 ms beside none."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +30,6 @@ class Webhook:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._parameter = parameter
         self.use(key_pairs)
-        sys.setswitchinterval(SWITCH_SECONDS)
         answers = {f"/{definition}": partial(self._answer, definition) for definition in NAMES}
         self._server = Answers(address, answers, self._tls)
 
