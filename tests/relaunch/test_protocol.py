@@ -29,7 +29,7 @@ from topomend.model.relaunch import Step
 from topomend.relaunch import messages, protocol
 
 REFUSED = Thing(OLD, NOW, failed=True)
-CLAIMED = replace(REFUSED, claimed=True)
+CLAIMED = REFUSED._replace(claimed=True)
 NEW = Thing("new0", NOW, ours=True, gated=True)
 
 
@@ -80,14 +80,14 @@ def test_the_main_line_takes_ten_writes_in_their_order() -> None:
 
 
 def test_a_pod_that_its_user_deletes_before_it_is_recorded_leaves_a_cancelled_record() -> None:
-    world, sent = run(World(replace(CLAIMED, deleting=True), was_claimed=True))
+    world, sent = run(World(CLAIMED._replace(deleting=True), was_claimed=True))
     assert sent[2:] == ["Record", "Unclaim", "Mark Cancelled", "Unprotect", "Stop"]
     assert world.pod is None
     assert world.step is Step.CANCELLED
 
 
 def test_a_pod_that_its_user_deletes_before_the_commit_is_not_replaced() -> None:
-    world, sent = run(World(replace(CLAIMED, deleting=True), entry(Step.RECORDED), was_claimed=True))
+    world, sent = run(World(CLAIMED._replace(deleting=True), entry(Step.RECORDED), was_claimed=True))
     assert sent[2:] == ["Unclaim", "Mark Cancelled", "Unprotect", "Stop"]
     assert not world.ungate
 
@@ -108,14 +108,14 @@ def test_a_delete_that_meets_another_version_is_decided_again() -> None:
         World(CLAIMED, entry(Step.RECORDED)),
         World(REFUSED, entry(Step.RECORDED)),
         World(CLAIMED, entry(Step.COMMITTED)),
-        World(replace(CLAIMED, deleting=True), entry(Step.COMMITTED)),
+        World(CLAIMED._replace(deleting=True), entry(Step.COMMITTED)),
         World(REFUSED, entry(Step.CREATED, "nobody")),
         World(CLAIMED, entry(Step.CREATED, "nobody")),
         World(None, entry(Step.COMMITTED)),
         World(None, entry(Step.BLOCKED)),
         World(NEW, entry(Step.COMMITTED), made=1),
         World(NEW, entry(Step.CREATED, "new0"), made=1),
-        World(replace(NEW, gated=False), entry(Step.CREATED, "new0"), made=1, ungate=frozenset({"new0"})),
+        World(NEW._replace(gated=False), entry(Step.CREATED, "new0"), made=1, ungate=frozenset({"new0"})),
     ],
     ids=lambda world: f"{world.pod and world.pod.uid} {world.step and world.step.value}",
 )
@@ -146,14 +146,14 @@ def test_a_pod_whose_replacement_is_denied_keeps_its_manifest_in_a_blocked_recor
 
 def test_where_no_record_is_taken_a_deleted_pod_ends_without() -> None:
     """A namespace in termination takes no new object, and our finalizer must not hold it up."""
-    world, _ = _run_with(messages.Record, messages.Denied("terminating"), World(replace(CLAIMED, deleting=True)))
+    world, _ = _run_with(messages.Record, messages.Denied("terminating"), World(CLAIMED._replace(deleting=True)))
     assert (world.pod, world.entry) == (None, None)
 
 
 def test_where_no_record_is_taken_a_pod_that_stays_is_given_back_and_waits() -> None:
     world, last = _run_with(messages.Record, messages.Denied("terminating"))
     assert last == messages.Pause("terminating")
-    assert (world.pod, world.entry) == (replace(REFUSED, version=NEXT), None)
+    assert (world.pod, world.entry) == (REFUSED._replace(version=NEXT), None)
 
 
 def test_a_replacement_that_no_node_admits_waits_behind_its_gate() -> None:
@@ -171,7 +171,7 @@ def test_a_replacement_that_its_user_deletes_before_it_is_ungated_is_not_recreat
 
 
 def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_ungated() -> None:
-    late = replace(NEW, uid="new1")
+    late = NEW._replace(uid="new1")
     world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, ungate=frozenset({"new0"})))
     assert sent[2:] == ["Delete", "Stop"]
     assert world.ungate == {"new0"}
@@ -195,8 +195,8 @@ def test_a_finalizer_that_an_ended_record_left_is_taken_off() -> None:
     [
         (REFUSED, messages.Pause),
         (CLAIMED, messages.Unclaim),
-        (replace(CLAIMED, deleting=True), messages.Unclaim),
-        (replace(REFUSED, deleting=True), messages.Stop),
+        (CLAIMED._replace(deleting=True), messages.Unclaim),
+        (REFUSED._replace(deleting=True), messages.Stop),
     ],
 )
 @pytest.mark.parametrize("step", [Step.RECORDED, Step.COMMITTED, Step.CREATED, Step.LAUNCHED])
@@ -220,7 +220,7 @@ def test_a_deleted_record_that_is_the_only_copy_of_a_pod_is_kept_until_the_pod_r
 ) -> None:
     world = delete_record(World(None, entry(step)), Rules())
     assert world.entry
-    world, sent = Walk(Rules(), Machine()).run(replace(world, entry=replace(world.entry, version=NOW)), actor)
+    world, sent = Walk(Rules(), Machine()).run(world._replace(entry=world.entry._replace(version=NOW)), actor)
     assert isinstance(sent[-2], messages.Unprotect)
     assert world.entry is None
     assert world.ungate == {"new0"}
@@ -233,13 +233,13 @@ def test_an_unprotected_record_of_an_earlier_version_is_protected_before_the_pod
 
 
 def test_a_record_that_somebody_deletes_before_the_commit_goes_and_the_pod_is_recorded_again() -> None:
-    world, sent = run(World(CLAIMED, replace(entry(Step.RECORDED), deleting=True)))
+    world, sent = run(World(CLAIMED, entry(Step.RECORDED)._replace(deleting=True)))
     assert sent[2:5] == ["Unprotect", "Record", "Commit"]
     assert world.ungate == {"new0"}
 
 
 def test_the_record_of_a_replacement_that_waits_for_a_node_holds_up_nobody() -> None:
-    world = World(NEW, replace(entry(Step.CREATED, "new0"), protected=True), made=1)
+    world = World(NEW, entry(Step.CREATED, "new0")._replace(protected=True), made=1)
     world, last = _run_with(messages.Choose, messages.NodesAre(()), world)
     assert isinstance(last, messages.Pause)
     assert world.entry
@@ -248,7 +248,7 @@ def test_the_record_of_a_replacement_that_waits_for_a_node_holds_up_nobody() -> 
 
 @pytest.mark.parametrize("step", [Step.COMMITTED, Step.BLOCKED])
 def test_a_relaunch_whose_namespace_ends_is_cancelled_and_its_record_goes(step: Step) -> None:
-    world = World(None, replace(entry(step), deleting=True), excused=True, ends=True)
+    world = World(None, entry(step)._replace(deleting=True), excused=True, ends=True)
     world, sent = run(world)
     assert sent[2:] == ["Create", "Mark Cancelled", "Unprotect", "Stop"]
     assert world.entry is None
@@ -326,7 +326,7 @@ def test_each_precondition_the_gate_and_the_finalizer_are_needed(rules: Rules, b
 
 
 def test_a_record_that_lost_its_manifest_gets_it_again_before_the_pod_goes() -> None:
-    _, sent = run(World(CLAIMED, replace(entry(Step.COMMITTED), manifest=False)))
+    _, sent = run(World(CLAIMED, entry(Step.COMMITTED)._replace(manifest=False)))
     assert sent[2:4] == ["Commit", "Delete"]
 
 

@@ -12,7 +12,7 @@ as it likes, which is a pause. A fault is one of these:
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -45,7 +45,7 @@ from topomend.relaunch import messages, protocol
 
 MAX_REQUESTS = 60
 
-_Versioned = TypeVar("_Versioned", bound=Thing | Entry | None)
+_Versioned = TypeVar("_Versioned", Thing, Entry)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _other_answers(now: Situation, request: messages.Request) -> Iterator[tuple[
 def _unrecorded(world: World, request: messages.Request, answer: messages.Answer) -> World:
     """The world in which nobody can ask for a record of the pod, where that is what was denied."""
     is_denied = isinstance(request, messages.Record) and isinstance(answer, messages.Denied)
-    return replace(world, was_claimed=False) if is_denied else world
+    return world._replace(was_claimed=False) if is_denied else world
 
 
 def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> Situation:
@@ -304,7 +304,7 @@ def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> S
 @cache
 def _settled(world: World) -> World:
     """The world with every version today's."""
-    return replace(world, pod=_as(world.pod, NOW), entry=_as(world.entry, NOW))
+    return world._replace(pod=_as(world.pod, NOW), entry=_as(world.entry, NOW))
 
 
 @cache
@@ -317,9 +317,9 @@ def _aged(operator: Operator, before: World, after: World) -> Operator:
     return operator._replace(pod=pod, entry=entry)
 
 
-def _as(thing: _Versioned, version: int) -> _Versioned:
+def _as(thing: _Versioned | None, version: int) -> _Versioned | None:
     """The same with another version."""
-    return thing if thing is None else replace(thing, version=version)
+    return thing and thing._replace(version=version)
 
 
 def _name(request: messages.Request) -> str:

@@ -1,14 +1,16 @@
 """A model of what the protocol meets: one pod name, one record, the API server's versions and preconditions.
 
-Small and hashable, so that every interleaving of operators, faults and strangers can be walked. Whatever the API server
-would check is a switch in ``Rules``, so that a test can show what each check is for.
+Small and hashable, so that every interleaving of operators, faults and strangers can be walked: tuples, because Python
+hashes them fastest. Whatever the API server would check is a switch in ``Rules``, so that a test can show what each
+check is for.
 
 Of a version only matters whether it is today's: one that is not never will be again. Every thing in the world is of
 version NOW; what changes in a step has NEXT, until ``Situation`` in ``walk.py`` makes that today's.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
@@ -50,8 +52,7 @@ class Rules:
     finalizer: bool = True
 
 
-@dataclass(frozen=True)
-class Thing:
+class Thing(NamedTuple):
     """The pod that has the name. ``claimed``: it has our finalizer and the record's name."""
 
     uid: str
@@ -79,8 +80,7 @@ class Thing:
         )
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """The record. ``protected``: it has our finalizer. ``manifest``: it is a copy of the refused pod."""
 
     version: int = NEXT
@@ -130,8 +130,7 @@ def entry_of(record: Relaunch) -> Entry:
     )
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """What the API server holds, and what has ever happened that an invariant asks for.
 
     ``ungate`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
@@ -191,7 +190,7 @@ def _record(world: World, request: messages.Record | messages.Restore, rules: Ru
     if world.entry and rules.record_once:
         return world, messages.NotAsExpected()
     entry = Entry(protected=isinstance(request, messages.Record))
-    return replace(world, entry=entry), messages.RecordIs(entry.relaunch())
+    return world._replace(entry=entry), messages.RecordIs(entry.relaunch())
 
 
 def _on_record(
@@ -204,22 +203,22 @@ def _on_record(
         return world, messages.NotAsExpected()
     match request:
         case messages.Commit():
-            after = replace(current, version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=True)
+            after = current._replace(version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=True)
         case messages.Mark(step=step, new_uid=new_uid, why=why):
             has_manifest = current.manifest and not step.ended
-            after = replace(
-                current, version=NEXT, step=step, new_uid=new_uid or expected.new_uid, manifest=has_manifest
+            after = current._replace(
+                version=NEXT, step=step, new_uid=new_uid or expected.new_uid, manifest=has_manifest
             )
-            world = replace(world, given_back=world.given_back or why == protocol.DRAINED)
+            world = world._replace(given_back=world.given_back or why == protocol.DRAINED)
         case messages.Protect() if current.deleting:
             return world, messages.NotAsExpected()
         case messages.Protect():
-            after = replace(current, version=NEXT, protected=True)
+            after = current._replace(version=NEXT, protected=True)
         case messages.Unprotect() if current.deleting:
             return _without_entry(world), messages.RecordIs(None)
         case messages.Unprotect():
-            after = replace(current, version=NEXT, protected=False)
-    return replace(world, entry=after), messages.RecordIs(after.relaunch())
+            after = current._replace(version=NEXT, protected=False)
+    return world._replace(entry=after), messages.RecordIs(after.relaunch())
 
 
 def _create(world: World, read: Entry, rules: Rules) -> tuple[World, messages.Answer]:
@@ -229,7 +228,7 @@ def _create(world: World, read: Entry, rules: Rules) -> tuple[World, messages.An
         raise Broken(f"I2: a replacement was created while its record was {world.step}")
     made = Thing(f"new{world.made}", ours=True, gated=rules.gate)
     ungate = world.ungate if rules.gate else world.ungate | {made.uid}
-    return _answered(replace(world, pod=made, made=world.made + 1, ungate=ungate))
+    return _answered(world._replace(pod=made, made=world.made + 1, ungate=ungate))
 
 
 def _on_pod(world: World, request: messages.Request, expected: Thing, rules: Rules) -> tuple[World, messages.Answer]:
@@ -247,13 +246,13 @@ def _on_pod(world: World, request: messages.Request, expected: Thing, rules: Rul
         case messages.Claim() if pod.deleting:
             return world, messages.NotAsExpected()
         case messages.Claim():
-            return _answered(replace(world, pod=replace(pod, claimed=True, version=NEXT), was_claimed=True))
+            return _answered(world._replace(pod=pod._replace(claimed=True, version=NEXT), was_claimed=True))
         case messages.Unclaim() if pod.deleting:
-            return _answered(replace(world, pod=None))
+            return _answered(world._replace(pod=None))
         case messages.Unclaim():
-            given_back = replace(pod, claimed=False, version=NEXT)
-            return _answered(replace(world, pod=given_back, was_claimed=False))
-    ungate = replace(world, pod=replace(pod, gated=False, version=NEXT), ungate=world.ungate | {pod.uid})
+            given_back = pod._replace(claimed=False, version=NEXT)
+            return _answered(world._replace(pod=given_back, was_claimed=False))
+    ungate = world._replace(pod=pod._replace(gated=False, version=NEXT), ungate=world.ungate | {pod.uid})
     return _answered(ungate)
 
 
@@ -283,7 +282,7 @@ def _answered(world: World) -> tuple[World, messages.Answer]:
 
 def _deleted(world: World, pod: Thing, rules: Rules) -> World:
     has_finalizer = pod.claimed and rules.finalizer
-    return replace(world, pod=replace(pod, deleting=True, version=NEXT) if has_finalizer else None)
+    return world._replace(pod=pod._replace(deleting=True, version=NEXT) if has_finalizer else None)
 
 
 # Strangers
@@ -296,7 +295,7 @@ def delete(world: World, rules: Rules) -> World:
         return world
     is_ended = world.entry is not None and world.entry.step.ended
     excuse = is_ended or world.step in UNCOMMITTED if pod.failed else pod.ours and _stands(pod, world.entry)
-    return replace(_deleted(world, pod, rules), excused=world.excused or excuse)
+    return _deleted(world, pod, rules)._replace(excused=world.excused or excuse)
 
 
 def _stands(pod: Thing, entry: Entry | None) -> bool:
@@ -310,24 +309,24 @@ def delete_record(world: World, rules: Rules) -> World:
     if entry is None or entry.deleting:
         return world
     if entry.protected and rules.record_finalizer:
-        return replace(world, entry=replace(entry, version=NEXT, deleting=True))
+        return world._replace(entry=entry._replace(version=NEXT, deleting=True))
     return _without_entry(world)
 
 
 def _without_entry(world: World) -> World:
     entry = world.entry
     forgotten = world.forgotten or (entry is not None and (entry.step.ended or bool(entry.new_uid)))
-    return replace(world, entry=None, record_deleted=True, forgotten=forgotten)
+    return world._replace(entry=None, record_deleted=True, forgotten=forgotten)
 
 
 def end_namespace(world: World) -> World:
     """From now on nothing can be created; the namespace controller deletes what is there, at any moments."""
-    return replace(world, ends=True, excused=True)
+    return world._replace(ends=True, excused=True)
 
 
 def squat(world: World) -> World:
     """Somebody takes the free name."""
-    return replace(world, pod=Thing(FOREIGN), excused=True)
+    return world._replace(pod=Thing(FOREIGN), excused=True)
 
 
 # Invariants
