@@ -150,7 +150,8 @@ class Snapshot:
     of the operator; ``gated_since``: the time in seconds at which the operator first saw each one gated.
     ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
     ungated pods that the scheduler cannot bind. ``set_aside``: by node, those whose replay took too long. ``by_claim``:
-    the extended resources that a DeviceClass maps; each of ``nodes`` has them too.
+    the extended resources that a DeviceClass maps; each of ``nodes`` has them too. ``departures``: how many pods have
+    ceased to be refused or gated so far.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -165,6 +166,7 @@ class Snapshot:
     unbound: Mapping[PodKey, UnboundPod] = field(default_factory=dict)
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
     by_claim: frozenset[str] = frozenset()
+    departures: int = 0
 
     def has_agent(self, node: str) -> bool:
         """Whether an agent has published for the node, or begun to, whatever that is worth."""

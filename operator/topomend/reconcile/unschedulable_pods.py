@@ -7,9 +7,8 @@ Owns these queueing hints (kube-scheduler: UnschedulablePods, QueueingHintFn). L
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 from topomend.cache.snapshot import Publication, Snapshot, replaced, topology_changed
 from topomend.decide.feasibility import any_node_admits, kind_of
@@ -79,13 +78,12 @@ class UnschedulablePods:
     def requeue_affected(self) -> None:
         """Enqueue the pods that the changes since the last call affect, in order of turns: a later pod would yield."""
         before, self._handled = self._handled, self._store.snapshot
-        with self._lock:
-            waiting = list(self._waiting.items())
         difference = _Difference(self._store, before, self._handled)
         difference.prepare()
-        if not waiting or not difference.is_relevant:
+        if not difference.is_relevant:
             return
-        results = dict(waiting)
+        with self._lock:
+            results = self._waiting.copy()
         for pod in _in_turns(self._in_order(results, difference.after)):
             if difference.affects(pod, *results[pod]):
                 self._enqueue(pod)
@@ -132,8 +130,8 @@ class _Difference:
 
     @property
     def is_relevant(self) -> bool:
-        """Whether it may affect any pod."""
-        return bool(self._nodes) or self._fewer_wait
+        """Whether it may affect any pod: a node has changed, or NUMA nodes that were reserved for a pod are free."""
+        return bool(self._nodes) or self._before.departures != self.after.departures
 
     def affects(self, pod: PodID, result: Result, kind: PodShape | None) -> bool:
         """Whether to reconcile ``pod``, which waits for ``result``; a pod that is gone is, so that it leaves."""
@@ -158,12 +156,6 @@ class _Difference:
         return frozenset(
             published | replaced(before.nodes, after.nodes) | replaced(before.mismatches, after.mismatches)
         )
-
-    @cached_property
-    def _fewer_wait(self) -> bool:
-        """Whether a pod stopped waiting: NUMA nodes that were reserved for it are free."""
-        before, after = self._before, self.after
-        return not (_has_all(before.gated, after.gated) and _has_all(before.refused, after.refused))
 
     @cached_property
     def _topology(self) -> bool:
@@ -193,11 +185,6 @@ def _watched(snapshot: Snapshot, pod: PodID) -> WatchedPod | None:
     """The pod, or its gated replacement."""
     refusal = snapshot.refused.get(pod.uid)
     return snapshot.gated.get((pod.namespace, pod.name)) or (refusal.pod if refusal else None)
-
-
-def _has_all(before: Mapping[Any, object], after: Mapping[Any, object]) -> bool:
-    """Whether no key has gone. Mostly nothing has changed, and there may be 20,000 keys to compare for each pod."""
-    return before is after or before.keys() <= after.keys()
 
 
 def _differs(before: Publication | None, after: Publication | None) -> bool:

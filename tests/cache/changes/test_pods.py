@@ -49,6 +49,24 @@ def test_a_list_replaces_every_pod_that_is_not_newer_than_it() -> None:
     assert set(snapshot.refused) == {"2", "3"}
 
 
+def test_every_pod_that_ceases_to_wait_is_counted_and_no_other() -> None:
+    waiting = (
+        changes.PodUpdated(watched_pod(name="g", uid="g", gates=(RELAUNCH_GATE,), version="5"), 1.0),
+        changes.PodUpdated(refused_pod(name="r", uid="r", version="5"), 1.0),
+    )
+    snapshot = applied(*waiting, *waiting)
+    assert snapshot.departures == 0
+    assert applied(changes.PodUpdated(watched_pod(name="g", uid="g", version="6"), 2.0), to=snapshot).departures == 1
+    assert applied(changes.PodRemoved("ns", "g", "g", 2.0), to=snapshot).departures == 1
+    assert applied(changes.PodRemoved("ns", "g", "another", 2.0), to=snapshot).departures == 0
+    assert applied(changes.PodRemoved("ns", "r", "r", 2.0), to=snapshot).departures == 1
+    assert (
+        applied(changes.PodsListed((refused_pod(name="r", uid="r", version="5"),), "9", 2.0), to=snapshot).departures
+        == 1
+    )
+    assert applied(changes.PodsListed((), "9", 2.0), to=snapshot).departures == 2
+
+
 def stuck(**fields: Any) -> WatchedPod:
     return watched_pod(**{"narrowed": True, "unschedulable": True, **fields})
 

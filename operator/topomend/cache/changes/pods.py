@@ -57,6 +57,7 @@ class PodUpdated:
         pod, key = self.pod, (self.pod.namespace, self.pod.name)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
         gated = snapshot.gated.get(key)
+        departs = (gated is not None and not is_gated) or (pod.uid in snapshot.refused and not is_refusal(pod))
         since = snapshot.gated_since[key] if gated and gated.uid == pod.uid else self.now
         snapshot = replace(
             snapshot,
@@ -66,6 +67,7 @@ class PodUpdated:
             if is_gated
             else excluding(snapshot.gated_since, key),
             unbound=self._unbound(snapshot.unbound, key),
+            departures=snapshot.departures + departs,
         )
         if pod.phase == "Pending":
             return after_binding(snapshot, key, pod) if pod.node else snapshot
@@ -104,14 +106,18 @@ class PodRemoved:
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Forget it. An assumed pod stays assumed until a publication contains it, or for UNPUBLISHED_SECONDS."""
         key = (self.namespace, self.name)
-        snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid))
+        departures = snapshot.departures + (self.uid in snapshot.refused)
+        snapshot = replace(snapshot, refused=excluding(snapshot.refused, self.uid), departures=departures)
         unbound = snapshot.unbound.get(key)
         if unbound and unbound.pod.uid == self.uid:
             snapshot = replace(snapshot, unbound=excluding(snapshot.unbound, key))
         gated, assumed_pod = snapshot.gated.get(key), snapshot.assumed.get(key)
         if gated and gated.uid == self.uid:
             snapshot = replace(
-                snapshot, gated=excluding(snapshot.gated, key), gated_since=excluding(snapshot.gated_since, key)
+                snapshot,
+                gated=excluding(snapshot.gated, key),
+                gated_since=excluding(snapshot.gated_since, key),
+                departures=snapshot.departures + 1,
             )
         if assumed_pod is None or assumed_pod.pod.uid != self.uid or assumed_pod.departed:
             return snapshot
