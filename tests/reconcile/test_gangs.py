@@ -224,8 +224,16 @@ def _pod_groups(cluster: Cluster, name: str, least: int) -> Iterator[None]:
             return False
         return True
 
+    def gone() -> bool:
+        try:
+            cluster.client.get(resource, name, "default")
+        except NotFound:
+            return True
+        return False
+
     try:
         eventually("the PodGroup", created)
         yield
     finally:
         cluster.client.delete(CRDS, made["metadata"]["name"], uid=made["metadata"]["uid"])
+        eventually("the PodGroup to be gone", gone)  # the next test has a group of that name and no object of it
