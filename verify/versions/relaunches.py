@@ -1,0 +1,79 @@
+"""Trials of a pod that a kubelet refused: explained, relaunched, also across a kill, and its CPUs free at its end."""
+
+import os
+import signal
+import time
+from typing import Any
+
+from tests.waiting import eventually
+from verify.versions.cluster import DEVICE, WIDE, cordon, refuse, remove, runs, wide_pod
+
+from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
+from topomend.sandbox import registry
+
+OPERATOR = "topomend-operator"
+
+
+def try_relaunch(client: Client, name: str) -> tuple[float, float]:
+    """Seconds from the refusal of a pod to its explanation, and until its replacement runs on the other node."""
+    refused = refuse(client, name)
+    begin = time.monotonic()
+    eventually(f"{name} to be explained", lambda: is_explained(client, refused))
+    explained = time.monotonic() - begin
+    cordon(client, WIDE, unschedulable=False)
+    begin = time.monotonic()
+    eventually(f"{name} to run on {WIDE}", lambda: runs(client, name), 60)
+    running = time.monotonic() - begin
+    remove(client, name)
+    return explained, running
+
+
+def try_kill(client: Client, sandbox: str) -> float:
+    """Seconds from SIGKILL of the operator until the pod that it should relaunch runs, exactly once."""
+    name = "killed"
+    refused = refuse(client, name)
+    cordon(client, WIDE, unschedulable=False)
+    (operator,) = (program for program in registry.status(sandbox).programs if program.name == OPERATOR)
+    assert operator.pid is not None
+    os.kill(operator.pid, signal.SIGKILL)
+    begin = time.monotonic()
+    eventually(f"{name} to run on {WIDE}", lambda: runs(client, name), 120)
+    seconds = time.monotonic() - begin
+    uid = refused["metadata"]["uid"]
+    records = [record for record in client.list(RELAUNCHES).items if record["spec"]["pod"]["uid"] == uid]
+    copies = [pod for pod in client.list(PODS, namespace="default").items if pod["metadata"]["name"].startswith(name)]
+    assert (len(records), len(copies)) == (1, 1), (records, copies)
+    remove(client, name)
+    return seconds
+
+
+def try_end(client: Client) -> float:
+    """Seconds from the end of a pod with CPUs, memory and a device until its node publishes all of them as free."""
+    content = wide_pod("ended")
+    content["spec"] |= {"restartPolicy": "Never", "nodeName": WIDE}
+    container = content["spec"]["containers"][0]
+    container |= {"image": "sandbox/sleep", "command": ["sleep", "2"]}
+    container["resources"]["limits"][DEVICE] = "1"
+    client.create(PODS, content, "default")
+    eventually("its CPUs to be published", lambda: _is_published(client), 60)
+    eventually("the pod to end", lambda: client.get(PODS, "ended", "default")["status"].get("phase") == "Succeeded", 60)
+    begin = time.monotonic()
+    eventually("its node to be empty", lambda: not _is_published(client), 60)
+    seconds = time.monotonic() - begin
+    conditions = client.get(NODE_TOPOLOGIES, WIDE)["status"]["conditions"]
+    assert all(condition["status"] == "True" for condition in conditions), conditions
+    remove(client, "ended")
+    return seconds
+
+
+def _is_published(client: Client) -> bool:
+    """Whether the node shows pods that hold something."""
+    return bool(client.get(NODE_TOPOLOGIES, WIDE).get("status", {}).get("pods"))
+
+
+def is_explained(client: Client, pod: dict[str, Any]) -> bool:
+    uid = pod["metadata"]["uid"]
+    return any(
+        event["reason"] == "TopologyRefusalExplained" and event["regarding"].get("uid") == uid
+        for event in client.list(EVENTS).items
+    )
