@@ -73,6 +73,16 @@ def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     assert isinstance(choose(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
+@pytest.mark.parametrize(("overhead", "claimed"), [(1_000_000, 0), (0, 1_000_000)], ids=["overhead", "claimed"])
+def test_an_older_pod_that_takes_too_much_beside_its_containers_is_not_taken_for_one_that_does_not(
+    overhead: int, claimed: int
+) -> None:
+    heavy = gated_pod("heavy", 3, created=1)
+    heavy = replace(heavy, pod=replace(heavy.pod, overhead={"cpu": overhead}, claimed={"cpu": claimed}))
+    assert isinstance(choose(one_hole(heavy, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
+    assert choose(one_hole(heavy, OLD, YOUNG), YOUNG, 2.0) == plans.Yield("ns/old")
+
+
 def test_no_pod_yields_where_the_nodes_admit_all_older_ones_too() -> None:
     first, second, small = (
         gated_pod("a-1", 1, created=1),

@@ -276,5 +276,7 @@ def _is_alike(one: WatchedPod, other: WatchedPod) -> bool:
         one.placement == other.placement
         and one.pod.containers == other.pod.containers
         and one.pod.resources == other.pod.resources
+        and one.pod.overhead == other.pod.overhead
+        and one.pod.claimed == other.pod.claimed
         and one.pod.single_numa_node == other.pod.single_numa_node
     )
