@@ -6,13 +6,12 @@ admitted before or after that end, and so for each of several that ended.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import permutations
 
 from topomend.cache.snapshot import PodKey, Publication
 from topomend.decide.requested_alignment import is_aligned
 from topomend.model.node_state import NodeState
-from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
@@ -92,7 +91,7 @@ def _summed(pods: Iterable[Pod]) -> Pod | None:
             return None
         if any(container.resources.requests != container.resources.limits for container in pod.containers):
             return None
-        for resource, amount in requests_of(replace(pod, overhead={}, claimed={})).items():
+        for resource, amount in container_requests(pod).items():
             asked[resource] = asked.get(resource, 0) + amount
     return Pod("", "sum", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
 

@@ -84,10 +84,10 @@ def is_extended(resource: str) -> bool:
     return "/" in resource
 
 
-def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
-    """The requests that a pod counts with against a node's totals. Quantities by resource.
+def container_requests(pod: Pod) -> dict[str, MilliQuantity]:
+    """The most that the pod's containers request at any one time. Quantities by resource, none of them 0.
 
-    Source: k8s.io/component-helpers/resource:PodRequests.
+    Source: k8s.io/component-helpers/resource:aggregateContainerResourcesByFn.
 
     Init containers run one after another beside the sidecars started before them; app containers beside all sidecars.
     """
@@ -96,6 +96,15 @@ def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
         name: largest_need((container.kind, container.resources.requests.get(name, 0)) for container in pod.containers)
         for name in names
     }
+    return {resource: amount for resource, amount in most.items() if amount > 0}
+
+
+def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
+    """The requests that a pod counts with against a node's totals. Quantities by resource, none of them 0.
+
+    Source: k8s.io/component-helpers/resource:PodRequests.
+    """
+    most = container_requests(pod)
     if pod.claimed:
         most = sum_of(most, pod.claimed)
     if pod.resources:
