@@ -49,13 +49,8 @@ def runs(client: Client, name: str) -> bool:
     return (pod["status"].get("phase"), pod["spec"].get("nodeName")) == ("Running", WIDE)
 
 
-def is_running(client: Client, labels: str) -> bool:
-    listed = client.list(PODS, namespace="default", labels=labels).items
-    return any(pod["status"].get("phase") == "Running" for pod in listed)
-
-
-def running_in(client: Client, namespace: str) -> list[dict[str, Any]]:
-    listed = client.list(PODS, namespace=namespace).items
+def running(client: Client, namespace: str = "default", labels: str = "") -> list[dict[str, Any]]:
+    listed = client.list(PODS, namespace=namespace, labels=labels).items
     return [pod for pod in listed if pod["status"].get("phase") == "Running"]
 
 

@@ -11,6 +11,7 @@ from verify.versions.cluster import wide_pod
 
 from topomend.kube.client import NAMESPACES, PODS, Client
 from topomend.kube.errors import APIError
+from topomend.wire.group import FIT_GATE
 
 STEERED, PLAIN = "steered", "plain"
 STEERED_PODS = 12
@@ -103,4 +104,4 @@ def time_new_pods(client: Client) -> str:
 
 
 def is_gated(pod: dict[str, Any]) -> bool:
-    return any(gate["name"] == "topomend.io/fit" for gate in pod["spec"].get("schedulingGates", ()))
+    return any(gate["name"] == FIT_GATE for gate in pod["spec"].get("schedulingGates", ()))

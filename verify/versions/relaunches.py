@@ -18,7 +18,7 @@ def try_relaunch(client: Client, name: str) -> tuple[float, float]:
     """Seconds from the refusal of a pod to its explanation, and until its replacement runs on the other node."""
     refused = refuse(client, name)
     begin = time.monotonic()
-    eventually(f"{name} to be explained", lambda: is_explained(client, refused))
+    eventually(f"{name} to be explained", lambda: _is_explained(client, refused))
     explained = time.monotonic() - begin
     cordon(client, WIDE, unschedulable=False)
     begin = time.monotonic()
@@ -71,7 +71,7 @@ def _is_published(client: Client) -> bool:
     return bool(client.get(NODE_TOPOLOGIES, WIDE).get("status", {}).get("pods"))
 
 
-def is_explained(client: Client, pod: dict[str, Any]) -> bool:
+def _is_explained(client: Client, pod: dict[str, Any]) -> bool:
     uid = pod["metadata"]["uid"]
     return any(
         event["reason"] == "TopologyRefusalExplained" and event["regarding"].get("uid") == uid

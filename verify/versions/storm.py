@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from tests.waiting import eventually
 from verify.background import Background
-from verify.versions.cluster import WIDE, cordon, is_running, wide_pod
+from verify.versions.cluster import WIDE, cordon, running, wide_pod
 
 from topomend.kube.client import PODS, Client, Resource
 from topomend.kube.errors import APIError
@@ -47,6 +47,6 @@ def try_storm(client: Client) -> int:
     with Storm(client) as storm:
         time.sleep(STORM_SECONDS)
     cordon(client, WIDE, unschedulable=False)
-    eventually("the replica to run", lambda: is_running(client, "app=storm"), 60)
+    eventually("the replica to run", lambda: running(client, labels="app=storm"), 60)
     assert storm.refused <= MOST_REFUSED, f"{storm.refused} pods of one replica were refused"
     return storm.refused

@@ -4,7 +4,7 @@ import time
 from functools import partial
 
 from tests.waiting import eventually
-from verify.versions.cluster import WIDE, cordon, is_running, nodes, refuse, running_in, runs, say, wide_pod
+from verify.versions.cluster import WIDE, cordon, nodes, refuse, running, runs, say, wide_pod
 from verify.versions.new_pods import STEERED, NewPods, create_namespaces, is_gated
 from verify.versions.storm import MOST_REFUSED, Storm
 
@@ -35,8 +35,8 @@ def try_upgrade(release: str, following: str) -> str:
                     begin = time.monotonic()
                     for name in bare:
                         eventually(f"{name} to run on {WIDE}", partial(runs, client, name), 120)
-                    eventually("steered pods to run", lambda: len(running_in(client, STEERED)) == len(steered), 120)
-                    eventually("the replica to run", lambda: is_running(client, "app=storm"), 120)
+                    eventually("steered pods to run", lambda: len(running(client, STEERED)) == len(steered), 120)
+                    eventually("the replica to run", lambda: running(client, labels="app=storm"), 120)
                     seconds = time.monotonic() - begin
                     time.sleep(SETTLED_SECONDS)
             pods = client.list(PODS, namespace="default").items
