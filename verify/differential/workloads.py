@@ -79,9 +79,11 @@ def _job(random: Random, name: str, _: str) -> Workload:
 
 
 def _bare_pods(random: Random, name: str, _: str) -> Workload:
+    """Under the same rules, for a pod of other rules may take the only node of another when it comes first."""
     pods = [_pod(random, f"{name}-{number}", name) for number in range(random.randint(1, 3))]
+    rules = random.random()
     for content in pods:
-        _constrain(random, name, content["spec"])
+        _constrain(Random(rules), name, content["spec"])
     return Workload(name, "bare pods", tuple(pods), len(pods))
 
 
