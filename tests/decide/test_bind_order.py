@@ -1,5 +1,7 @@
 """A pod is admitted beside assumed ones only if no order of binds and ends refuses it."""
 
+from dataclasses import replace
+
 import pytest
 from tests.builders import gated_pod, guaranteed_pod, node_state, running, snapshot_of
 
@@ -9,6 +11,7 @@ from topomend.cache.snapshot import Publication
 from topomend.decide import bind_order
 from topomend.decide import plan as plans
 from topomend.decide.bind_order import MAX_INTERLEAVED, MAX_PERMUTED, admitted_in_any_order
+from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import admit, release
@@ -93,3 +96,23 @@ def test_a_pod_is_ungated_beside_an_assumed_one_only_if_their_order_does_not_mat
     assert waits.reason == "a NUMA 1 admits it once the pods assumed there have arrived"
     snapshot = apply(snapshot, changes.Published(running(one_free_on_numa_1, guaranteed_pod("wide", 3)), "10"))
     assert isinstance(plans.choose_in_order(snapshot, small), plans.RelaunchOn)
+
+
+def test_a_pod_that_the_scheduler_judges_by_more_lets_assumed_pods_arrive_before_it_loses_a_node() -> None:
+    small = gated_pod("small", 1, scheduler_rules=("claims",))
+    one_free_on_numa_1 = release(
+        running(node_state(), guaranteed_pod("low", 3), guaranteed_pod("high", 3)), "ns", "low"
+    )
+    snapshot = snapshot_of(one_free_on_numa_1, node_state(name="b"), pods=[small])
+    snapshot = apply(snapshot, changes.PodAssumed(guaranteed_pod("wide", 3), ("a",), 1.0))
+    assert plans.choose_in_order(snapshot, small) == plans.Settle("a")
+    late = plans.choose_in_order(snapshot, small, yields=False)
+    assert isinstance(late, plans.RelaunchOn)
+    assert late.narrowing == Narrowing(("b",))
+    elsewhere = plans.choose_in_order(snapshot, replace(small, scheduler_rules=()))
+    assert isinstance(elsewhere, plans.RelaunchOn)
+    arrived = apply(snapshot, changes.Published(running(one_free_on_numa_1, guaranteed_pod("wide", 3)), "10"))
+    chosen = plans.choose_in_order(arrived, small)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert chosen.narrowing.allows("a")
+    assert chosen.narrowing.allows("b")

@@ -44,9 +44,7 @@ def reservations(snapshot: Snapshot, now: float) -> tuple[Reservation, ...]:
     return queue_order.reserve(snapshot, pods, lambda name: emptied(publications[name].state)).reservations
 
 
-def choose(
-    snapshot: Snapshot, pod: WatchedPod, now: float, *, yields: bool = True
-) -> plans.RelaunchOn | plans.Wait | plans.Yield:
+def choose(snapshot: Snapshot, pod: WatchedPod, now: float, *, yields: bool = True) -> plans.Decision:
     return plans.choose_in_order(snapshot, pod, reservations(snapshot, now), yields=yields)
 
 
@@ -169,7 +167,7 @@ def test_a_pod_of_higher_priority_goes_before_older_ones_of_any_namespace() -> N
 LATER = 1.0 + PATIENCE_SECONDS
 
 
-def place(choice: plans.RelaunchOn | plans.Wait | plans.Yield) -> str:
+def place(choice: plans.Decision) -> str:
     assert isinstance(choice, plans.RelaunchOn), choice
     return choice.candidates[0].place
 

@@ -4,18 +4,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.builders import guaranteed_pod, running
-from tests.clusters import NODE_B, Cluster
-from tests.reconcile.parts import EMPTY_B, Parts
+from tests.builders import guaranteed_pod, node, running
+from tests.clusters import NODE_A, NODE_B, Cluster
+from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
 from topomend.kube.client import PODS
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS, GatedPods
+from topomend.reconcile.gated_pods import MAX_YIELDS, SETTLE_SECONDS, YIELD_SECONDS, GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.relaunch.narrowing import narrowing_of
+from topomend.replay.admission import release
 from topomend.runtime.backoff import Backoff, Exponential
 from topomend.wire.group import FIT_GATE
 
@@ -146,6 +147,25 @@ def test_the_oldest_pod_goes_first_and_holds_up_a_younger_one_for_a_moment_only(
     assert gating.assumed("younger") == ()
     gating.reconcile(younger)
     assert (gates(cluster, "older"), gates(cluster, "younger")) == ((FIT_GATE,), ())
+
+
+def test_a_pod_that_only_the_scheduler_can_judge_waits_for_assumed_pods_for_some_seconds_only(
+    gating: Gating, cluster: Cluster
+) -> None:
+    pod = replace(gated(cluster, "train", 1), scheduler_rules=("claims",))
+    gating.watch(pod)
+    low_is_free = release(running(EMPTY_A, guaranteed_pod("low", 3), guaranteed_pod("high", 3)), "ns", "low")
+    gating.apply(
+        changes.NodeUpdated(node(NODE_A)),
+        changes.Published(low_is_free, "9"),
+        changes.PodAssumed(guaranteed_pod("wide", 3), (NODE_A,), gating.clock.now),
+    )
+    for _ in range(MAX_YIELDS):
+        assert gating.reconcile(pod) == Result(SETTLE_SECONDS)
+    assert gates(cluster, "train") == (FIT_GATE,)
+    assert gating.reconcile(pod) == DONE
+    assert gates(cluster, "train") == ()
+    assert narrowing_of(watched(cluster, "train").node_affinity).hosts == (NODE_B,)
 
 
 def test_who_leads_again_has_young_pods_yield_anew(gating: Gating, cluster: Cluster) -> None:

@@ -46,13 +46,15 @@ class RelaunchOn:
     """Ungate the pod, or its replacement, for these nodes, best first.
 
     ``others`` are the hostnames of all other nodes that the pod's own rules allow; empty where the pod goes to these
-    nodes alone.
+    nodes alone. ``unsettled`` is a node that admits the pod too once the pods assumed there have arrived, and that the
+    scheduler may be the only one to know as the right one; empty where there is none.
     """
 
     candidates: tuple[NodeStatus, ...]
     diagnosis: Diagnosis
     reason: str
     others: tuple[str, ...] = ()
+    unsettled: str = ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -97,6 +99,13 @@ class Yield:
 
 
 @dataclass(frozen=True)
+class Settle:
+    """Let the pods that are assumed on ``node`` arrive first: the node admits the pod only then."""
+
+    node: str
+
+
+@dataclass(frozen=True)
 class LeaveAlone:
     """Never do anything about the pod."""
 
@@ -105,6 +114,9 @@ class LeaveAlone:
 
 
 Plan = RelaunchOn | DeleteFailedPod | Wait | LeaveAlone
+
+Decision = Plan | Yield | Settle
+"""What may be decided for a pod, refused or gated."""
 
 
 def plan(
@@ -146,9 +158,11 @@ def choose(  # noqa: PLR0913  what a choice depends on
     candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
+    names = {candidate.node for candidate in candidates}
+    unsettled = next((candidate.node for candidate in unreserved if candidate.node not in names), "")
     # A pod that asks for alignment goes to no node of which replay knows nothing yet.
     others = _others(snapshot, pod, candidates) if is_for_all and not pod.pod.single_numa_node else ()
-    return RelaunchOn(candidates, diagnosis, _admits(candidates), others)
+    return RelaunchOn(candidates, diagnosis, _admits(candidates), others, unsettled if is_for_all else "")
 
 
 def _others(snapshot: Snapshot, pod: WatchedPod, candidates: Iterable[NodeStatus]) -> tuple[str, ...]:
@@ -197,12 +211,14 @@ def choose_in_order(
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     *,
     yields: bool = True,
-) -> RelaunchOn | Wait | Yield:
-    """The nodes for a gated pod, or the older pod that it yields to; ``yields`` False is that it yields to none."""
+) -> RelaunchOn | Wait | Yield | Settle:
+    """The nodes for a gated pod, or the pods that it yields to; ``yields`` False is that it yields to none."""
     reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, reservations)
     chosen = choose(snapshot, pod, None, excluded_nodes, reserved)
     if isinstance(chosen, Wait) or not yields:
         return chosen
+    if chosen.unsettled:
+        return Settle(chosen.unsettled)
     older = queue_order.yields_to(snapshot, pod, chosen.nodes, chosen.diagnosis.candidates)
     return Yield(f"{older.namespace}/{older.name}") if older else chosen
 

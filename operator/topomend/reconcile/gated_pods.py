@@ -29,6 +29,10 @@ from topomend.wire.group import FIT_GATE
 YIELD_SECONDS, MAX_YIELDS = 0.05, 20
 """How long a pod yields to an older one that could use the same node, and how often: the older may be delayed."""
 
+SETTLE_SECONDS = 0.2
+"""How long a pod waits for pods that are about to arrive on one of its nodes, MAX_YIELDS times at most: a kubelet's
+decision is published within a second, and a node affinity that lacks the node cannot be widened."""
+
 GROUP_BUSY_SECONDS = 0.2
 """When a pod of a group is tried again while another group is let go."""
 
@@ -93,6 +97,9 @@ class GatedPods:
         if isinstance(choice, plans.Yield):
             self._yields[pod_id] = yields + 1
             return Result(YIELD_SECONDS, on_any_change=True)
+        if isinstance(choice, plans.Settle):
+            self._yields[pod_id] = yields + 1
+            return Result(SETTLE_SECONDS)
         self._yields.pop(pod_id, None)
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)

@@ -39,7 +39,7 @@ GangDecision = tuple[Placed, ...] | Unplaced
 
 NO_SIBLINGS: Mapping[str, Pod] = MappingProxyType({})
 
-_Decision = TypeVar("_Decision", bound=plans.Plan | plans.Yield)
+_Decision = TypeVar("_Decision", bound=plans.Decision)
 
 
 class Reservations:
@@ -158,7 +158,7 @@ class Reservations:
             if not changed:
                 return decision
 
-    def _assume(self, pod: Pod, decision: plans.Plan | plans.Yield, decided_on: Snapshot) -> Sequence[str]:
+    def _assume(self, pod: Pod, decision: plans.Decision, decided_on: Snapshot) -> Sequence[str]:
         """Assume the pod where it is to go. Returns the nodes that have changed since, and assumes nothing then."""
         nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
         return self._store.assume(pod, nodes, decided_on, self._clock())
