@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from topomend.model.pod import Pod
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
-from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.reservations import MAX_TRIES, MOST_TRIES, Reservations
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
@@ -109,6 +110,48 @@ def test_pods_that_want_the_same_node_are_decided_once_each_however_many_workers
         list(workers.map(work, pods))
     assert sorted(decided) == [pod.name for pod in pods]
     assert {name for _, name in store.snapshot.assumed} == set(decided)
+
+
+@pytest.mark.parametrize(("changes_seen", "nodes"), [(MOST_TRIES - 1, ("b", "c")), (MOST_TRIES, ("c",))])
+def test_a_pod_loses_a_node_of_two_only_where_it_changes_all_the_time(
+    reservations: Reservations, store: Store, changes_seen: int, nodes: tuple[str, ...]
+) -> None:
+    tries = 0
+
+    def choose_while_b_changes(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.RelaunchOn | plans.Wait:
+        nonlocal tries
+        tries += 1
+        if tries <= changes_seen:
+            there = [guaranteed_pod(f"new-{tries}", tries % 2 + 1)]
+            store.apply(changes.Published(node_state(name="b", pods=there), str(100 + tries)))
+        return choose(snapshot, excluded)
+
+    decision = reservations.choose(POD, choose_while_b_changes)
+    assert isinstance(decision, plans.RelaunchOn)
+    assert tries == MOST_TRIES
+    assert sorted(decision.nodes) == list(nodes)
+    assert sorted(assumed_on(store)) == list(nodes)
+
+
+def test_of_many_nodes_the_few_that_change_all_the_time_are_left_out_at_once(
+    reservations: Reservations, store: Store
+) -> None:
+    names = [f"n{number}" for number in range(200)]
+    store.snapshot = snapshot_of(*(node_state(name=name) for name in names))
+    anywhere = replace(POD, scheduler_rules=("affinity",))
+    tries = 0
+
+    def choose_while_one_changes(snapshot: Snapshot, excluded: ExcludedNodes) -> plans.RelaunchOn | plans.Wait:
+        nonlocal tries
+        tries += 1
+        there = [guaranteed_pod(f"new-{tries}", tries % 2 + 1)]
+        store.apply(changes.Published(node_state(name="n7", pods=there), str(1000 + tries)))
+        return plans.choose(snapshot, anywhere, None, excluded)
+
+    decision = reservations.choose(anywhere, choose_while_one_changes)
+    assert isinstance(decision, plans.RelaunchOn)
+    assert tries == MAX_TRIES
+    assert set(names) - set(decision.nodes) == {"n7"}
 
 
 def test_a_pod_that_waits_gives_its_former_assumption_back(reservations: Reservations, store: Store) -> None:

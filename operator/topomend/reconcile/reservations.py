@@ -31,9 +31,12 @@ from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 
-MAX_TRIES = 3
-"""How often a decision is made for nodes of which one may change meanwhile. A pod that is ungated for every node that
-admits it is then ungated for those that have not: of thousands one changes all the time."""
+MAX_TRIES, MOST_TRIES = 3, 20
+"""How often a decision is made for nodes of which one may change meanwhile, and how often where more than FEW_CHANGED
+of them do. The pod is then ungated for those that have not changed: of thousands one changes all the time."""
+
+FEW_CHANGED = 0.01
+"""The share of the nodes without which a pod may be ungated: one of four may be the only one that suits the pod."""
 
 GangDecision = tuple[Placed, ...] | Unplaced
 
@@ -152,7 +155,7 @@ class Reservations:
             snapshot = self._store.without(pod)
             decision, tries = decide(snapshot), tries + 1
             changed = self._assume(pod, decision, snapshot)
-            if tries >= MAX_TRIES and isinstance(decision, plans.RelaunchOn) and len(changed) < len(decision.nodes):
+            if isinstance(decision, plans.RelaunchOn) and _can_do_without(changed, decision.nodes, tries):
                 decision = cast("_Decision", decision.without(changed))
                 changed = self._assume(pod, decision, snapshot)
             if not changed:
@@ -183,3 +186,10 @@ class Reservations:
 
 def _insufficient_beside(node: Node, pod: WatchedPod, pods: Mapping[str, Pod]) -> str:
     return insufficient_resource(node, pod.pod, (other for uid, other in pods.items() if uid != pod.uid))
+
+
+def _can_do_without(changed: Sequence[str], nodes: Sequence[str], tries: int) -> bool:
+    """Whether to ungate the pod for those of ``nodes`` that have not changed, after so many decisions."""
+    if len(changed) > FEW_CHANGED * len(nodes):
+        return tries >= MOST_TRIES and len(changed) < len(nodes)
+    return bool(changed) and tries >= MAX_TRIES
