@@ -17,7 +17,7 @@ PUBLICATIONS ?= 60
 GATED ?= 20000
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential contended live attacks soak versions upgrade-test vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential autoscaler contended live attacks soak versions upgrade-test vm-test e2e mutants generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -68,6 +68,9 @@ nearest: .venv/ready ## Check the nearest amounts that would be admitted, for CA
 
 differential: .venv/ready ## Run WORKLOADS random workloads on a real cluster, plain and steered: none may fare worse
 	@$(BIN)/python -m verify.differential --cases $(WORKLOADS)
+
+autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; needs Go; builds Karpenter's kwok provider once)
+	@$(BIN)/python -m verify.autoscaler
 
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated
 	@$(BIN)/python -m verify.contended

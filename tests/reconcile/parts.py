@@ -14,6 +14,7 @@ from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.scale_up import ScaleUp
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
@@ -35,8 +36,9 @@ class Parts:
         reservations = Reservations(
             self.store, NodePods(cluster.client, self.clock), NodeBackoff(Backoff(self.clock)), self.metrics, self.clock
         )
+        self.scale_up = ScaleUp(cluster.client, self.store, self.clock)
         self.collaborators = Collaborators(
-            cluster.client, self.store, reservations, explainer, announcer, self.metrics, self.clock
+            cluster.client, self.store, reservations, explainer, announcer, self.metrics, self.scale_up, self.clock
         )
 
     def watch(self, *pods: WatchedPod) -> None:

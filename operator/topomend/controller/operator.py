@@ -289,6 +289,7 @@ class Operator:
                     if self._reconciler.reserve():
                         self._waiting.requeue_blocked()
                     within_shares(self._store, self._reconciler.preempt)
+                    within_shares(self._store, self._reconciler.ask_for_nodes)
                     self._staleness.report()
                     self._reconciler.list_device_classes()
                     self._reconciler.remove_startup_taints()

@@ -58,6 +58,17 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     return f"no node admits {pod.name} even when empty; closest: {closest.text}{f'; {words}' if words else ''}"
 
 
+def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement) -> bool:
+    """Whether a node whose state is published would admit ``pod`` when empty: so would a new node of its kind."""
+    fit = admission_of(pod)
+    return any(
+        publication is not None and not publication.problem and _could_admit(snapshot, node, pod, fit)
+        for node in snapshot.nodes.values()
+        if not filter_node_affinity(node, placement)
+        for publication in (snapshot.publications.get(node.name),)
+    )
+
+
 def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
     """What the closest node would admit when empty; nothing where its total is too small."""
     publication = snapshot.publications.get(closest.node)

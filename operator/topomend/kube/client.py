@@ -280,6 +280,16 @@ class Client:
         path = resource.path(namespace, name, subresource)
         return self._ask("PATCH", path, patch, content_type="application/merge-patch+json")
 
+    def patch_status(
+        self, resource: Resource, name: str, patch: Mapping[str, Any], namespace: str = ""
+    ) -> dict[str, Any]:
+        """Strategic merge patch of the status of an object of a built-in kind: its lists merge by their keys.
+
+        Raises APIError; Conflict where the metadata names another uid or resourceVersion than the object has.
+        """
+        path = resource.path(namespace, name, "status")
+        return self._ask("PATCH", path, patch, content_type="application/strategic-merge-patch+json")
+
     def apply(self, resource: Resource, name: str, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
         """Apply ``content`` (server-side), created where it does not exist. Fields of others become ours where both set
         them. Returns the result; raises APIError.

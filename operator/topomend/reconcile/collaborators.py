@@ -9,6 +9,7 @@ from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.scale_up import ScaleUp
 from topomend.reconcile.store import Store
 
 
@@ -22,4 +23,5 @@ class Collaborators:
     explainer: Explainer
     announcer: Announcer
     metrics: Metrics
+    scale_up: ScaleUp
     clock: Callable[[], float] = time.monotonic

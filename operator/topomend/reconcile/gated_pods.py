@@ -56,7 +56,7 @@ class GatedPods:
     ) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
-        self._announcer, self._metrics = parts.announcer, parts.metrics
+        self._announcer, self._metrics, self._scale_up = parts.announcer, parts.metrics, parts.scale_up
         self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
         self._gangs = Gangs(parts.client, parts.store, parts.clock)
         self._one_group = threading.Lock()
@@ -104,7 +104,7 @@ class GatedPods:
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)
         hostnames = hostnames_without_agent(self._store.snapshot, pod.pod, choice.diagnosis)
-        return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice)
+        return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice, (pod,))
 
     def _reconcile_group(self, pod: WatchedPod, group: PodGroup) -> Result:
         """Ungate all pods of the group, or none: two groups that each hold half would wait for each other for ever."""
@@ -135,18 +135,21 @@ class GatedPods:
             return Result(GROUP_BUSY_SECONDS)
         if isinstance(chosen, gang.Unplaced):
             self._followers[pod.uid] = None
-            result = self._wait(chosen.pod, chosen.wait)
+            result = self._wait(chosen.pod, chosen.wait, waiting)
             return result if pod is first else Result(RETRY_SECONDS)
         for placed in chosen:
             self._ungate(placed.pod, placed.narrowing, placed.reason)
         return DONE
 
-    def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait) -> Result:
+    def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait, together: Sequence[WatchedPod]) -> Result:
+        """Report that no node admits the pod. ``together`` are it and the pods that are ungated with it only."""
         if choice.diagnosis.lacks_alignment_alone:
             self._unaligned[pod.uid] = None
         else:
             self._unaligned.pop(pod.uid, None)
-        _, result = self._explainer.report_unschedulable(pod, choice.reason)
+        note, result = self._explainer.report_unschedulable(pod, choice.reason)
+        if not choice.diagnosis.candidates:
+            self._scale_up.wait(together, infeasible=note.never)
         result = earliest(result, self._reservations.backing_off(pod))
         # Nodes that admit the pod are taken or reserved for others: any change may free them.
         return earliest(result, Result(on_any_change=bool(choice.diagnosis.candidates)))

@@ -34,6 +34,7 @@ from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.reservation_turns import ReservationTurns
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.result import DONE, Result, earliest
+from topomend.reconcile.scale_up import ScaleUp
 from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.startup_taint import StartupTaint
 from topomend.reconcile.store import Store
@@ -75,7 +76,8 @@ class Reconciler:
         self._startup_taint = StartupTaint(client, store, enabled=settings.startup_taint)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
-        parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics)
+        self._scale_up = ScaleUp(client, store)
+        parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
         self._preemptor = Preemptor(client, store, announcer, self._namespace_limits)
@@ -155,6 +157,10 @@ class Reconciler:
     def preempt(self) -> None:
         """Evict pods of lower priority for those that wait. Raises APIError."""
         self._preemptor.check()
+
+    def ask_for_nodes(self) -> None:
+        """Have cluster autoscalers count the pods that wait. Raises APIError."""
+        self._scale_up.check()
 
     def remove_startup_taints(self) -> None:
         """Let pods onto new nodes whose topology is known. Raises APIError."""

@@ -42,7 +42,7 @@ class RefusedPods:
     def __init__(self, parts: Collaborators, relaunches: FairTokenBucket) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
-        self._announcer, self._metrics = parts.announcer, parts.metrics
+        self._announcer, self._metrics, self._scale_up = parts.announcer, parts.metrics, parts.scale_up
         self._relaunches = relaunches
         self._record_limits = RecordLimits(parts.clock)
         self._preflight = Preflight(parts.client)
@@ -193,6 +193,8 @@ class RefusedPods:
         if gated is None:
             return Result(RETRY_SECONDS, on_any_change=True)
         note, result = self._explainer.report_unschedulable(gated, chosen.reason or pause.waiting_for)
+        if not chosen.nodes:
+            self._scale_up.wait((gated,), infeasible=note.never)
         self._waiting_status.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
         return earliest(result, self._reservations.backing_off(gated))
 

@@ -1,0 +1,117 @@
+"""Has cluster autoscalers count the gated pods that wait: kube-scheduler never calls a gated pod unschedulable.
+
+Cluster Autoscaler and Karpenter add nodes for pods whose condition ``PodScheduled`` has the reason ``Unschedulable``,
+whatever gates they have. The operator gives a pod that reason once no node has admitted it for a while, and takes it
+back where no known node would admit the pod even when empty: a new one would not either. The pod stays gated, so that
+it comes only to a node whose published state admits it. Owns which pods have the reason. Leaves what a new node would
+admit to ``decide/infeasible``. The right to write it is a ClusterRole of its own: without it autoscalers do not see
+gated pods.
+Source: sigs.k8s.io/karpenter pkg/utils/pod/scheduling.go:IsProvisionable; cluster-autoscaler
+utils/kubernetes/listers.go.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from topomend.decide.infeasible import another_would_admit
+from topomend.kube.client import PODS, Client
+from topomend.kube.errors import Conflict, Forbidden, NotFound
+from topomend.model.bounded_dict import BoundedDict
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.store import Store
+from topomend.runtime.token_bucket import FairTokenBucket
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+
+PATIENCE_SECONDS = 5.0
+"""How long a pod waits first: a place may come free sooner than an autoscaler looks."""
+
+WRITES_PER_SECOND, WRITE_BURST = 10.0, 20
+"""How often conditions are written in the whole cluster, one a pod; namespaces have equal shares."""
+
+OFF_SECONDS = 300.0
+"""After how long to try again without the right."""
+
+MAX_ENTRIES = 10_000
+
+_UNSCHEDULABLE = {
+    "reason": "Unschedulable",
+    "message": "topomend keeps the pod gated: no node admits it now. `kubectl numa explain` says why for each node.",
+}
+_GATED = {"reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
+"""As the API server writes it (pkg/registry/core/pod/strategy.go:applySchedulingGatedCondition)."""
+
+_log = logging.getLogger(__name__)
+
+
+class ScaleUp:
+    """``wait`` may be called by any thread, ``check`` by one."""
+
+    def __init__(self, client: Client, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._store, self._clock = client, store, clock
+        self._writes = FairTokenBucket(WRITES_PER_SECOND, WRITE_BURST, clock)
+        self._wanted: BoundedDict[PodID, bool] = BoundedDict(MAX_ENTRIES)
+        self._lock = threading.Lock()
+        self._off_until, self._has_warned = 0.0, False
+
+    def wait(self, pods: Iterable[WatchedPod], *, infeasible: bool) -> None:
+        """No node admits these gated pods now; ``infeasible`` is that none would even when empty. Returns at once."""
+        with self._lock:
+            for pod in pods:
+                if pod.unschedulable == infeasible:
+                    self._wanted[_id_of(pod)] = not infeasible
+                else:
+                    self._wanted.pop(_id_of(pod), None)
+
+    def check(self) -> None:
+        """Write the conditions of the pods that have waited long enough. Raises APIError."""
+        if self._clock() < self._off_until:
+            return
+        try:
+            for pod, wanted in self._due():
+                if wanted and not another_would_admit(self._store.snapshot, pod.pod, pod.placement):
+                    self._forget(_id_of(pod))  # a node of which nothing is known yet might: it is asked first
+                elif not self._writes.take(pod.namespace):
+                    self._write(pod, _UNSCHEDULABLE if wanted else _GATED)
+                    self._forget(_id_of(pod))
+        except Forbidden as error:
+            self._off_until = self._clock() + OFF_SECONDS
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning("cluster autoscalers do not see pods that wait gated: %s", error)
+
+    def _due(self) -> Iterator[tuple[WatchedPod, bool]]:
+        """The pods that still wait and have another reason than they are to have."""
+        snapshot, latest = self._store.snapshot, self._clock() - PATIENCE_SECONDS
+        with self._lock:
+            wanted = list(self._wanted.items())
+        for key, is_wanted in wanted:
+            name = (key.namespace, key.name)
+            pod = snapshot.gated.get(name)
+            if pod is None or pod.uid != key.uid or pod.gates not in ((FIT_GATE,), (RELAUNCH_GATE,)) or pod.deleting:
+                self._forget(key)
+            elif name not in snapshot.assumed and snapshot.gated_since[name] <= latest:
+                yield pod, is_wanted
+
+    def _forget(self, key: PodID) -> None:
+        with self._lock:
+            self._wanted.pop(key, None)
+
+    def _write(self, pod: WatchedPod, condition: Mapping[str, str]) -> None:
+        """Where the pod has changed since, nothing is written: it is reconciled again and waits again."""
+        metadata = {"uid": pod.uid, "resourceVersion": pod.version}
+        patch: dict[str, Any] = {
+            "metadata": metadata,
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", **condition}]},
+        }
+        with suppress(NotFound, Conflict):
+            self._client.patch_status(PODS, pod.name, patch, pod.namespace)
+            _log.info("%s/%s is now %s for cluster autoscalers", pod.namespace, pod.name, condition["reason"])
+
+
+def _id_of(pod: WatchedPod) -> PodID:
+    return PodID(pod.namespace, pod.name, pod.uid)

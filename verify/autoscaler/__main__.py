@@ -1,0 +1,108 @@
+"""Try Karpenter beside steered pods: what asks for a node, after how many seconds, and what does not."""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.clusters import Cluster, agents_on, cluster_of, pod, steer
+from tests.operator_process import Operator
+from tests.waiting import eventually
+from verify.autoscaler import karpenter
+
+from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.sandbox import NodeSpec
+
+SHAPE, RESOURCES = (
+    "numa:2 cores:8 memory:8Gi",
+    {"cpu": "16", "memory": "16Gi", "pods": "100", "ephemeral-storage": "20Gi"},
+)
+"""The known node, with one CPU reserved, and what Karpenter offers: as many CPUs and as much memory in total."""
+
+NAMESPACE = "steered"
+
+SIGNAL_SECONDS = 30.0
+"""The target from a pod's creation to the request for a node."""
+
+QUIET_SECONDS = 40.0
+"""How long no further node may be asked for: several rounds of Karpenter and two of every patience of ours."""
+
+
+def main() -> int:
+    """Build Karpenter, and try it in a network namespace, where it can listen on all addresses."""
+    parser = argparse.ArgumentParser(prog="python -m verify.autoscaler", description=__doc__)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    if not parser.parse_args().inside:
+        karpenter.build()
+        inside = 'ip link set lo up && exec "$0" -m verify.autoscaler --inside'
+        return subprocess.run(["unshare", "--net", "--", "sh", "-c", inside, sys.executable], check=False).returncode  # noqa: S607
+    with tempfile.TemporaryDirectory(prefix="topomend-autoscaler-") as folder, _arena(Path(folder)) as cluster:
+        return _try(cluster)
+
+
+@contextmanager
+def _arena(logs: Path) -> Iterator[Cluster]:
+    """A full node whose pods do not end, the operator, and Karpenter with a pool of nodes as large."""
+    node = NodeSpec.of_shape("numa-0", SHAPE, topology_manager_policy="single-numa-node")
+    program = karpenter.build()
+    with cluster_of([node]) as cluster, agents_on(cluster, logs / "agents.log"):
+        eventually("the agent", lambda: cluster.client.list(NODE_TOPOLOGIES).items)
+        karpenter.install(cluster.client, program, RESOURCES)
+        eventually("the pool", lambda: karpenter.create_pool(cluster.client))
+        steer(cluster, NAMESPACE)
+        operator = Operator(cluster.sandbox.kubeconfig, logs / "operator.log")
+        operator.wait_until_it_watches()
+        for number, cpus in enumerate((7, 8)):
+            cluster.create(pod(f"fill-{number}", cpus), NAMESPACE)
+        eventually("a full node", lambda: _phases(cluster, "fill-0", "fill-1") == ["Running", "Running"])
+        try:
+            with karpenter.running(program, cluster.sandbox.kubeconfig, logs / "karpenter.log"):
+                yield cluster
+        except BaseException:
+            sys.stderr.write((logs / "operator.log").read_text() + (logs / "karpenter.log").read_text()[-20_000:])
+            raise
+        finally:
+            operator.terminate()
+
+
+def _try(cluster: Cluster) -> int:
+    cluster.create(
+        pod("too-wide", 12), NAMESPACE
+    )  # asked about again when the new node comes, of which nothing is known
+    early = _claims_within(cluster, 0, QUIET_SECONDS)
+    sys.stdout.write(f"no NUMA node has 12 CPUs: {early} nodes were asked for (target 0)\n")
+    began = time.monotonic()
+    cluster.create(pod("waits", 4), NAMESPACE)
+    eventually("a node to be asked for", lambda: _claims(cluster) > early, 2 * SIGNAL_SECONDS)
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"for a pod of 4 CPUs a node was asked for after {seconds:.1f} s (target {SIGNAL_SECONDS:.0f})\n")
+    asked = _claims_within(cluster, early + 1, QUIET_SECONDS) - early
+    sys.stdout.write(f"{asked} nodes were asked for in all (target 1)\n")
+    cluster.remove(cluster.get("fill-0", NAMESPACE))
+    eventually("the pod to run where others ended", lambda: _phases(cluster, "waits") == ["Running"], 60)
+    sys.stdout.write("the pod runs on the known node, which came free first\n")
+    return 0 if early == 0 and asked == 1 and seconds <= SIGNAL_SECONDS else 1
+
+
+def _claims(cluster: Cluster) -> int:
+    return len(cluster.client.list(karpenter.NODE_CLAIMS).items)
+
+
+def _claims_within(cluster: Cluster, expected: int, seconds: float) -> int:
+    """How many nodes have been asked for after so many seconds, or as soon as there are more than ``expected``."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and _claims(cluster) <= expected:
+        time.sleep(1.0)
+    return _claims(cluster)
+
+
+def _phases(cluster: Cluster, *names: str) -> list[str]:
+    return [cluster.get(name, NAMESPACE)["status"]["phase"] for name in names]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
