@@ -20,6 +20,7 @@ from topomend.reconcile.gangs import INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SE
 from topomend.reconcile.gated_pods import GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
+from topomend.reconcile.scale_up import PATIENCE_SECONDS
 from topomend.runtime.backoff import Backoff, Exponential
 from topomend.wire.group import FIT_GATE
 from topomend.wire.pod_group import KUEUE_SIZE, LABELS, SCHEDULER_PLUGINS
@@ -83,6 +84,15 @@ def test_a_group_that_does_not_fit_as_a_whole_keeps_all_its_gates_and_holds_no_n
     assert [groups.assumed(pod.name) for pod in pods] == [()] * 3
     assert groups.emitted.reasons() == ["UngateDeferred"]
     assert "2 of the 3 pods that wait together fit; train-2: no node admits it now" in groups.emitted.events[0][4]
+
+
+def test_autoscalers_count_all_pods_of_a_group_that_does_not_fit(groups: Groups) -> None:
+    pods = groups.members(2, 2, 2)
+    groups.reconcile(pods[0])
+    groups.clock.now += PATIENCE_SECONDS
+    groups.scale_up.check()
+    assert [watched(groups.cluster, pod.name).unschedulable for pod in pods] == [True] * 3
+    assert groups.gates(pods) == [(FIT_GATE,)] * 3
 
 
 def test_only_the_first_pod_of_a_group_is_woken_by_changes(groups: Groups) -> None:

@@ -27,6 +27,7 @@ from verify.e2e.pods import (
     is_gated,
     is_refused,
     is_running,
+    is_unschedulable,
     pod,
 )
 
@@ -113,6 +114,7 @@ def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is
     }
     story.figures["refused pods of a Deployment of 2"] = str(len(refused))
     assert waiting()
+    eventually("autoscalers to count them", lambda: all(map(is_unschedulable, filter(is_gated, _storm(story)))), 20)
     assert 1 <= len(refused) <= stretched(3 * replicas)  # the operator races the controller that makes them
     assert not any(is_running(item) for item in _storm(story))
     before = time.monotonic()

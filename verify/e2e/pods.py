@@ -74,6 +74,12 @@ def is_gated(item: Object) -> bool:
     return bool(item["spec"].get("schedulingGates"))
 
 
+def is_unschedulable(item: Object) -> bool:
+    """Whether cluster autoscalers count this pod."""
+    conditions = {condition["type"]: condition.get("reason") for condition in item["status"].get("conditions", ())}
+    return conditions.get("PodScheduled") == "Unschedulable"
+
+
 def has_run(item: Object) -> bool:
     """Whether the pod's status shows that its container has started."""
     states = [status["state"] for status in item["status"].get("containerStatuses", ())]

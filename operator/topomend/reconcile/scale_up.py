@@ -31,7 +31,7 @@ PATIENCE_SECONDS = 5.0
 """How long a pod waits first: a place may come free sooner than an autoscaler looks."""
 
 WRITES_PER_SECOND, WRITE_BURST = 10.0, 20
-"""How often conditions are written in the whole cluster, one a pod; namespaces have equal shares."""
+"""How many pods are asked about and written in the whole cluster, each once; namespaces have equal shares."""
 
 OFF_SECONDS = 300.0
 """After how long to try again without the right."""
@@ -73,11 +73,10 @@ class ScaleUp:
             return
         try:
             for pod, wanted in self._due():
-                if wanted and not another_would_admit(self._store.snapshot, pod.pod, pod.placement):
-                    self._forget(_id_of(pod))  # a node of which nothing is known yet might: it is asked first
-                elif not self._writes.take(pod.namespace):
+                # Where a node of which nothing is known yet might admit the pod, that node is waited for.
+                if not wanted or another_would_admit(self._store.snapshot, pod.pod, pod.placement):
                     self._write(pod, _UNSCHEDULABLE if wanted else _GATED)
-                    self._forget(_id_of(pod))
+                self._forget(_id_of(pod))
         except Forbidden as error:
             self._off_until = self._clock() + OFF_SECONDS
             if not self._has_warned:
@@ -85,17 +84,23 @@ class ScaleUp:
                 _log.warning("cluster autoscalers do not see pods that wait gated: %s", error)
 
     def _due(self) -> Iterator[tuple[WatchedPod, bool]]:
-        """The pods that still wait and have another reason than they are to have."""
+        """The pods that still wait and have another reason than they are to have, as many as may be written now."""
         snapshot, latest = self._store.snapshot, self._clock() - PATIENCE_SECONDS
+        spent: set[str] = set()
         with self._lock:
             wanted = list(self._wanted.items())
         for key, is_wanted in wanted:
+            if key.namespace in spent:
+                continue
             name = (key.namespace, key.name)
             pod = snapshot.gated.get(name)
             if pod is None or pod.uid != key.uid or pod.gates not in ((FIT_GATE,), (RELAUNCH_GATE,)) or pod.deleting:
                 self._forget(key)
             elif name not in snapshot.assumed and snapshot.gated_since[name] <= latest:
-                yield pod, is_wanted
+                if self._writes.take(key.namespace):
+                    spent.add(key.namespace)
+                else:
+                    yield pod, is_wanted
 
     def _forget(self, key: PodID) -> None:
         with self._lock:
