@@ -73,6 +73,7 @@ READER = EVERYBODY | {"nodes/configz": "get"}
 OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "pods/eviction": "create",
+    "pods/status": "patch",
     "priorityclasses.scheduling.k8s.io": "list",
     "podgroups.scheduling.k8s.io": "get",
     "podgroups.scheduling.x-k8s.io": "get",
