@@ -69,7 +69,7 @@ nearest: .venv/ready ## Check the nearest amounts that would be admitted, for CA
 differential: .venv/ready ## Run WORKLOADS random workloads on a real cluster, plain and steered: none may fare worse
 	@$(BIN)/python -m verify.differential --cases $(WORKLOADS)
 
-autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; needs Go; builds Karpenter's kwok provider once)
+autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; builds Karpenter's kwok provider once)
 	@$(BIN)/python -m verify.autoscaler
 
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated

@@ -27,6 +27,7 @@ from tests.waiting import eventually, stretched
 from topomend.gating.definitions import STEER
 from topomend.kube.client import NAMESPACES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists
+from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import STEERING, STEERING_NAME
 from topomend.wire.pod_group import KUEUE, KUEUE_SIZE, LABELS
 
@@ -88,7 +89,10 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
         waiting = eventually("both replicas to be created", lambda: _both(_steered(two_nodes)))
         eventually("the wait to be told", lambda: events_of(two_nodes, waiting[0], "UngateDeferred"))
         time.sleep(5)
-        eventually("autoscalers to count them", lambda: all(map(_is_unschedulable, _steered(two_nodes))))
+        eventually(
+            "autoscalers to count them",
+            lambda: all(read_watched_pod(content).unschedulable for content in _steered(two_nodes)),
+        )
         assert [content["metadata"]["name"] for content in _steered(two_nodes)] == [
             content["metadata"]["name"] for content in waiting
         ]
@@ -105,11 +109,6 @@ def test_replicas_that_do_not_fit_are_never_refused_and_run_within_five_seconds_
     finally:
         two_nodes.client.delete(DEPLOYMENTS, "web-steered", NAMESPACE, uid=made["metadata"]["uid"])
         eventually("no replica to be left", lambda: not _steered(two_nodes))
-
-
-def _is_unschedulable(content: dict[str, Any]) -> bool:
-    conditions = {condition["type"]: condition["reason"] for condition in content["status"]["conditions"]}
-    return bool(conditions["PodScheduled"] == "Unschedulable")
 
 
 def test_of_twenty_pods_at_once_as_many_run_as_fit_the_oldest_first_and_none_is_refused(

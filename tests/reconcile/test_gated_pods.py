@@ -1,6 +1,5 @@
 """Pods behind the fit gate: each is ungated once, for nodes that admit it, and not before older ones."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -40,12 +39,6 @@ class Gating(Parts):
 
     def reconcile(self, pod: WatchedPod) -> Result:
         return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
-
-
-@pytest.fixture
-def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
-    yield two_nodes
-    two_nodes.remove_all()
 
 
 @pytest.fixture

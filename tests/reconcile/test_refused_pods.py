@@ -1,6 +1,5 @@
 """When a relaunch may start, and what becomes of one that may not now: on a pod that a real kubelet has refused."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -52,12 +51,6 @@ class Relaunches(Parts):
     def is_untouched(self) -> bool:
         """Whether the refused pod is as the kubelet left it, and its node is free for others."""
         return watched(self.cluster, self.pod.name) == self.pod and not self.assumed(self.pod.name)
-
-
-@pytest.fixture
-def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
-    yield two_nodes
-    two_nodes.remove_all()
 
 
 def test_a_refused_pod_is_relaunched_and_its_replacement_assumed(cluster: Cluster) -> None:

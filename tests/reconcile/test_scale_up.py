@@ -1,6 +1,5 @@
 """Pods that wait gated are unschedulable for cluster autoscalers, on a real API server."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +12,11 @@ from tests.refused_pods import gated, gates, watched
 from topomend.cache import changes
 from topomend.kube.errors import Forbidden
 from topomend.model.cluster import WatchedPod
-from topomend.reconcile.scale_up import OFF_SECONDS, PATIENCE_SECONDS, WRITE_BURST
+from topomend.reconcile.optional_right import OFF_SECONDS
+from topomend.reconcile.scale_up import PATIENCE_SECONDS, WRITE_BURST
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
-    yield two_nodes
-    two_nodes.remove_all()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Try Karpenter beside steered pods: what asks for a node, after how many seconds, and what does not."""
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,11 @@ from tests.clusters import Cluster, agents_on, cluster_of, pod, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 from verify.autoscaler import karpenter
+from verify.commands import Unavailable
 
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.sandbox import NodeSpec
+from topomend.sandbox.failures import SandboxUnavailable
 
 SHAPE, RESOURCES = (
     "numa:2 cores:8 memory:8Gi",
@@ -37,11 +40,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m verify.autoscaler", description=__doc__)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     if not parser.parse_args().inside:
-        karpenter.build()
-        inside = 'ip link set lo up && exec "$0" -m verify.autoscaler --inside'
-        return subprocess.run(["unshare", "--net", "--", "sh", "-c", inside, sys.executable], check=False).returncode  # noqa: S607
+        return _run_inside()
     with tempfile.TemporaryDirectory(prefix="topomend-autoscaler-") as folder, _arena(Path(folder)) as cluster:
         return _try(cluster)
+
+
+def _run_inside() -> int:
+    if os.geteuid() != 0:
+        sys.stderr.write("a network namespace needs root: sudo make autoscaler\n")
+        return 2
+    try:
+        karpenter.build()
+    except (Unavailable, SandboxUnavailable) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    inside = 'ip link set lo up && exec "$0" -m verify.autoscaler --inside'
+    return subprocess.run(["unshare", "--net", "--", "sh", "-c", inside, sys.executable], check=False).returncode  # noqa: S607  util-linux
 
 
 @contextmanager
@@ -55,24 +69,24 @@ def _arena(logs: Path) -> Iterator[Cluster]:
         eventually("the pool", lambda: karpenter.create_pool(cluster.client))
         steer(cluster, NAMESPACE)
         operator = Operator(cluster.sandbox.kubeconfig, logs / "operator.log")
-        operator.wait_until_it_watches()
-        for number, cpus in enumerate((7, 8)):
-            cluster.create(pod(f"fill-{number}", cpus), NAMESPACE)
-        eventually("a full node", lambda: _phases(cluster, "fill-0", "fill-1") == ["Running", "Running"])
         try:
+            operator.wait_until_it_watches()
+            for number, cpus in enumerate((7, 8)):
+                cluster.create(pod(f"fill-{number}", cpus), NAMESPACE)
+            eventually("a full node", lambda: _phases(cluster, "fill-0", "fill-1") == ["Running", "Running"])
             with karpenter.running(program, cluster.sandbox.kubeconfig, logs / "karpenter.log"):
                 yield cluster
         except BaseException:
-            sys.stderr.write((logs / "operator.log").read_text() + (logs / "karpenter.log").read_text()[-20_000:])
+            for log in sorted(logs.glob("*.log")):
+                sys.stderr.write(log.read_text()[-20_000:])
             raise
         finally:
             operator.terminate()
 
 
 def _try(cluster: Cluster) -> int:
-    cluster.create(
-        pod("too-wide", 12), NAMESPACE
-    )  # asked about again when the new node comes, of which nothing is known
+    # It is asked about again once the new node is there, of which nothing is known.
+    cluster.create(pod("too-wide", 12), NAMESPACE)
     early = _claims_within(cluster, 0, QUIET_SECONDS)
     sys.stdout.write(f"no NUMA node has 12 CPUs: {early} nodes were asked for (target 0)\n")
     began = time.monotonic()

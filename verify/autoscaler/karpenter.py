@@ -6,51 +6,71 @@ Karpenter listens on all addresses: run it in a network namespace.
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.clusters import CRDS
+from verify.commands import Unavailable
 
 from topomend.kube.client import Client, Resource
 from topomend.kube.errors import APIError
+from topomend.sandbox.build import locked
 from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.toolchain import ENVIRONMENT, find_go, run_go
 
 MODULE, VERSION = "sigs.k8s.io/karpenter", "v1.14.0"
 """The newest release that Go 1.26.8 builds."""
 
+MINIMUM_GO = "1.26.5"
+"""As its go.mod says."""
+
 NODE_CLAIMS = Resource("karpenter.sh/v1", "nodeclaims", namespaced=False)
 
-_CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 _NODE_POOLS = Resource("karpenter.sh/v1", "nodepools", namespaced=False)
 _NODE_CLASSES = Resource("karpenter.kwok.sh/v1alpha1", "kwoknodeclasses", namespaced=False)
 
 
 def build() -> Path:
-    """The program, built where it is not there yet: four minutes on two cores. Needs Go."""
+    """The program, built where it is not there yet: four minutes on two cores.
+
+    Raises SandboxUnavailable where Go is missing and cannot be downloaded, Unavailable where it fails.
+    """
     folder = cache_folder() / "karpenter" / VERSION
     program = folder / "karpenter-kwok"
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "go.mod").unlink(missing_ok=True)
-        _go(folder, "mod", "init", "topomend.io/karpenter")
-        _go(folder, "get", f"{MODULE}/kwok@{VERSION}")
-        _go(folder, "build", "-o", f"{program}.part", f"{MODULE}/kwok")
-        Path(f"{program}.part").rename(program)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock", lambda: _say("waiting for another build of Karpenter")):
+        if not program.exists():
+            _say(f"building Karpenter {VERSION}, once")
+            (folder / "go.mod").unlink(missing_ok=True)
+            _go(folder, "mod", "init", "topomend.io/karpenter")
+            _go(folder, "get", f"{MODULE}/kwok@{VERSION}")
+            partial = program.with_suffix(".partial")
+            _go(folder, "build", "-o", str(partial), f"{MODULE}/kwok")
+            partial.replace(program)
     return program
 
 
 def _go(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["go", *arguments], cwd=folder, check=True, text=True, stdout=subprocess.PIPE).stdout  # noqa: S607  Go is where the user has it
+    done = run_go(find_go(MINIMUM_GO, _say), folder, {**os.environ, **ENVIRONMENT}, *arguments)
+    if done.returncode:
+        raise Unavailable(f"go {arguments[0]} failed in {folder}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def _say(progress: str) -> None:
+    sys.stderr.write(f"{progress}\n")
 
 
 def install(client: Client, program: Path, resources: Mapping[str, str]) -> None:
-    """Karpenter's kinds, and one pool whose nodes have these ``resources``, as Quantities."""
+    """Karpenter's kinds, and the one kind of nodes that it may make: with these ``resources``, as Quantities."""
     found = json.loads(_go(program.parent, "list", "-m", "-json", MODULE))
     for folder in ("pkg/apis/crds", "kwok/apis/crds"):
         for path in sorted((Path(found["Dir"]) / folder).glob("karpenter*.yaml")):
-            client.create(_CRDS, yaml.safe_load(path.read_text()))
+            client.create(CRDS, yaml.safe_load(path.read_text()))
     _instance_types(program).write_text(json.dumps([_instance_type(resources)]))
 
 

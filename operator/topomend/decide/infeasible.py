@@ -62,10 +62,9 @@ def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement) -> b
     """Whether a node whose state is published would admit ``pod`` when empty: so would a new node of its kind."""
     fit = admission_of(pod)
     return any(
-        publication is not None and not publication.problem and _could_admit(snapshot, node, pod, fit)
+        _could_admit(snapshot, node, pod, fit)
         for node in snapshot.nodes.values()
-        if not filter_node_affinity(node, placement)
-        for publication in (snapshot.publications.get(node.name),)
+        if not snapshot.why_unknown(node.name) and not filter_node_affinity(node, placement)
     )
 
 

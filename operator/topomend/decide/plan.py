@@ -47,7 +47,7 @@ class RelaunchOn:
 
     ``others`` are the hostnames of all other nodes that the pod's own rules allow; empty where the pod goes to these
     nodes alone. ``unsettled`` is a node that admits the pod too once the pods assumed there have arrived, and that the
-    scheduler may be the only one to know as the right one; empty where there is none.
+    scheduler alone may know to be the right one; empty where there is none.
     """
 
     candidates: tuple[NodeStatus, ...]
@@ -158,11 +158,19 @@ def choose(  # noqa: PLR0913  what a choice depends on
     candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
-    names = {candidate.node for candidate in candidates}
-    unsettled = next((candidate.node for candidate in unreserved if candidate.node not in names), "")
+    if not is_for_all:
+        return RelaunchOn(candidates, diagnosis, _admits(candidates))
     # A pod that asks for alignment goes to no node of which replay knows nothing yet.
-    others = _others(snapshot, pod, candidates) if is_for_all and not pod.pod.single_numa_node else ()
-    return RelaunchOn(candidates, diagnosis, _admits(candidates), others, unsettled if is_for_all else "")
+    others = () if pod.pod.single_numa_node else _others(snapshot, pod, candidates)
+    return RelaunchOn(candidates, diagnosis, _admits(candidates), others, _first_left_out(unreserved, candidates))
+
+
+def _first_left_out(unreserved: Sequence[NodeStatus], candidates: Sequence[NodeStatus]) -> str:
+    """The first node of ``unreserved`` that is none of the ``candidates``, which are in the same order."""
+    for position, status in enumerate(unreserved):
+        if position == len(candidates) or status is not candidates[position]:
+            return status.node
+    return ""
 
 
 def _others(snapshot: Snapshot, pod: WatchedPod, candidates: Iterable[NodeStatus]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
-from topomend.wire.group import FIT_GATE
+from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 PATIENCE_SECONDS = 5.0
 """How long a pod waits before NUMA nodes are reserved for it."""
@@ -137,6 +137,11 @@ def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
     if gated is None or gated.uid != pod.uid or key in snapshot.assumed:
         return False
     return gated.gates == (FIT_GATE,) and not gated.deleting
+
+
+def is_held_by_us(pod: WatchedPod) -> bool:
+    """Whether a gate of the operator is all that keeps the pod, a new one or a replacement, from its scheduler."""
+    return pod.gates in ((FIT_GATE,), (RELAUNCH_GATE,)) and not pod.deleting
 
 
 def by_most_free_cpus(snapshot: Snapshot) -> list[str]:

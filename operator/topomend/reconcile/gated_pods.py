@@ -94,12 +94,10 @@ class GatedPods:
                 snapshot, self._widened(pod), self._reserved(), excluded, yields=yields < MAX_YIELDS
             ),
         )
-        if isinstance(choice, plans.Yield):
+        if isinstance(choice, plans.Yield | plans.Settle):
             self._yields[pod_id] = yields + 1
-            return Result(YIELD_SECONDS, on_any_change=True)
-        if isinstance(choice, plans.Settle):
-            self._yields[pod_id] = yields + 1
-            return Result(SETTLE_SECONDS)
+            settles = isinstance(choice, plans.Settle)
+            return Result(SETTLE_SECONDS) if settles else Result(YIELD_SECONDS, on_any_change=True)
         self._yields.pop(pod_id, None)
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)

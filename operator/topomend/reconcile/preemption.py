@@ -16,18 +16,20 @@ from topomend.cache.snapshot import Snapshot
 from topomend.decide import preemption
 from topomend.decide.eligibility import Treatment, eligibility
 from topomend.decide.feasibility import diagnose
+from topomend.decide.queue_order import is_held_by_us
 from topomend.kube.client import PODS, PRIORITY_CLASSES, Client
-from topomend.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests
+from topomend.kube.errors import Conflict, NotFound, TooManyRequests
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.node_pods import UNENDED
+from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.store import Store
 from topomend.runtime.token_bucket import FairTokenBucket
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.document import MalformedObject
-from topomend.wire.group import FIT_GATE, RELAUNCH_GATE, UNGATED_NAMESPACES
+from topomend.wire.group import UNGATED_NAMESPACES
 
 PATIENCE_SECONDS = 2.0
 """How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
@@ -41,8 +43,8 @@ MAX_TRIED = 5
 ATTEMPTS_PER_SECOND, ATTEMPT_BURST = 2.0, 10
 """How often pods of some nodes are listed for a waiting pod, in the whole cluster; one namespace has half the burst."""
 
-CLASSES_SECONDS, OFF_SECONDS = 60.0, 300.0
-"""How long the lowest priority of the cluster is good; after how long to try again without the rights."""
+CLASSES_SECONDS = 60.0
+"""How long the lowest priority of the cluster is good."""
 
 MAX_ENTRIES = 10_000
 
@@ -65,21 +67,16 @@ class Preemptor:
         self._attempts = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._lowest: tuple[float, int] | None = None
-        self._off_until, self._has_warned = 0.0, False
+        self._right = OptionalRight(_log, "no pod is evicted for pods of higher priority", clock)
 
     def check(self) -> None:
         """Evict for the first of the pods that have waited for a while. Raises APIError."""
-        if self._clock() < self._off_until:
+        if self._right.is_missing:
             return
-        try:
+        with self._right.used():
             for pod in self._first_waiting():
                 self._rests[pod.uid] = self._clock() + REST_SECONDS
                 self._preempt_for(pod)
-        except Forbidden as error:
-            self._off_until = self._clock() + OFF_SECONDS
-            if not self._has_warned:
-                self._has_warned = True
-                _log.warning("no pod is evicted for pods of higher priority: %s", error)
 
     def _first_waiting(self) -> Iterator[WatchedPod]:
         """The first waiting pods whose priority is above that of some pods of the cluster, in order."""
@@ -145,8 +142,7 @@ class Preemptor:
 def _waiting_since(snapshot: Snapshot) -> Iterator[tuple[WatchedPod, float]]:
     """The pods that wait alone for a node, each with the time since when."""
     for key, pod in snapshot.gated.items():
-        ours = pod.gates in ((FIT_GATE,), (RELAUNCH_GATE,))
-        if ours and not pod.group and not pod.deleting and key not in snapshot.assumed:
+        if is_held_by_us(pod) and not pod.group and key not in snapshot.assumed:
             yield pod, snapshot.gated_since[key]
     for refusal in snapshot.refused.values():
         if (refusal.pod.namespace, refusal.pod.name) not in snapshot.assumed:

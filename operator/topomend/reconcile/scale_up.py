@@ -15,26 +15,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
 
 from topomend.decide.infeasible import another_would_admit
+from topomend.decide.queue_order import is_held_by_us
 from topomend.kube.client import PODS, Client
-from topomend.kube.errors import Conflict, Forbidden, NotFound
+from topomend.kube.errors import Conflict, NotFound
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
+from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.runtime.token_bucket import FairTokenBucket
-from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 PATIENCE_SECONDS = 5.0
 """How long a pod waits first: a place may come free sooner than an autoscaler looks."""
 
 WRITES_PER_SECOND, WRITE_BURST = 10.0, 20
 """How many pods are asked about and written in the whole cluster, each once; namespaces have equal shares."""
-
-OFF_SECONDS = 300.0
-"""After how long to try again without the right."""
 
 MAX_ENTRIES = 10_000
 
@@ -56,7 +53,7 @@ class ScaleUp:
         self._writes = FairTokenBucket(WRITES_PER_SECOND, WRITE_BURST, clock)
         self._wanted: BoundedDict[PodID, bool] = BoundedDict(MAX_ENTRIES)
         self._lock = threading.Lock()
-        self._off_until, self._has_warned = 0.0, False
+        self._right = OptionalRight(_log, "cluster autoscalers do not see pods that wait gated", clock)
 
     def wait(self, pods: Iterable[WatchedPod], *, infeasible: bool) -> None:
         """No node admits these gated pods now; ``infeasible`` is that none would even when empty. Returns at once."""
@@ -69,19 +66,14 @@ class ScaleUp:
 
     def check(self) -> None:
         """Write the conditions of the pods that have waited long enough. Raises APIError."""
-        if self._clock() < self._off_until:
+        if self._right.is_missing:
             return
-        try:
+        with self._right.used():
             for pod, wanted in self._due():
                 # Where a node of which nothing is known yet might admit the pod, that node is waited for.
                 if not wanted or another_would_admit(self._store.snapshot, pod.pod, pod.placement):
                     self._write(pod, _UNSCHEDULABLE if wanted else _GATED)
                 self._forget(_id_of(pod))
-        except Forbidden as error:
-            self._off_until = self._clock() + OFF_SECONDS
-            if not self._has_warned:
-                self._has_warned = True
-                _log.warning("cluster autoscalers do not see pods that wait gated: %s", error)
 
     def _due(self) -> Iterator[tuple[WatchedPod, bool]]:
         """The pods that still wait and have another reason than they are to have, as many as may be written now."""
@@ -94,7 +86,7 @@ class ScaleUp:
                 continue
             name = (key.namespace, key.name)
             pod = snapshot.gated.get(name)
-            if pod is None or pod.uid != key.uid or pod.gates not in ((FIT_GATE,), (RELAUNCH_GATE,)) or pod.deleting:
+            if pod is None or pod.uid != key.uid or not is_held_by_us(pod):
                 self._forget(key)
             elif name not in snapshot.assumed and snapshot.gated_since[name] <= latest:
                 if self._writes.take(key.namespace):
@@ -108,9 +100,8 @@ class ScaleUp:
 
     def _write(self, pod: WatchedPod, condition: Mapping[str, str]) -> None:
         """Where the pod has changed since, nothing is written: it is reconciled again and waits again."""
-        metadata = {"uid": pod.uid, "resourceVersion": pod.version}
-        patch: dict[str, Any] = {
-            "metadata": metadata,
+        patch = {
+            "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
             "status": {"conditions": [{"type": "PodScheduled", "status": "False", **condition}]},
         }
         with suppress(NotFound, Conflict):
