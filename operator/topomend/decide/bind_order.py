@@ -5,8 +5,9 @@ one first and give it the CPUs meant for the other. And where a pod of the node 
 admitted before or after that end, and so for each of several that ended.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import permutations
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from math import factorial, prod
 
 from topomend.cache.snapshot import PodKey, Publication
 from topomend.decide.requested_alignment import is_aligned
@@ -15,8 +16,9 @@ from topomend.model.pod import Container, ContainerKind, Pod, Resources, contain
 from topomend.replay.admission import admit, release
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
-MAX_PERMUTED = 4
-"""Up to so many pods every order is tried; of more only the worst ones: the largest last, the newest first."""
+MAX_ORDERS = 30
+"""Up to so many orders of different pods all are tried, such as those of any four pods, or of five of which two and two
+are alike; of more only the worst ones: the largest last, the newest first."""
 
 MAX_INTERLEAVED = 6
 """Up to so many pods and ends every interleaving is tried; of more none: the agent publishes within a second."""
@@ -35,7 +37,8 @@ def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
     if ended and len(pods) + len(ended) > MAX_INTERLEAVED:
         return False
     aligned = _aligned_in_turn(publication, pod)
-    return all(_admitted(publication.state, ended, order, aligned, last=pod) for order in _orders(pods))
+    orders = _orders(pods, aligned, pod if ended else None)
+    return all(_admitted(publication.state, ended, order, aligned, last=pod) for order in orders)
 
 
 def _aligned_in_turn(publication: Publication, pod: Pod) -> Sequence[Pod]:
@@ -96,12 +99,24 @@ def _summed(pods: Iterable[Pod]) -> Pod | None:
     return Pod("", "sum", "", (Container("all", ContainerKind.APP, Resources(asked, asked)),))
 
 
-def _orders(pods: tuple[Pod, ...]) -> Iterator[Sequence[Pod]]:
-    if len(pods) <= MAX_PERMUTED:
-        yield from permutations(pods)
+def _orders(pods: Sequence[Pod], aligned: Sequence[Pod], last: Pod | None) -> Iterator[Sequence[Pod]]:
+    """The orders to try. Pods of one kind are the same to a kubelet, but for ``last``, which comes after all ends."""
+    kinds = [(FastAdmission(pod).shape, pod in aligned, pod is last) for pod in pods]
+    if factorial(len(pods)) // prod(map(factorial, Counter(kinds).values())) <= MAX_ORDERS:
+        yield from _distinct_orders(list(zip(kinds, pods, strict=True)))
         return
     smallest_first = sorted(pods, key=lambda pod: requests_of(pod).get("cpu", 0))
     yield pods
     yield pods[::-1]
     yield smallest_first
     yield smallest_first[::-1]
+
+
+def _distinct_orders(pods: Sequence[tuple[Hashable, Pod]]) -> Iterator[tuple[Pod, ...]]:
+    """The orders of ``pods``, each beside its kind, that differ by more than which of a kind comes first."""
+    if not pods:
+        yield ()
+    for position, (kind, pod) in enumerate(pods):
+        if all(kind != earlier for earlier, _ in pods[:position]):
+            for order in _distinct_orders([*pods[:position], *pods[position + 1 :]]):
+                yield (pod, *order)
