@@ -82,10 +82,14 @@ def pod(name: str, cpus: int, *, node: str = "", preferred: str = "", **metadata
 
 @contextmanager
 def priority_class(cluster: "Cluster", name: str, number: int, **fields: str) -> Iterator[None]:
-    """A PriorityClass of this value; ``fields`` are further ones of the object."""
+    """A PriorityClass of this value, which the API server knows; ``fields`` are further ones of the object."""
     head = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": name}}
     made = cluster.client.create(PRIORITY_CLASSES, head | {"value": number} | fields)
+    user = pod("user-of-" + name, 1)
+    user["spec"]["priorityClassName"] = name
     try:
+        # The API server's admission looks in its own cache, and refuses pods of a class that is not there yet.
+        eventually(f"the API server to know {name}", lambda: cluster.client.create(PODS, user, "default", dry_run=True))
         yield
     finally:
         cluster.client.delete(PRIORITY_CLASSES, name, uid=made["metadata"]["uid"])
