@@ -71,12 +71,13 @@ def test_a_forgotten_pod_no_longer_counts() -> None:
     assert pods_on(snapshot) == []
 
 
-def holding(*names: str) -> NodeState:
-    return node_state(pods=map(guaranteed_pod, names))
+def holding(*names: str, release: str = "") -> NodeState:
+    state = node_state(pods=map(guaranteed_pod, names))
+    return replace(state, kubelet=replace(state.kubelet, version=release)) if release else state
 
 
-def ended(version: str = "5", phase: str = "Succeeded") -> changes.PodUpdated:
-    return changes.PodUpdated(watched_pod(version=version, phase=phase, node="a"), 20.0)
+def ended(version: str = "5", phase: str = "Succeeded", uid: str | None = None) -> changes.PodUpdated:
+    return changes.PodUpdated(watched_pod(version=version, phase=phase, node="a", uid=uid), 20.0)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -105,6 +106,28 @@ def test_a_pod_that_is_still_published_ten_seconds_after_its_end_counts_again() 
     snapshot = applied(changes.Published(holding("p", "q"), "3"), ended())
     assert pods_on(applied(changes.TimePassed(29.9), to=snapshot)) == ["q"]
     assert pods_on(applied(changes.TimePassed(30.0), to=snapshot)) == ["p", "q"]
+
+
+@pytest.mark.parametrize(("release", "counts"), [("v1.31.4", ["q"]), ("v1.32.0", ["p", "q"])])
+def test_before_1_32_a_pod_does_not_count_after_its_end_however_long_its_node_publishes_it(
+    release: str, counts: list[str]
+) -> None:
+    state, more = holding("p", "q", release=release), holding("p", "q", "r", release=release)
+    over = applied(changes.Published(state, "3"), ended())
+    assert pods_on(applied(changes.TimePassed(3600.0), to=over)) == counts
+    assert pods_on(applied(changes.Published(state, "6"), to=over)) == counts
+    assert pods_on(applied(changes.Published(more, "6"), to=over)) == [*counts, "r"]
+    assert pods_on(applied(changes.Published(state, "6"), ended())) == counts
+
+
+def test_before_1_32_another_pod_of_the_name_of_an_ended_one_counts() -> None:
+    def state(uid: str) -> NodeState:
+        return running(holding(release="v1.31.4"), guaranteed_pod(uid=uid))
+
+    assert pods_on(applied(changes.Published(state("2"), "6"), ended(uid="1"))) == ["p"]
+    over = applied(changes.Published(state("1"), "3"), ended(uid="1"))
+    assert pods_on(over) == []
+    assert pods_on(applied(changes.Published(state("2"), "6"), to=over)) == ["p"]
 
 
 def test_a_refused_pod_takes_nothing_from_a_running_one_of_its_name() -> None:

@@ -71,6 +71,10 @@ def test_a_rule_holds_from_its_first_version_on(rule: str, first: int) -> None:
         assert getattr(gates(f"v1.{minor}.0"), rule) == (minor >= first), minor
 
 
+def test_before_1_32_kubelets_keep_what_the_last_admitted_pod_held() -> None:
+    assert [minor for minor in range(30, 38) if gates(f"v1.{minor}.0").keeps_last_admitted] == [30, 31]
+
+
 def test_pod_level_managers_need_pod_level_resources_and_their_version() -> None:
     assert gates(PodLevelResourceManagers=True).pod_level_resource_managers
     assert gates("v1.37.0", PodLevelResourceManagers=True).pod_level_resource_managers

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.waiting import TimedOut
 from verify.versions.cluster import nodes, say
-from verify.versions.new_pods import time_new_pods, try_steering
+from verify.versions.new_pods import create_namespaces, time_new_pods, try_steering
 from verify.versions.relaunches import try_end, try_kill, try_relaunch
 from verify.versions.storm import try_storm
 from verify.versions.upgrade import try_upgrade
@@ -26,6 +26,7 @@ from verify.versions.upgrade import try_upgrade
 from topomend.cli.table import echo_table
 from topomend.kube.client import connect
 from topomend.sandbox import Sandbox, SandboxError
+from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.go_modules import NotARelease, minor_of
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ class Row:
     explained: float
     running: float
     after_kill: float
-    ended_free: float
+    ended_free: str
     storm: int
     steered: str
     new_pods: str
@@ -66,7 +67,8 @@ def try_release(release: str, pods: int, older: str, following: str) -> Row:
         try:
             explained, running = try_relaunch(client, "first")
             after_kill = try_kill(client, sandbox.name)
-            ended = try_end(client)
+            create_namespaces(client)
+            ended = try_end(client, release)
             storm = try_storm(client)
             steered, new_pods = try_steering(client), time_new_pods(client)
         finally:
@@ -90,13 +92,25 @@ def _compare(release: str, pods: int, kubelets: str) -> str:
 
 
 def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """For each release, whether every promise held, and its row."""
-    for release, following in zip(releases, [*releases[1:], ""], strict=True):
+    """For each release, whether every promise held, and its row. A release that cannot be built spoils no other row."""
+    built = []
+    for release in releases:
         try:
-            row = try_release(release, pods, _oldest_kubelet(release, releases), following)
+            ensure_binary(say, release)
+            built.append(release)
+        except (NotARelease, SandboxError) as error:
+            yield False, _failed(release, error)
+    for release, following in zip(built, [*built[1:], ""], strict=True):
+        try:
+            row = try_release(release, pods, _oldest_kubelet(release, built), following)
             yield "DISAGREE" not in row.random_pods, row.cells()
-        except (NotARelease, SandboxError, TimedOut, AssertionError) as error:
-            yield False, (release, *["-"] * (len(fields(Row)) - 2), f"{type(error).__name__}: {error}"[:300])
+        except (SandboxError, TimedOut, AssertionError) as error:
+            yield False, _failed(release, error)
+
+
+def _failed(release: str, error: Exception) -> tuple[str, ...]:
+    """The row of a release on which a trial failed."""
+    return release, *["-"] * (len(fields(Row)) - 2), f"{type(error).__name__}: {error}"[:300]
 
 
 def _oldest_kubelet(release: str, releases: Sequence[str]) -> str:

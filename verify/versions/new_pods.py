@@ -51,8 +51,7 @@ def create_namespaces(client: Client) -> None:
 
 
 def try_steering(client: Client) -> str:
-    """Of pods of a steered namespace, how many ran, and how many were refused before."""
-    create_namespaces(client)
+    """Of pods of the steered namespace, how many ran, and how many were refused before."""
     names = [f"steered-{number}" for number in range(STEERED_PODS)]
     for name in names:
         content = wide_pod(name)

@@ -7,8 +7,12 @@ from typing import Any
 
 from tests.waiting import eventually
 from verify.versions.cluster import DEVICE, WIDE, cordon, refuse, remove, runs, wide_pod
+from verify.versions.new_pods import STEERED, is_gated
 
+from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
 from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
+from topomend.model.kubelet import KubeletSettings
+from topomend.replay.gates import read_gates
 from topomend.sandbox import registry
 
 OPERATOR = "topomend-operator"
@@ -47,8 +51,11 @@ def try_kill(client: Client, sandbox: str) -> float:
     return seconds
 
 
-def try_end(client: Client) -> float:
-    """Seconds from the end of a pod with CPUs, memory and a device until its node publishes all of them as free."""
+def try_end(client: Client, release: str) -> str:
+    """Seconds from the end of a pod with CPUs, memory and a device until its node publishes all of them as free.
+
+    Before 1.32 a kubelet keeps them until it admits another pod: then, until a gated pod runs that needs all of them.
+    """
     content = wide_pod("ended")
     content["spec"] |= {"restartPolicy": "Never", "nodeName": WIDE}
     container = content["spec"]["containers"][0]
@@ -57,13 +64,30 @@ def try_end(client: Client) -> float:
     client.create(PODS, content, "default")
     eventually("its CPUs to be published", lambda: _is_published(client), 60)
     eventually("the pod to end", lambda: client.get(PODS, "ended", "default")["status"].get("phase") == "Succeeded", 60)
-    begin = time.monotonic()
+    begin, note = time.monotonic(), ""
+    if read_gates(KubeletSettings(version=release)).keeps_last_admitted:
+        time.sleep(1.5 * UNPUBLISHED_SECONDS)
+        begin, note = time.monotonic(), ", for the next pod"
+        _run_on_both_numa_nodes(client)
     eventually("its node to be empty", lambda: not _is_published(client), 60)
     seconds = time.monotonic() - begin
     conditions = client.get(NODE_TOPOLOGIES, WIDE)["status"]["conditions"]
     assert all(condition["status"] == "True" for condition in conditions), conditions
     remove(client, "ended")
-    return seconds
+    return f"{seconds:.1f} s{note}"
+
+
+def _run_on_both_numa_nodes(client: Client) -> None:
+    """Run a gated pod of which each container needs CPUs and the device of a NUMA node of WIDE for itself."""
+    content = wide_pod("next")
+    content["spec"] |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    (first,) = content["spec"]["containers"]
+    first["resources"]["limits"][DEVICE] = "1"
+    content["spec"]["containers"].append(first | {"name": "second"})
+    made = client.create(PODS, content, STEERED)
+    assert is_gated(made)
+    eventually("the next pod to run", lambda: client.get(PODS, "next", STEERED)["status"]["phase"] == "Running", 60)
+    client.delete(PODS, "next", STEERED, uid=made["metadata"]["uid"])
 
 
 def _is_published(client: Client) -> bool:

@@ -3,25 +3,44 @@
 Owns how the snapshot assumes and forgets them. Leaves when that happens to ``changes``.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from topomend.cache.snapshot import AssumedPod, PodKey, Snapshot, excluding, including, is_newer
+from topomend.cache.snapshot import AssumedPod, PodKey, Publication, Snapshot, excluding, including, is_newer
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod
 from topomend.replay.admission import may_allocate
 
 
 def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
-    """A pod has ended: the node's publication still contains it where that is older."""
+    """A pod has ended: the node's publication still contains it where that is older, or its kubelet keeps it."""
     key, publication = (pod.namespace, pod.name), snapshot.publications.get(pod.node)
-    if publication is None or key not in publication.shown or not is_newer(pod.version, publication.confirmed):
+    if publication is None or key not in publication.shown:
         return snapshot
-    return with_ended(snapshot, pod.node, {**publication.ended, key: now})
+    is_kept = publication.keeps_ended and pod.uid and publication.uid_of(key) == pod.uid
+    if not is_kept and not is_newer(pod.version, publication.confirmed):
+        return snapshot
+    return with_ended(snapshot, pod.node, {**publication.ended, key: math.inf if is_kept else now})
+
+
+def kept_after(before: Publication | None, published: Publication) -> Mapping[PodKey, float]:
+    """Of the pods that had ended before a node published again, those that its kubelet keeps for now."""
+    if before is None or not published.keeps_ended:
+        return {}
+    return {key: time for key, time in before.ended.items() if math.isinf(time) and _is_same(key, before, published)}
+
+
+def _is_same(key: PodKey, before: Publication, published: Publication) -> bool:
+    """Whether both publications contain the same pod of this name, and not a later one."""
+    return published.uid_of(key) == before.uid_of(key) != ""
 
 
 def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> Snapshot:
-    """The snapshot in which these pods have ended since the node published, each with the time that was seen."""
+    """The snapshot in which these pods of the node have ended, each with the time that was seen.
+
+    Infinite for pods that count as ended for as long as their node publishes them.
+    """
     publication = replace(snapshot.publications[name], ended=ended)
     return with_assumed_pods(
         replace(snapshot, publications=including(snapshot.publications, name, publication)), (name,)

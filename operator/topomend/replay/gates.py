@@ -89,6 +89,8 @@ class Gates:
 
     - ``lists_ended_pods``: List names pods that have ended too, before 1.34 or without
       KubeletPodResourcesListUseActivePods (apis/podresources/server_v1.go:List).
+    - ``keeps_last_admitted``: the managers purge what an ended pod held only when they admit another, if it is the pod
+      that they admitted last, before 1.32 (cpumanager/cpu_manager.go:removeStaleState, pendingAdmissionPod).
 
     In-place resize (kube_features.go; up to 1.33 kubelet.go:canResizePod, then allocation/allocation_manager.go of that
     name, since 1.36 allocation/handlers.go:Admit):
@@ -131,6 +133,7 @@ class Gates:
     bounded_distribution: bool
     qos_by_container: bool
     lists_ended_pods: bool
+    keeps_last_admitted: bool
     resize: bool
     resize_pod_level: bool
     resize_init_containers: bool
@@ -176,6 +179,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         bounded_distribution=minor >= 37,
         qos_by_container=minor >= 37,
         lists_ended_pods=minor < 34 or not gates.get("KubeletPodResourcesListUseActivePods", True),
+        keeps_last_admitted=minor < 32,
         resize=resize,
         resize_pod_level=pod_level and minor >= 35 and gates.get(RESIZE_POD_LEVEL, minor >= 36),
         resize_init_containers=minor >= 37 or (minor >= 36 and gates.get(RESIZE_INIT_CONTAINERS, True)),

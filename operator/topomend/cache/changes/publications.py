@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from topomend.cache.assumed import with_assumed_pods, with_ended
+from topomend.cache.assumed import kept_after, with_assumed_pods, with_ended
 from topomend.cache.changes.trust import why_distrusted
 from topomend.cache.snapshot import Publication, Snapshot, excluding, including, is_newer
 from topomend.model.node_state import NodeState, emptied
@@ -54,9 +54,10 @@ class Published:
         if before and (problem, self.state) == (before.agent_problem, before.state):
             confirmed = replace(before, confirmed=self.version, heartbeat=time, heard=heard)
             snapshot = replace(snapshot, publications=including(snapshot.publications, name, confirmed))
-            return with_ended(snapshot, name, {}) if before.ended else snapshot
+            return with_ended(snapshot, name, kept_after(before, before)) if before.ended else snapshot
         distrust = why_distrusted(snapshot, self.state)
         published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard, distrust)
+        published = replace(published, ended=kept_after(before, published))
         shown = published.shown
         arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
         if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):
