@@ -7,6 +7,7 @@ from tests.builders import applied, guaranteed_pod, node_state, pod, pod_allocat
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.node_state import NodeState
 
 EMPTY = node_state()
@@ -71,9 +72,8 @@ def test_a_forgotten_pod_no_longer_counts() -> None:
     assert pods_on(snapshot) == []
 
 
-def holding(*names: str, release: str = "") -> NodeState:
-    state = node_state(pods=map(guaranteed_pod, names))
-    return replace(state, kubelet=replace(state.kubelet, version=release)) if release else state
+def holding(*names: str, release: str = DEFAULT_VERSION) -> NodeState:
+    return node_state(pods=map(guaranteed_pod, names), version=release)
 
 
 def ended(version: str = "5", phase: str = "Succeeded", uid: str | None = None) -> changes.PodUpdated:

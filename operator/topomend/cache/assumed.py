@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from topomend.cache.snapshot import AssumedPod, PodKey, Publication, Snapshot, excluding, including, is_newer
 from topomend.model.cluster import WatchedPod
+from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
 from topomend.replay.admission import may_allocate
+from topomend.replay.gates import read_gates
 
 
 def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
@@ -18,22 +20,29 @@ def after_end(snapshot: Snapshot, pod: WatchedPod, now: float) -> Snapshot:
     key, publication = (pod.namespace, pod.name), snapshot.publications.get(pod.node)
     if publication is None or key not in publication.shown:
         return snapshot
-    is_kept = publication.keeps_ended and pod.uid and publication.uid_of(key) == pod.uid
+    is_kept = _keeps_ended(publication.state) and pod.uid and _uid(publication.state, key) == pod.uid
     if not is_kept and not is_newer(pod.version, publication.confirmed):
         return snapshot
     return with_ended(snapshot, pod.node, {**publication.ended, key: math.inf if is_kept else now})
 
 
-def kept_after(before: Publication | None, published: Publication) -> Mapping[PodKey, float]:
-    """Of the pods that had ended before a node published again, those that its kubelet keeps for now."""
-    if before is None or not published.keeps_ended:
+def kept_after(before: Publication | None, state: NodeState) -> Mapping[PodKey, float]:
+    """Of the pods that had ended before a node published ``state``, those that its kubelet keeps for now."""
+    if before is None or not before.ended or not _keeps_ended(state):
         return {}
-    return {key: time for key, time in before.ended.items() if math.isinf(time) and _is_same(key, before, published)}
+    kept = {key: time for key, time in before.ended.items() if math.isinf(time)}
+    # A later pod of the same name has another uid.
+    return {key: time for key, time in kept.items() if _uid(state, key) == _uid(before.state, key)}
 
 
-def _is_same(key: PodKey, before: Publication, published: Publication) -> bool:
-    """Whether both publications contain the same pod of this name, and not a later one."""
-    return published.uid_of(key) == before.uid_of(key) != ""
+def _keeps_ended(state: NodeState) -> bool:
+    """Whether the node may publish a pod long after its end: its kubelet purges it when it admits another."""
+    return read_gates(state.kubelet).keeps_last_admitted
+
+
+def _uid(state: NodeState, key: PodKey) -> str:
+    """The uid of the pod of this name on the node; empty if it is not there or its agent does not know it."""
+    return next((pod.uid for pod in state.pods if (pod.namespace, pod.name) == key), "")
 
 
 def with_ended(snapshot: Snapshot, name: str, ended: Mapping[PodKey, float]) -> Snapshot:

@@ -17,7 +17,6 @@ from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch
 from topomend.replay.admission import admit, release
-from topomend.replay.gates import read_gates
 from topomend.replay.identity_cache import IdentityCache
 
 PodKey = tuple[str, str]
@@ -58,15 +57,6 @@ class Publication:
         """The names of the pods that ``state_with_assumed`` may hold, in any namespace."""
         names = self.state.pod_names
         return names.union(pod.name for pod in self.assumed_pods) if self.assumed_pods else names
-
-    @cached_property
-    def keeps_ended(self) -> bool:
-        """Whether the agent may show a pod long after its end: its kubelet purges it when it admits another."""
-        return read_gates(self.state.kubelet).keeps_last_admitted
-
-    def uid_of(self, key: PodKey) -> str:
-        """The uid of the pod of this name in ``state``; empty if it is not there or its agent does not know it."""
-        return next((pod.uid for pod in self.state.pods if (pod.namespace, pod.name) == key), "")
 
     @property
     def shown(self) -> set[PodKey]:

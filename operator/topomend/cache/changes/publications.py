@@ -54,10 +54,10 @@ class Published:
         if before and (problem, self.state) == (before.agent_problem, before.state):
             confirmed = replace(before, confirmed=self.version, heartbeat=time, heard=heard)
             snapshot = replace(snapshot, publications=including(snapshot.publications, name, confirmed))
-            return with_ended(snapshot, name, kept_after(before, before)) if before.ended else snapshot
+            return with_ended(snapshot, name, kept_after(before, self.state)) if before.ended else snapshot
         distrust = why_distrusted(snapshot, self.state)
-        published = Publication(self.state, self.version, {}, (), problem, self.version, time, heard, distrust)
-        published = replace(published, ended=kept_after(before, published))
+        ended = kept_after(before, self.state)
+        published = Publication(self.state, self.version, ended, (), problem, self.version, time, heard, distrust)
         shown = published.shown
         arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
         if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):
