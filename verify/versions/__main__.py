@@ -57,7 +57,7 @@ class Row:
 
 
 def try_release(release: str, pods: int, older: str, following: str) -> Row:
-    """Bring up a cluster of the release and try everything on it. Raises SandboxError, NotARelease, TimedOut.
+    """Bring up a cluster of the release and try everything on it. Raises SandboxError, TimedOut.
 
     Random pods are tried a second time where half of the kubelets are ``older``, unless that is empty. The control
     plane is upgraded to ``following``, unless that is empty.
