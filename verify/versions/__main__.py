@@ -9,86 +9,21 @@ Exits with 1 if a promise is broken.
 """
 
 import argparse
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import fields
 
 from tests.waiting import TimedOut
-from verify.versions.cluster import nodes, say
-from verify.versions.new_pods import create_namespaces, time_new_pods, try_steering
-from verify.versions.relaunches import try_end, try_kill, try_relaunch
-from verify.versions.storm import try_storm
-from verify.versions.upgrade import try_upgrade
+from verify.versions.cluster import say
+from verify.versions.trial import Row, try_release
 
 from topomend.cli.table import echo_table
-from topomend.kube.client import connect
-from topomend.sandbox import Sandbox, SandboxError
+from topomend.sandbox import SandboxError
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.go_modules import NotARelease, minor_of
 
-ROOT = Path(__file__).parents[2]
-
 MOST_MINORS = 3
 """How many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """What was seen on one release: seconds, pods in all, and how the random pods compared."""
-
-    release: str
-    explained: float
-    running: float
-    after_kill: float
-    ended_free: str
-    storm: int
-    steered: str
-    new_pods: str
-    random_pods: str
-    upgraded: str
-
-    def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return tuple(f"{value:.1f} s" if isinstance(value, float) else str(value) for value in values)
-
-
-def try_release(release: str, pods: int, older: str, following: str) -> Row:
-    """Bring up a cluster of the release and try everything on it. Raises SandboxError, TimedOut.
-
-    Random pods are tried a second time where half of the kubelets are ``older``, unless that is empty. The control
-    plane is upgraded to ``following``, unless that is empty.
-    """
-    with Sandbox.up(nodes(release), version=release, topomend=True, on_progress=say) as sandbox:
-        client = connect(str(sandbox.kubeconfig))
-        try:
-            explained, running = try_relaunch(client, "first")
-            after_kill = try_kill(client, sandbox.name)
-            create_namespaces(client)
-            ended = try_end(client, release)
-            storm = try_storm(client)
-            steered, new_pods = try_steering(client), time_new_pods(client)
-        finally:
-            client.close()
-    compared = _compare(release, pods, release)
-    if older:
-        compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
-    upgraded = try_upgrade(release, following) if following else "-"
-    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, compared, upgraded)
-
-
-def _compare(release: str, pods: int, kubelets: str) -> str:
-    """The verdict of the live tests with so many random pods on kubelets of these releases, separated by commas."""
-    command = [sys.executable, "-m", "pytest", "-q", "--timeout", "3600", "tests/live/test_agreement.py"]
-    environment = {**os.environ, "TOPOMEND_LIVE_PODS": str(pods), "TOPOMEND_KUBERNETES": release}
-    environment["TOPOMEND_KUBELETS"] = kubelets
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(done.stdout[-6000:], file=sys.stderr)
-    return f"{pods}: {'agree' if done.returncode == 0 else 'DISAGREE'}"
 
 
 def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
