@@ -50,6 +50,7 @@ def test_a_gate_that_is_off_and_not_modelled_is_said(version: str, gate: str, wa
 
 SINCE = {
     "device_nodes_only": 36,
+    "finds_any_running": 36,
     "lower_case_levels": 33,
     "has_best_effort_memory": 32,
     "refuses_mixed_groups": 32,

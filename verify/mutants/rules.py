@@ -103,6 +103,18 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "device_nodes_only=True",
         ),
         (
+            "v1.36 looks at one instance of a container",
+            "read_gates",
+            "finds_any_running=minor >= 36",
+            "finds_any_running=False",
+        ),
+        (
+            "v1.35 looks at every instance of a container",
+            "read_gates",
+            "finds_any_running=minor >= 36",
+            "finds_any_running=True",
+        ),
+        (
             "alpha options need no gate",
             "read_gates",
             '"CPUManagerPolicyAlphaOptions", False',
@@ -707,9 +719,33 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "; pods = node.pods\n        return _rejected(",
         ),
         (
+            "a kubelet that is not ready takes from a refused pod what it has",
+            "admit",
+            "if admission.rejection and node.initial_containers is None:",
+            "if admission.rejection:",
+        ),
+        (
+            "a container that has ended counts as running after a restart",
+            "_running",
+            "found.pod_uid == pod.uid and found.running",
+            "found.pod_uid == pod.uid",
+        ),
+        (
+            "containers of another pod count as running after a restart",
+            "_running",
+            "found.pod_uid == pod.uid and found.running",
+            "found.running",
+        ),
+        (
+            "what is left to chance after a restart is not said",
+            "_left_to_chance",
+            "if {(name, True), (name, False)} <= found",
+            "if False",
+        ),
+        (
             "devices of other pods are free",
-            "_providers",
-            "(device for each in others for device in each.devices),",
+            "providers_of",
+            "(device for other in others for device in other.devices),",
             "(),",
         ),
         (
@@ -772,8 +808,14 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "a pod that a node holds is told by what is free",
             "FastAdmission.is_on",
-            "return node.holds(self.pod.namespace, self.pod.name)",
-            "return False",
+            "or node.holds(self.pod.namespace, self.pod.name)",
+            "",
+        ),
+        (
+            "pods that run on a kubelet that is not ready share their answers",
+            "FastAdmission.is_on",
+            "return node.initial_containers is not None or",
+            "return",
         ),
         (
             "a merge of more than an hour is answered by what is free",
@@ -884,6 +926,12 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "Free.cpus",
             "available = pool & ~policy.reserved\n",
             "available = pool\n",
+        ),
+        (
+            "a plugin that is not back offers its devices in a fit",
+            "_capacity_of_devices",
+            "if resource in node.stopped_resources:",
+            "if False:",
         ),
         ("devices that are taken pass for free in a fit", "_space_of_devices", "if name not in taken:", "if True:"),
         (
@@ -2460,6 +2508,30 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "DeviceManager._choose",
             "if held is not None or count == 0:",
             "if count == 0:",
+        ),
+        (
+            "a container that runs is refused for devices that are not back",
+            "DeviceManager._choose",
+            "        if container.name in self.running:\n",
+            "        if False:\n",
+        ),
+        (
+            "a container that runs is not asked whether its request has changed",
+            "DeviceManager._choose",
+            "if allocated is not None and len(allocated) != count:",
+            "if allocated is not None and len(allocated) != count and container.name not in self.running:",
+        ),
+        (
+            "a plugin that is not back offers its devices",
+            "pools_of",
+            "stopped=resource in stopped",
+            "stopped=False",
+        ),
+        (
+            "a plugin that is not back has never registered",
+            "pools_of",
+            "{resource: [] for resource in stopped}",
+            "{}",
         ),
         (
             "too few free devices are given all the same",

@@ -67,6 +67,19 @@ class PodAllocation:
     memory: tuple[MemoryBlock, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class InitialContainer:
+    """A container that a kubelet found in its runtime when it started: of which pod, its name, whether it ran.
+
+    One name may be found several times, for every instance that is still there.
+    Source: pkg/kubelet/cm/container_manager_linux.go:buildContainerMapAndRunningSetFromRuntime.
+    """
+
+    pod_uid: str
+    name: str
+    running: bool
+
+
 @dataclass(frozen=True)
 class NUMANodeMemory:
     """The Memory Manager's state of one NUMA node (memorymanager/state:NUMANodeState).
@@ -88,6 +101,10 @@ class NodeState:
     ``memory`` is the Memory Manager's machine state. If it is None, replay derives it from the blocks of ``pods``,
     which is exact for blocks on one NUMA node, and for the totals of groups. ``cpu_pool`` is the CPU Manager's shared
     pool (``defaultCpuSet``). None stands for all CPUs that are not allocated exclusively.
+
+    Two fields tell of a kubelet that has restarted; no agent publishes them. ``stopped_resources`` are those whose
+    plugin had registered and is not back: the kubelet knows the resource and none of its ``devices``.
+    ``initial_containers`` are what it found in its runtime, until its sources of pods are all ready; None from then on.
     """
 
     name: str
@@ -97,6 +114,8 @@ class NodeState:
     pods: tuple[PodAllocation, ...] = ()
     memory: tuple[NUMANodeMemory, ...] | None = None
     cpu_pool: CPUSet | None = None
+    stopped_resources: frozenset[str] = frozenset()
+    initial_containers: tuple[InitialContainer, ...] | None = None
 
     @cached_property
     def pod_names(self) -> frozenset[str]:
@@ -111,6 +130,17 @@ class NodeState:
     def holds(self, namespace: str, name: str) -> bool:
         """Whether a pod of this name has an allocation."""
         return name in self.pod_names and any((pod.namespace, pod.name) == (namespace, name) for pod in self.pods)
+
+
+def restarted(
+    state: NodeState, containers: Iterable[InitialContainer], stopped_resources: Iterable[str] = ()
+) -> NodeState:
+    """The node whose kubelet has just restarted and found ``containers``, and the plugins of these resources gone."""
+    return replace(
+        state,
+        stopped_resources=state.stopped_resources | frozenset(stopped_resources),
+        initial_containers=tuple(containers),
+    )
 
 
 def allocations(pods: Iterable[PodAllocation]) -> Iterator[ContainerAllocation]:

@@ -4,7 +4,7 @@ Leaves out the kubelet's later checks, such as resource fit and node affinity (p
 pod that the scheduler placed passes them, and none of them reverses a refusal by topology.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from topomend.model.bitmask import CPUSet
@@ -16,13 +16,13 @@ from topomend.model.node_state import (
     PodAllocation,
     allocations,
 )
-from topomend.model.pod import ContainerKind, Pod
+from topomend.model.pod import ContainerKind, Pod, is_extended
 from topomend.model.verdict import ContainerPlacement, DevicePlacement, Verdict
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu.static import CPUManager, whole_cpus
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
-from topomend.replay.devices.manager import DeviceManager
+from topomend.replay.devices.manager import DeviceManager, pools_of
 from topomend.replay.effort import working_on
 from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.gates import read_gates
@@ -41,14 +41,16 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     Every node and pod gets a verdict: without a meter (``effort``) it never raises. A kubelet that would not start,
     crash or hang refuses with one of topomend's own reasons (``errors``). The allocations of a refused pod are removed,
     as the kubelet does before its next admission. A pod that already has an allocation is admitted again, as after a
-    restart of the kubelet.
+    restart of the kubelet. While that is not ready (``node.initial_containers``), containers that run keep their
+    devices unseen, and nothing is removed of pods that are refused (removeStaleState of cpu_manager.go and
+    memory_manager.go, devicemanager/manager.go:UpdateAllocatedDevices).
     """
     kubelet = start(node.machine, node.kubelet)
     if isinstance(kubelet, str):
         return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
-    remarks = (*kubelet.unmodelled, *_uncounted(pod))
+    remarks = (*kubelet.unmodelled, *_uncounted(pod), *_left_to_chance(kubelet, node, pod))
     previous = allocation_of(node, pod.namespace, pod.name, pod.uid)
-    providers = providers_of(kubelet, node, previous)
+    providers = providers_of(kubelet, node, previous, _running(node, pod))
     settings = node.kubelet
     scope = Scope(
         settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.prefer_most_allocated
@@ -60,10 +62,13 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
             admission = scope.admit(classed, settings.topology_manager_scope)
     except KubeletBreaks as broken:
         return _refused(pod, broken.reason, broken.why, remarks), node
-    if admission.rejection:
+    if admission.rejection and node.initial_containers is None:
         providers.remove_pod()
         pods = tuple(allocation for allocation in node.pods if allocation is not previous) if previous else node.pods
         return _rejected(pod, admission.rejection, admission, remarks), _with_pods(kubelet, node, pods, providers)
+    after = _with_pods(kubelet, node, _pods_with(node, previous, _allocation(pod, providers, previous)), providers)
+    if admission.rejection:
+        return _rejected(pod, admission.rejection, admission, remarks), after
     verdict = Verdict(
         pod.namespace,
         pod.name,
@@ -72,9 +77,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         merges=tuple(admission.merges),
         unmodelled=remarks,
     )
-    return verdict, _with_pods(
-        kubelet, node, _pods_with(node, previous, _allocation(pod, providers, previous)), providers
-    )
+    return verdict, after
 
 
 def is_admitted(node: NodeState, pod: Pod) -> bool:
@@ -90,7 +93,7 @@ def is_admitted(node: NodeState, pod: Pod) -> bool:
         settings.topology_manager_policy,
         kubelet.numa,
         kubelet.gates,
-        providers_of(kubelet, node, None),
+        providers_of(kubelet, node, None, _running(node, pod)),
         kubelet.prefer_most_allocated,
         traces=False,
     )
@@ -179,6 +182,32 @@ def _uncounted(pod: Pod) -> tuple[str, ...]:
     )
 
 
+def _running(node: NodeState, pod: Pod) -> frozenset[str]:
+    """The pod's containers of which the restarted kubelet found any instance running, until it is ready.
+
+    Source: devicemanager/manager.go:isContainerAlreadyRunning.
+    """
+    return frozenset(
+        found.name for found in node.initial_containers or () if found.pod_uid == pod.uid and found.running
+    )
+
+
+def _left_to_chance(kubelet: ContainerManager, node: NodeState, pod: Pod) -> tuple[str, ...]:
+    """Remarks on containers with devices of which instances that ended are found beside one that runs.
+
+    Kubelets without ``finds_any_running`` look at one of them, which the order of Go's maps chooses.
+    """
+    if node.initial_containers is None or kubelet.gates.finds_any_running:
+        return ()
+    asking = {container.name for container in pod.containers if any(map(is_extended, container.resources.limits))}
+    found = {(each.name, each.running) for each in node.initial_containers if each.pod_uid == pod.uid}
+    return tuple(
+        f"whether a kubelet before 1.36 that has restarted finds {name} running, which has restarted too, is chance"
+        for name in sorted(asking)
+        if {(name, True), (name, False)} <= found
+    )
+
+
 def allocation_of(node: NodeState, namespace: str, name: str, uid: str) -> PodAllocation | None:
     """The pod's own allocation, None without any. A pod with another uid is another pod; an empty uid matches any."""
     for pod in node.pods:
@@ -187,17 +216,23 @@ def allocation_of(node: NodeState, namespace: str, name: str, uid: str) -> PodAl
     return None
 
 
-def providers_of(kubelet: ContainerManager, node: NodeState, previous: PodAllocation | None) -> Providers:
-    """The managers at work on one pod, which has the allocation ``previous`` already."""
+def providers_of(
+    kubelet: ContainerManager, node: NodeState, previous: PodAllocation | None, running: Collection[str] = ()
+) -> Providers:
+    """The managers at work on one pod, which has the allocation ``previous`` already.
+
+    ``running`` are its containers that a kubelet which is not ready yet found running.
+    """
     others = tuple(allocations(pod for pod in node.pods if pod is not previous))
     containers = previous.containers if previous else ()
     devices = DeviceManager(
         kubelet.gates,
         kubelet.numa.nodes,
-        node.devices,
+        pools_of(node.devices, node.stopped_resources),
         (device for other in others for device in other.devices),
         {container.name: container.devices for container in containers if container.devices},
     )
+    devices.running = running
     cpu = memory = None
     if kubelet.cpu:
         cpus = {container.name: container.cpus for container in containers if container.cpus}

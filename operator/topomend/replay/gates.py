@@ -1,7 +1,7 @@
 """Rules that depend on the kubelet's version and feature gates, each with its source. No other module reads versions.
 
 Replay models v1.30 to v1.37. Within a minor version no patch release changes an admission (v1.30.0 to v1.37.1 were
-compared). Each field of ``Gates`` names the function in which versions differ. ``Gates.unmodelled`` names versions and
+compared), but for ``finds_any_running``. Each field of ``Gates`` names the function in which versions differ. ``Gates.unmodelled`` names versions and
 gates that replay does not know.
 """
 
@@ -82,6 +82,9 @@ class Gates:
       align-by-socket, prefers one socket, since 1.37 (cpu_assignment.go:takeByTopologyNUMADistributed).
     - ``device_nodes_only``: device hints consist only of NUMA nodes with a device of the resource, since 1.36
       (devicemanager/topology_hints.go:deviceNUMANodes).
+    - ``finds_any_running``: a restarted kubelet counts a container as running if any instance of it runs, since 1.36.
+      Before, it looks at one instance, by chance (devicemanager/manager.go:isContainerAlreadyRunning; late releases of
+      1.35 do as 1.36).
     - ``qos_by_container``: the QoS class is computed for each container and resource first, since 1.37
       (qos.go:ComputePodQOS).
 
@@ -131,6 +134,7 @@ class Gates:
     keeps_assigned_cpus: bool
     cache_takes_started_cores: bool
     bounded_distribution: bool
+    finds_any_running: bool
     qos_by_container: bool
     lists_ended_pods: bool
     keeps_last_admitted: bool
@@ -177,6 +181,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         keeps_assigned_cpus=minor >= 37,
         cache_takes_started_cores=minor >= 34,
         bounded_distribution=minor >= 37,
+        finds_any_running=minor >= 36,
         qos_by_container=minor >= 37,
         lists_ended_pods=minor < 34 or not gates.get("KubeletPodResourcesListUseActivePods", True),
         keeps_last_admitted=minor < 32,

@@ -6,7 +6,7 @@ Source: pkg/kubelet/cm/devicemanager/topology_hints.go, manager.go.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from functools import lru_cache, reduce
 from operator import or_
@@ -45,10 +45,16 @@ def numa_mask(numa_nodes: tuple[int, ...] | None) -> NUMAMask:
 
 
 class DevicePool:
-    """The devices of one resource: ``all`` by id, and the ids of those that are ``healthy`` and ``in_use``."""
+    """The devices of one resource: ``all`` by id, and the ids of those that are ``healthy`` and ``in_use``.
 
-    def __init__(self, devices: Iterable[Device] = ()) -> None:
-        self.all = {device.id: device for device in devices}
+    ``registered`` is whether a device plugin has registered the resource. If it is ``stopped``, it did so before the
+    kubelet restarted: the kubelet has no device then, and remembers the NUMA nodes of those in use.
+    """
+
+    def __init__(self, devices: Iterable[Device] = (), *, registered: bool = False, stopped: bool = False) -> None:
+        self.registered = registered
+        self._known = {device.id: device for device in devices}
+        self.all = {} if stopped else self._known
         self.healthy = {name for name, device in self.all.items() if device.healthy}
         self.in_use: set[str] = set()
 
@@ -57,11 +63,6 @@ class DevicePool:
         copied = copy(self)
         copied.in_use = set(self.in_use)
         return copied
-
-    @property
-    def registered(self) -> bool:
-        """Whether a device plugin has registered the resource."""
-        return bool(self.all)
 
     @property
     def numa_aware(self) -> bool:
@@ -78,8 +79,19 @@ class DevicePool:
 
     def numa_nodes_of(self, name: str) -> tuple[int, ...] | None:
         """The NUMA ids that the device ``name`` reports; None if it reports none or no longer exists."""
-        device = self.all.get(name)
+        device = self._known.get(name)
         return device.numa_nodes if device else None
+
+
+def pools_of(devices: Iterable[Device], stopped: Collection[str] = ()) -> dict[str, DevicePool]:
+    """The pools by resource. Of ``stopped`` resources the plugin is not back since the kubelet's restart."""
+    by_resource: dict[str, list[Device]] = {resource: [] for resource in stopped}
+    for device in devices:
+        by_resource.setdefault(device.resource, []).append(device)
+    return {
+        resource: DevicePool(pool, registered=True, stopped=resource in stopped)
+        for resource, pool in by_resource.items()
+    }
 
 
 def universe_of(devices: Iterable[NUMAMask], numa_nodes: NUMAMask, gates: Gates) -> NUMAMask:
@@ -92,24 +104,23 @@ def universe_of(devices: Iterable[NUMAMask], numa_nodes: NUMAMask, gates: Gates)
 class DeviceManager:
     """The Device Manager during the admission of one pod.
 
-    ``devices`` are all devices of the node. ``other_allocations`` are those of other pods. ``allocated`` maps the pod's
-    containers to their devices.
+    ``pools`` have all devices of the node; nothing else may use them. ``other_allocations`` are those of other pods.
+    ``allocated`` maps the pod's containers to their devices. ``running`` are those of its containers that a kubelet
+    that is not ready yet found running.
     """
 
     def __init__(
         self,
         gates: Gates,
         numa_nodes: NUMAMask,
-        devices: Iterable[Device],
+        pools: dict[str, DevicePool],
         other_allocations: Iterable[DeviceAllocation],
         allocated: Mapping[str, Iterable[DeviceAllocation]],
     ) -> None:
         self._gates = gates
         self._numa_nodes = numa_nodes
-        by_resource: dict[str, list[Device]] = {}
-        for device in devices:
-            by_resource.setdefault(device.resource, []).append(device)
-        self._pools = {resource: DevicePool(pool) for resource, pool in by_resource.items()}
+        self.running: Collection[str] = ()
+        self._pools = pools
         self.allocated = {
             name: {allocation.resource: set(allocation.ids) for allocation in allocations}
             for name, allocations in allocated.items()
@@ -131,7 +142,7 @@ class DeviceManager:
 
     def without_devices(self) -> "DeviceManager":
         """The manager of a node on which no plugin has registered a resource."""
-        return DeviceManager(self._gates, self._numa_nodes, (), (), {})
+        return DeviceManager(self._gates, self._numa_nodes, {}, (), {})
 
     def _pool(self, resource: str) -> DevicePool:
         return self._pools.setdefault(resource, DevicePool())
@@ -263,7 +274,8 @@ class DeviceManager:
     ) -> set[str] | str:
         """The devices to allocate of one resource, or the error's text (devicesToAllocate).
 
-        Empty if the container already has its devices or requests none.
+        Empty if the container already has its devices or requests none. One that runs has what it needs, whether its
+        devices are there or not (isContainerAlreadyRunning).
         """
         pool = self._pool(resource)
         allocated = self.allocated.get(container.name, {}).get(resource)
@@ -272,6 +284,8 @@ class DeviceManager:
                 f'pod "{pod.uid}" container "{container.name}" changed request for resource "{resource}" '
                 f"from {len(allocated)} to {count}"
             )
+        if container.name in self.running:
+            return set()
         if not pool.registered:
             return f"cannot allocate unregistered device {resource}"
         if not pool.healthy:

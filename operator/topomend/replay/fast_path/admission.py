@@ -80,8 +80,8 @@ class FastAdmission:
         return answer
 
     def is_on(self, node: NodeState) -> bool:
-        """Whether a pod of this name already has an allocation on the node: then no other pod shares its answer."""
-        return node.holds(self.pod.namespace, self.pod.name)
+        """Whether no other pod shares its answer: a pod of this name has an allocation there, or may run there."""
+        return node.initial_containers is not None or node.holds(self.pod.namespace, self.pod.name)
 
     def outcome(self, node: NodeState) -> FastPlacement | FastRefusal | None:
         """The placement or refusal of ``admit``; None where only ``admit`` can decide."""

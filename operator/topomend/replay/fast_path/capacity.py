@@ -120,6 +120,8 @@ def _numa_memory(node: NodeState, policy: memory_static.StaticPolicy) -> tuple[N
 
 
 def _capacity_of_devices(node: NodeState, kubelet: ContainerManager, resource: str) -> NUMACapacity | Precheck:
+    if resource in node.stopped_resources:
+        return Precheck.REFUSED
     offered = {device.id: device for device in node.devices if device.resource == resource}
     taken = {
         name
