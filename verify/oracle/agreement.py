@@ -13,7 +13,7 @@ from itertools import zip_longest
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
 
-from verify.oracle.cases import node_state
+from verify.oracle.cases import connected_node, node_state, restarted_node
 from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from verify.oracle.merging import Merging
 
@@ -90,9 +90,10 @@ def _is_settled(disagreement: Disagreement) -> bool:
     """Whether a retry is useless: only a few fields depend on the order of Go's maps.
 
     Which of several errors is reported does. Before v1.32 so does the memory that remains of a pod with blocks both on
-    a group and on one of the group's NUMA nodes, because its containers are released in any order.
+    a group and on one of the group's NUMA nodes, because its containers are released in any order. And a kubelet that
+    is not ready leaves a refused pod the devices of the resources that it served before the one that failed.
     """
-    return disagreement.field not in {"message", "why", "book"}
+    return disagreement.field not in {"message", "why", "book", "pods", "devices"}
 
 
 def _compare(answers: list[list[Fact]], replayed: list[Fact]) -> Disagreement | None:
@@ -234,10 +235,12 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
         yield {"ended": "refused to start", "why": refusal}
         return
     yield {"started": True}
+    gone = set[tuple[str, str]]()
     for index, step in enumerate(case["steps"]):
         fact: Fact = {}
         if "admit" in step:
-            verdict, node = admit(node, read_pod(step["admit"]))
+            pod = read_pod(step["admit"])
+            verdict, node = admit(node, pod)
             if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
                 yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
                 return
@@ -245,13 +248,35 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
                 yield {"unmodelled": verdict.unmodelled}
                 return
             fact = _verdict(verdict)
+            unready = node.initial_containers is not None
+            (gone.discard if verdict.admitted or not unready else gone.add)((pod.namespace, pod.name))
         elif "start" in step:
             if index >= len(answer.get("steps", ())):
                 return
             node = _with_observed_memory(node, answer["steps"][index]["state"])
-        elif "end" in step:
-            node = release(node, step["end"]["namespace"], step["end"]["name"])
+        node = _purged(_stepped(node, step, gone), gone)
         yield {**fact, **_state(node, case)}
+
+
+def _stepped(node: NodeState, step: Case, gone: set[tuple[str, str]]) -> NodeState:
+    """The node after a step that is neither an admission nor a start. The pod that a step ends gets into ``gone``."""
+    if "end" in step:
+        gone.add((step["end"]["namespace"], step["end"]["name"]))
+    if "restart" in step:
+        return restarted_node(node, step)
+    if "connect" in step:
+        return connected_node(node, step)
+    return replace(node, initial_containers=None) if "ready" in step else node
+
+
+def _purged(node: NodeState, gone: set[tuple[str, str]]) -> NodeState:
+    """The node without what these pods held, as a kubelet that is ready drops it, and then empties ``gone``."""
+    if node.initial_containers is not None:
+        return node
+    for namespace, name in sorted(gone):
+        node = release(node, namespace, name)
+    gone.clear()
+    return node
 
 
 def _with_observed_memory(node: NodeState, state: Answer) -> NodeState:

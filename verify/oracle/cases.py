@@ -1,11 +1,13 @@
 """Translates a case of the oracle into topomend's model, so that replay can play the same case."""
 
+from dataclasses import replace
+
 from verify.oracle.kubelet_oracle import Case
 
 from topomend.model.bitmask import parse_id_list
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, HugePages, Machine, NUMANode
-from topomend.model.node_state import Device, NodeState
+from topomend.model.node_state import Device, InitialContainer, NodeState, restarted
 from topomend.model.quantity import parse_quantity, value
 
 
@@ -50,6 +52,19 @@ def _settings(kubelet: Case) -> KubeletSettings:
         ),
         feature_gates=kubelet.get("featureGates", {}),
     )
+
+
+def restarted_node(node: NodeState, step: Case) -> NodeState:
+    """The node after a step ``restart``; one that finds containers is not ready yet."""
+    if "found" not in step:
+        return replace(node, initial_containers=None, stopped_resources=frozenset())
+    found = (InitialContainer(each["podUID"], each["name"], each.get("running", False)) for each in step["found"])
+    return restarted(replace(node, stopped_resources=frozenset()), found, step.get("away", ()))
+
+
+def connected_node(node: NodeState, step: Case) -> NodeState:
+    """The node after a step ``connect``."""
+    return replace(node, stopped_resources=node.stopped_resources - set(step["connect"]))
 
 
 def _devices(case: Case) -> tuple[Device, ...]:

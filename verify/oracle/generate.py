@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from verify.oracle.kubelet_oracle import Case
+from verify.oracle.restarts import unready_restart
 
 from topomend.model.quantity import parse_quantity, value
 
@@ -314,9 +315,17 @@ class _Life:
             if _one_in(self.random, 8) and not self.pod_level_managers:
                 steps.append({"start": {"namespace": "default", "name": name, "containers": self._started(name)}})
             if number == restart_after:
-                steps.append({"restart": True})
-                steps += [{"admit": pod} for pod in self.alive.values()]
+                steps += self._restart()
         return steps
+
+    def _restart(self) -> list[Case]:
+        """The kubelet restarts and admits the pods again: ready at once, or before, and with one pod more."""
+        if _one_in(self.random, 3):
+            return [{"restart": True}, *({"admit": pod} for pod in self.alive.values())]
+        if _one_in(self.random, 2):
+            self.alive["late"] = self.pod("late")
+            self._keep_finishable(self.alive["late"])
+        return unready_restart(self.random, self.alive.values(), self.resources)
 
     def _started(self, name: str) -> list[str]:
         """The containers of a pod up to a random one, in the order in which they start."""

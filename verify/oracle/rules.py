@@ -79,6 +79,7 @@ _SINCE = {
     "refused: no CPUs left for containers that share": 36,
     "refused: no CPUs left for init containers that share": 36,
     "a pod with its own resources gets exclusive CPUs": 36,
+    "an instance of a container runs beside one that has ended": 36,
     "does not start: max-allowable-numa-nodes below eight": 31,
     "does not start: an option that is no number": 31,
     "more than eight NUMA nodes are aligned": 31,
@@ -138,6 +139,11 @@ a restart
 a pod admitted again after a restart
 a running pod refused after a restart
 a restart that is refused
+a restart before the kubelet's sources are ready
+a running container keeps devices whose plugin is away
+a running pod refused for an init container that has ended
+an instance of a container runs beside one that has ended
+a pod refused before the sources are ready keeps what it had
 a panic: a mask of no NUMA node
 a panic: a distance that is not there
 a panic: huge pages of a size that a NUMA node lacks"""
@@ -244,6 +250,8 @@ class _Life:
         self._devices = {(device["resource"], device["id"]): device["numaNodes"] for device in case["devices"]}
         self._freed = 0
         self._restarted = False
+        self._found: list[Case] | None = None
+        self._away: set[str] = set()
         self._running: set[str] = set()
         self._memory: dict[str, Any] = {}
 
@@ -257,7 +265,14 @@ class _Life:
             self._running.discard(name)
         elif "restart" in step:
             self._restarted = True
+            self._found, self._away = step.get("found"), set(step.get("away", ()))
             yield "a restart"
+            if self._found is not None:
+                yield "a restart before the kubelet's sources are ready"
+        elif "ready" in step:
+            self._found = None
+        elif "connect" in step:
+            self._away -= set(step["connect"])
         elif "start" in step and _total(result["state"]) < _total(self._memory):
             yield "a started container releases an init container's memory"
         self._memory = result["state"]
@@ -271,6 +286,8 @@ class _Life:
     def _admission(self, pod: Case, result: Answer) -> Iterator[str]:
         name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         again = self._restarted and name in self._running
+        if self._found is not None:
+            yield from self._unready(pod, result)
         if not result["admitted"]:
             yield from self._known(f"refused: {self._where}")
             yield from (f"refused: {why}" for why, words in _REFUSALS.items() if words in result["message"])
@@ -287,6 +304,22 @@ class _Life:
         yield from self._cpus(pod, result["containers"])
         yield from self._blocks(result["containers"])
         yield from self._allocated_devices(pod, result["containers"])
+
+    def _unready(self, pod: Case, result: Answer) -> Iterator[str]:
+        """The rules of an admission before the kubelet's sources of pods are ready."""
+        uid = pod["metadata"]["uid"]
+        found = {(each["name"], each.get("running", False)) for each in self._found or () if each["podUID"] == uid}
+        held = (result["state"]["pods"] or {}).get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}") or ()
+        with_devices = {container["name"] for container in held if self._away & (container["devices"] or {}).keys()}
+        runs = {name for name, running in found if running} & with_devices
+        if result["admitted"] and runs:
+            yield "a running container keeps devices whose plugin is away"
+        if result["admitted"] and any((name, False) in found for name in runs):
+            yield "an instance of a container runs beside one that has ended"
+        if not result["admitted"] and any(each["cpus"] or each["memory"] or each["devices"] for each in held):
+            yield "a pod refused before the sources are ready keeps what it had"
+        if "no healthy devices" in result["message"] and runs and pod["spec"].get("initContainers"):
+            yield "a running pod refused for an init container that has ended"
 
     def _known(self, rule: str) -> Iterator[str]:
         """The rule, unless the scope is unknown, which only policy none accepts."""

@@ -8,6 +8,7 @@ from random import Random
 
 from verify.oracle.kept import KEPT
 from verify.oracle.kubelet_oracle import Case
+from verify.oracle.restarts import unready_restart
 
 BEYOND_THE_MASKS = 64
 """The first NUMA id that the kubelet's masks cannot hold."""
@@ -74,7 +75,11 @@ def _restart(random: Random, case: Case) -> None:
             alive[step["admit"]["metadata"]["name"]] = step["admit"]
         elif "end" in step:
             alive.pop(step["end"]["name"], None)
-    case["steps"] = [*steps, {"restart": True}, *({"admit": pod} for pod in alive.values())]
+    if random.randrange(2) == 0:
+        resources = sorted({device["resource"] for device in case.get("devices", ())})
+        case["steps"] = [*steps, *unready_restart(random, alive.values(), resources)]
+    else:
+        case["steps"] = [*steps, {"restart": True}, *({"admit": pod} for pod in alive.values())]
 
 
 def _renumber(_random: Random, case: Case) -> None:

@@ -77,11 +77,26 @@ type Device struct {
 // Step is one thing that happens: a pod is admitted, its containers start (in the order given), it ends, or the
 // kubelet restarts, after which the case admits the pods again. An admitted pod stays as admission left it until a
 // step says otherwise.
+//
+// After a restart without Found the plugins are back and the kubelet's sources of pods are ready before the next step.
+// With Found, which is what the kubelet finds in its runtime, the sources become ready at a step Ready, and the plugins
+// of the resources Away come back at a step Connect.
 type Step struct {
-	Admit   *json.RawMessage `json:"admit,omitempty"`
-	Start   *Start           `json:"start,omitempty"`
-	End     *PodName         `json:"end,omitempty"`
-	Restart bool             `json:"restart,omitempty"`
+	Admit   *json.RawMessage  `json:"admit,omitempty"`
+	Start   *Start            `json:"start,omitempty"`
+	End     *PodName          `json:"end,omitempty"`
+	Restart bool              `json:"restart,omitempty"`
+	Found   *[]FoundContainer `json:"found,omitempty"`
+	Away    []string          `json:"away,omitempty"`
+	Ready   bool              `json:"ready,omitempty"`
+	Connect []string          `json:"connect,omitempty"`
+}
+
+// FoundContainer is one instance of a container of a pod, which runs or has ended.
+type FoundContainer struct {
+	PodUID  string `json:"podUID"`
+	Name    string `json:"name"`
+	Running bool   `json:"running,omitempty"`
 }
 
 type PodName struct {
@@ -130,7 +145,8 @@ type Block struct {
 	Size      uint64 `json:"size"`
 }
 
-// State of the node: the shared pool, the Memory Manager's book, and the ids of the devices that are held.
+// State of the node: the shared pool, the Memory Manager's book, the ids of the devices that are held, and what each
+// pod holds, also those that are gone and that a kubelet that is not ready yet has not purged.
 type State struct {
 	DefaultCPUs string                 `json:"defaultCPUs"`
 	Memory      []NUMANodeMemory       `json:"memory"`

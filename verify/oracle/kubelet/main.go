@@ -102,12 +102,12 @@ func answerCase(given *Case) (answer Answer) {
 		answer.Steps = append(answer.Steps, StepAnswer{})
 		step, said := &given.Steps[index], &answer.Steps[index]
 		if step.Restart {
-			if node, err = node.restart(given); err != nil {
+			if node, err = node.restart(given, step); err != nil {
 				said.Refused = err.Error()
 				return answer
 			}
 		}
-		node.take(step, said)
+		node.take(given, step, said)
 	}
 	return answer
 }

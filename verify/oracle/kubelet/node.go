@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -29,8 +30,11 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Node is one kubelet's four managers and the pods that are active on it, in the order of their admission.
+// Node is one kubelet's four managers and the pods that are active on it, in the order of their admission. Pods that
+// went while its sources were not ready are in gone: the managers purge them later.
 type Node struct {
+	sources  *sourcesReady
+	gone     []*v1.Pod
 	topology topologymanager.Manager
 	devices  *devicemanager.ManagerImpl
 	cpus     cpumanager.Manager
@@ -38,10 +42,10 @@ type Node struct {
 	pods     []*v1.Pod
 }
 
-type sourcesReady struct{}
+type sourcesReady struct{ waiting bool }
 
-func (sourcesReady) AddSource(string) {}
-func (sourcesReady) AllReady() bool   { return true }
+func (*sourcesReady) AddSource(string) {}
+func (s *sourcesReady) AllReady() bool { return !s.waiting }
 
 // startNode builds the managers in the kubelet's order (cm/container_manager_linux.go:NewContainerManager, Start), so
 // that of several reasons not to start the kubelet's own is told.
@@ -58,9 +62,9 @@ func startNode(given *Case) (*Node, error) {
 	return node, connectPlugins(node.devices, given.Devices)
 }
 
-// restart is a new kubelet that finds what the old one had written down. Plugins are back before the first pod is
-// admitted again, and no pod is purged before it is: all that were active stay so until they are refused or end.
-func (n *Node) restart(given *Case) (*Node, error) {
+// restart is a new kubelet that finds what the old one had written down, and no pod is purged before it is admitted
+// again: all that were active stay so until they are refused or end. The plugins are back but for those that are away.
+func (n *Node) restart(given *Case, step *Step) (*Node, error) {
 	node, err := newNode(given)
 	if err != nil {
 		return nil, err
@@ -71,7 +75,54 @@ func (n *Node) restart(given *Case) (*Node, error) {
 	}
 	hand(node.devices, n.devices, "podDevices")
 	hand(node.devices, n.devices, "allocatedDevices")
-	return node, connectPlugins(node.devices, given.Devices)
+	if step.Found != nil {
+		node.sources.waiting, node.gone = true, n.gone
+		node.find(*step.Found)
+	}
+	back := slices.DeleteFunc(slices.Clone(given.Devices), func(device Device) bool {
+		away := slices.Contains(step.Away, device.Resource)
+		if away {
+			node.remember(device.Resource)
+		}
+		return away
+	})
+	return node, connectPlugins(node.devices, back)
+}
+
+// find gives the managers what the runtime knows of containers, an id for each instance
+// (cm/container_manager_linux.go:buildContainerMapAndRunningSetFromRuntime).
+func (n *Node) find(containers []FoundContainer) {
+	running := sets.New[string]()
+	known := []containermap.ContainerMap{containermap.NewContainerMap(), containermap.NewContainerMap(), containermap.NewContainerMap()}
+	for index, container := range containers {
+		id := fmt.Sprintf("found-%d", index)
+		for _, each := range known {
+			each.Add(container.PodUID, container.Name, id)
+		}
+		if container.Running {
+			running.Insert(id)
+		}
+	}
+	set(n.devices, "containerMap", known[0])
+	set(n.devices, "containerRunningSet", running)
+	set(n.cpus, "containerMap", known[1])
+	set(n.memory, "containerMap", known[2])
+}
+
+// remember is what the device manager knows of a plugin that had registered before the kubelet's restart and is not
+// back (devicemanager/manager.go:readCheckpoint).
+func (n *Node) remember(resource string) {
+	get[map[string]sets.Set[string]](n.devices, "healthyDevices")[resource] = sets.New[string]()
+	get[map[string]sets.Set[string]](n.devices, "unhealthyDevices")[resource] = sets.New[string]()
+}
+
+func (n *Node) connect(resources []string, devices []Device) {
+	back := slices.DeleteFunc(slices.Clone(devices), func(device Device) bool {
+		return !slices.Contains(resources, device.Resource)
+	})
+	if err := connectPlugins(n.devices, back); err != nil {
+		panic(err)
+	}
 }
 
 func newNode(given *Case) (*Node, error) {
@@ -82,7 +133,7 @@ func newNode(given *Case) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, node := &given.Kubelet, &Node{}
+	settings, node := &given.Kubelet, &Node{sources: &sourcesReady{}}
 	specificCPUs, err := cpuset.Parse(settings.ReservedSystemCPUs)
 	if err != nil {
 		return nil, err
@@ -117,34 +168,42 @@ func newNode(given *Case) (*Node, error) {
 func (n *Node) start(cpus cpustate.State, memory memorystate.State) error {
 	set[cpustate.State](n.cpus, "state", cpus)
 	set(n.cpus, "activePods", cpumanager.ActivePodsFunc(n.activePods))
-	set[config.SourcesReady](n.cpus, "sourcesReady", sourcesReady{})
+	set[config.SourcesReady](n.cpus, "sourcesReady", n.sources)
 	set(n.cpus, "containerMap", containermap.NewContainerMap())
 	if err := failure(call(get[cpumanager.Policy](n.cpus, "policy").Start, cpus)); err != nil {
 		return err
 	}
 	set[memorystate.State](n.memory, "state", memory)
 	set(n.memory, "activePods", memorymanager.ActivePodsFunc(n.activePods))
-	set[config.SourcesReady](n.memory, "sourcesReady", sourcesReady{})
+	set[config.SourcesReady](n.memory, "sourcesReady", n.sources)
 	set(n.memory, "containerMap", containermap.NewContainerMap())
 	if err := failure(call(get[memorymanager.Policy](n.memory, "policy").Start, memory)); err != nil {
 		return err
 	}
 	set(n.devices, "activePods", devicemanager.ActivePodsFunc(n.activePods))
-	set[config.SourcesReady](n.devices, "sourcesReady", sourcesReady{})
+	set[config.SourcesReady](n.devices, "sourcesReady", n.sources)
 	set[checkpointmanager.CheckpointManager](n.devices, "checkpointManager", noCheckpoints{})
 	return nil
 }
 
 func (n *Node) activePods() []*v1.Pod { return slices.Clone(n.pods) }
 
-func (n *Node) take(step *Step, answer *StepAnswer) {
+func (n *Node) take(given *Case, step *Step, answer *StepAnswer) {
 	switch {
 	case step.Admit != nil:
 		n.admit(*step.Admit, answer)
 	case step.Start != nil:
 		n.startContainers(step.Start)
 	case step.End != nil:
-		n.pods = slices.DeleteFunc(n.pods, func(pod *v1.Pod) bool { return isNamed(pod, step.End) })
+		for _, pod := range n.pods {
+			if isNamed(pod, step.End) {
+				n.leave(pod)
+			}
+		}
+	case step.Ready:
+		n.sources.waiting, n.gone = false, nil
+	case step.Connect != nil:
+		n.connect(step.Connect, given.Devices)
 	}
 	n.purge()
 	answer.State = n.state()
@@ -157,13 +216,23 @@ func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
 	if err != nil {
 		panic(fmt.Sprintf("not a pod: %v", err))
 	}
-	n.pods = append(slices.DeleteFunc(n.pods, func(active *v1.Pod) bool { return active.UID == pod.UID }), pod)
+	same := func(other *v1.Pod) bool { return other.UID == pod.UID }
+	n.gone = slices.DeleteFunc(n.gone, same)
+	n.pods = append(slices.DeleteFunc(n.pods, same), pod)
 	asked := adding(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1]})
 	result := call(n.topology.Admit, asked)[0].Interface().(lifecycle.PodAdmitResult)
 	answer.Admitted, answer.Reason, answer.Containers = result.Admit, result.Reason, n.containers(pod)
 	if !result.Admit {
 		answer.Message = "Pod was rejected: " + result.Message
-		n.pods = n.pods[:len(n.pods)-1]
+		n.leave(pod)
+	}
+}
+
+// leave makes a pod inactive.
+func (n *Node) leave(pod *v1.Pod) {
+	n.pods = slices.DeleteFunc(slices.Clone(n.pods), func(active *v1.Pod) bool { return active.UID == pod.UID })
+	if n.sources.waiting {
+		n.gone = append(n.gone, pod)
 	}
 }
 
@@ -207,7 +276,8 @@ func (n *Node) startContainers(start *Start) {
 	}
 }
 
-// purge has each manager drop what pods hold that are no more: they do so whenever they are asked for hints.
+// purge has each manager drop what pods hold that are no more: they do so whenever they are asked for hints, once the
+// kubelet's sources are ready.
 func (n *Node) purge() {
 	nobody := &v1.Pod{}
 	call(n.devices.GetPodTopologyHints, nobody)
@@ -257,7 +327,7 @@ func (n *Node) state() *State {
 		}
 		state.Memory = append(state.Memory, node)
 	}
-	for _, pod := range n.pods {
+	for _, pod := range slices.Concat(n.pods, n.gone) {
 		var held []Container
 		for _, container := range allContainers(pod) {
 			held = append(held, n.held(string(pod.UID), container.Name))
