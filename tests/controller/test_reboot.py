@@ -1,11 +1,12 @@
 """A node whose device plugins come back later than its kubelet: after a reboot, and after a restart of the kubelet.
 
 After a reboot its kubelet refuses the node's own pods one by one, because their devices are not there
-(kubernetes/kubernetes#128043). What a kubelet finds running it leaves alone.
+(kubernetes/kubernetes#128043). What a kubelet finds running it leaves alone, but for a pod whose init container had a
+device (kubernetes/kubernetes#138446).
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,14 @@ from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
 from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.model.node_state import InitialContainer, restarted
+from topomend.replay.admission import admit
+from topomend.replay.errors import MESSAGE_PREFIX
 from topomend.sandbox import NodeSpec
 from topomend.sandbox.kubelet import CRI_SOCKET
 from topomend.sandbox.plan import DEVICE_PLUGIN, RUNTIME, kubelet_program
+from topomend.wire.node_topology import read_node_topology
+from topomend.wire.pod import read_pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -66,6 +72,23 @@ def with_device(name: str, **labels: str) -> dict[str, Any]:
     content = pod(name, 1, labels=labels)
     content["spec"]["containers"][0]["resources"]["limits"][GPU] = "1"
     return content
+
+
+def _refusals(cluster: Cluster, *pods: dict[str, Any]) -> dict[str, str]:
+    """By the kubelet's events, the message of each of these pods that it has refused."""
+    return {
+        pod["metadata"]["name"]: f"{MESSAGE_PREFIX}{event['note']}"
+        for pod in pods
+        for event in events_of(cluster, pod, "UnexpectedAdmissionError")
+    }
+
+
+def _names(cluster: Cluster) -> set[str]:
+    return {pod["metadata"]["name"] for pod in cluster.pods()}
+
+
+def _published(cluster: Cluster) -> set[str]:
+    return {pod["name"] for pod in cluster.client.get(NODE_TOPOLOGIES, NODE)["status"].get("pods", ())}
 
 
 def _allocatable(cluster: Cluster) -> int:
@@ -117,19 +140,54 @@ def test_after_a_reboot_each_pod_is_refused_once_and_no_husk_stays(cluster: Clus
     assert "Traceback" not in operator.text()
 
 
-def test_after_a_restart_of_the_kubelet_what_runs_goes_on_and_a_new_pod_waits_for_the_plugin(
+def after_an_init_container(name: str) -> dict[str, Any]:
+    """A pod whose init container had a device, which its main container has since."""
+    content = with_device(name)
+    fetch = {**content["spec"]["containers"][0], "name": "fetch", "command": ["true"]}
+    content["spec"]["initContainers"] = [fetch]
+    return content
+
+
+def found_containers(pods: Iterable[dict[str, Any]]) -> list[InitialContainer]:
+    """What a kubelet that restarts finds of these pods in its runtime, by their status."""
+    return [
+        InitialContainer(pod["metadata"]["uid"], status["name"], "running" in status["state"])
+        for pod in pods
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for status in pod["status"].get(kind, ())
+    ]
+
+
+def predicted(cluster: Cluster) -> dict[str, str]:
+    """By replay, the message of each pod that the kubelet refuses when it restarts while the plugin is away."""
+    pods = cluster.pods()
+    published = read_node_topology(cluster.client.get(NODE_TOPOLOGIES, NODE))
+    state = restarted(published, found_containers(pods), [GPU])
+    verdicts = [admit(state, read_pod(pod))[0] for pod in pods]
+    return {verdict.name: verdict.message for verdict in verdicts if not verdict.admitted}
+
+
+def test_after_a_restart_of_the_kubelet_only_a_pod_whose_init_container_had_a_device_waits_for_the_plugin(
     cluster: Cluster, operator: Operator
 ) -> None:
-    before = _running(cluster)
+    cluster.remove(cluster.get("bare-1"))
+    eventually("a device to be free", lambda: "bare-1" not in _names(cluster))
+    fetched = cluster.create(after_an_init_container("fetched"))
+    eventually("its init container to end", lambda: cluster.running("fetched"), 60)
+    eventually("the agent to publish it", lambda: "fetched" in _published(cluster))
+    running, before, expected = cluster.pods(), _running(cluster), predicted(cluster)
+    assert expected == {
+        "fetched": "Pod was rejected: Allocate failed due to no healthy devices present; "
+        f"cannot allocate unhealthy devices {GPU}, which is unexpected"
+    }
     supervisor = cluster.sandbox._supervisor
     supervisor.stop([kubelet_program(NODE), DEVICE_PLUGIN])
     supervisor.start([kubelet_program(NODE)])
     try:
         eventually("the node to have no devices", lambda: _allocatable(cluster) == 0)
-        until = time.monotonic() + stretched(AWAY_SECONDS)
-        while time.monotonic() < until:
-            assert not _failed(cluster)
-            time.sleep(0.5)
+        eventually("the kubelet to refuse one", lambda: _refusals(cluster, fetched), 60)
+        time.sleep(stretched(AWAY_SECONDS))
+        assert _refusals(cluster, *running) == expected
         cluster.remove(cluster.get("bare-0"))
         cluster.create(with_device("next"))
         time.sleep(2)
@@ -137,6 +195,8 @@ def test_after_a_restart_of_the_kubelet_what_runs_goes_on_and_a_new_pod_waits_fo
     finally:
         supervisor.start([DEVICE_PLUGIN])
     eventually("the new pod to run", lambda: cluster.running("next"), 60)
-    assert len(before & _running(cluster)) == BARE + REPLICAS - 1
-    assert "TopologyRefusalExplained" not in operator.text()
+    assert len(before & _running(cluster)) == BARE + REPLICAS - 2
+    explained = eventually("its explanation", lambda: events_of(cluster, fetched, "TopologyRefusalExplained"))
+    assert "the devices of init container fetch again, though it has ended" in explained[0]["note"]
+    assert "ReplayMismatch" not in operator.text()
     assert "Traceback" not in operator.text()

@@ -219,6 +219,22 @@ def test_a_refusal_for_devices_that_are_not_back_is_explained_at_once() -> None:
     assert isinstance(plans.explain_refusal(snapshot, Refusal(other, "5", 10.0), 10.0), plans.AwaitsPublication)
 
 
+def test_what_the_kubelet_says_of_devices_counts_more_than_what_replay_finds_since() -> None:
+    """The refused pod's CPUs have gone to others since: replay would name them."""
+    error = "no healthy devices present; cannot allocate unhealthy devices vendor.com/gpu"
+    refused = refused_pod(
+        reason="UnexpectedAdmissionError",
+        message=f"Pod was rejected: Allocate failed due to {error}, which is unexpected",
+    )
+    refused = replace(refused, pod=pod("p", "init cpu=3 memory=1Gi vendor.com/gpu=1", "cpu=3 memory=1Gi"))
+    explanation = plans.explain_refusal(snapshot_of(FRAGMENTED), Refusal(refused, "5", 10.0), 10.0)
+    assert explanation == plans.Explained(
+        f"a refused p: {error}: their plugin is not back yet, or reports a fault; a kubelet that restarts asks for the "
+        "devices of init container c0 again, though it has ended; check the device plugin's pod on the node",
+        "vendor.com/gpu",
+    )
+
+
 def test_a_refusal_by_a_node_without_an_agent_says_so() -> None:
     explanation = explained(Snapshot(), 10.0)
     assert explanation == plans.Explained(

@@ -20,7 +20,7 @@ def cause_of_failure(failure: Failure, pod: Pod) -> Cause:
     return Cause(kind, failure.container, resources, f"{sentence}: {why}", remedy)
 
 
-def device_cause(message: str) -> tuple[str, str]:
+def device_cause(message: str, pod: Pod) -> tuple[str, str]:
     """Why a kubelet refused a pod whose devices its plugin does not offer (yet), and their resource, by its message.
 
     Both empty for any other refusal. After a reboot the node publishes no such device, so replay cannot tell it.
@@ -28,8 +28,24 @@ def device_cause(message: str) -> tuple[str, str]:
     error = message.removeprefix(_REJECTED).removesuffix(_UNEXPECTED)
     for kind, words, why, remedy in _ERRORS:
         if kind in _OF_DEVICES and words in error and message != error:
-            return f"{error}: {why}; {remedy}", error.split()[-1]
+            resource = error.split()[-1]
+            return f"{error}: {why}{_of_init_containers(pod, resource)}; {remedy}", resource
     return "", ""
+
+
+def _of_init_containers(pod: Pod, resource: str) -> str:
+    """What a restart of the kubelet asks of init containers with such devices; empty where the pod has none.
+
+    Source: devicemanager/manager.go:isContainerAlreadyRunning. No status says of a refused pod what of it has run.
+    """
+    asking = [
+        container.name
+        for container in pod.containers
+        if container.kind is ContainerKind.INIT and container.resources.limits.get(resource, 0) > 0
+    ]
+    if not asking:
+        return ""
+    return f"; a kubelet that restarts asks for the devices of init container {asking[0]} again, though it has ended"
 
 
 _REJECTED, _UNEXPECTED = "Pod was rejected: Allocate failed due to ", ", which is unexpected"

@@ -265,11 +265,11 @@ def explain_refusal(snapshot: Snapshot, refusal: Refusal, now: float) -> Explain
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}); the cause is unknown: {problem}")
     state = publication.state_with_assumed
     verdict, _ = admit(state, pod.pod)
-    if not verdict.admitted:
+    cause, resource = device_cause(pod.message, pod.pod)
+    if not verdict.admitted and (not cause or verdict.message == pod.message):
         words = remedy_of(state, pod.pod).words
         text = f"{explain(verdict, state, pod.pod)}{f'; {words}' if words else ''}"
         return Explained(text, blocking_resources(verdict))
-    cause, resource = device_cause(pod.message)
     if cause:
         return Explained(f"{pod.node} refused {pod.name}: {cause}", resource)
     if is_newer(publication.version, refusal.version) or publication.ended:
