@@ -108,7 +108,8 @@ generate: .venv/ready ## Regenerate gRPC stubs and deploy/install.yaml
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=operator --grpc_python_out=operator --mypy_out=operator --mypy_grpc_out=operator \
-	  operator/topomend/sandbox/deviceplugin.proto
+	  operator/topomend/sandbox/deviceplugin.proto operator/topomend/sandbox/dra.proto \
+	  operator/topomend/sandbox/pluginregistration.proto
 	@$(BIN)/python -m deploy.manifests > deploy/install.yaml
 
 lock: .venv/ready ## Update and pin the dependencies

@@ -49,8 +49,8 @@ def cluster() -> Iterator[Sandbox]:
     """A real cluster of three NUMA machines.
 
     ``wide``: 4 NUMA nodes in 2 sockets, 32 CPUs, restricted. ``split``: 2 NUMA nodes in one socket, 8 CPUs, a GPU on
-    each, single-numa-node. ``pods``: 2 NUMA nodes in 2 sockets, 16 CPUs, single-numa-node for whole pods. Tests that
-    use it leave no pods behind.
+    each, single-numa-node. ``pods``: 2 NUMA nodes in 2 sockets, 16 CPUs, two NICs by claim on the second one,
+    single-numa-node for whole pods. Tests that use it leave no pods behind.
     """
     nodes = [
         NodeSpec.of_shape(
@@ -63,7 +63,7 @@ def cluster() -> Iterator[Sandbox]:
         ),
         NodeSpec.of_shape(
             "pods",
-            "sockets:2 numa:1 cores:4 threads:2 memory:8Gi",
+            "sockets:2 numa:1 cores:4 threads:2 memory:8Gi dra:vendor.com/nic@1=2",
             topology_manager_policy="single-numa-node",
             topology_manager_scope="pod",
         ),

@@ -165,7 +165,7 @@ def kubernetes(cluster: Sandbox) -> Kubernetes:
     [
         ("wide", "sockets:2 numa:2 cores:4 threads:2 memory:16Gi"),
         ("split", "sockets:1 numa:2 cores:4 threads:1 memory:8Gi device:vendor.com/gpu@0=1,1=1"),
-        ("pods", "sockets:2 numa:1 cores:4 threads:2 memory:8Gi"),
+        ("pods", "sockets:2 numa:1 cores:4 threads:2 memory:8Gi dra:vendor.com/nic@1=2"),
     ],
 )
 def test_what_is_published_is_the_machine_and_the_devices_that_the_kubelet_sees(
@@ -179,7 +179,9 @@ def test_what_is_published_is_the_machine_and_the_devices_that_the_kubelet_sees(
     assert (state.machine.numa_nodes, state.machine.cores) == (machine.numa_nodes, machine.cores)
     assert state.devices == expected.offered_devices()
     assert [device.numa_node for device in state.machine.pci_devices] == [
-        node for device in expected.offered_devices() for node in device.numa_nodes or ()
+        node
+        for device in (*expected.offered_devices(), *expected.claimable_devices())
+        for node in device.numa_nodes or ()
     ]
     assert kubernetes.ready(node) == "True"
     assert state.kubelet.version.startswith("v1.")

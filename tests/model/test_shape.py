@@ -48,6 +48,16 @@ def test_devices_are_named_by_resource_numa_node_and_index() -> None:
     ]
 
 
+def test_devices_of_claims_are_named_alike_and_apart_from_those_of_plugins() -> None:
+    shape = parse_shape("sockets:2 cores:1 device:vendor.com/gpu@0=1 dra:vendor.com/nic@0=1,1=2")
+    assert [device.id for device in shape.offered_devices()] == ["gpu-0-0"]
+    assert [(device.resource, device.id, device.numa_nodes) for device in shape.claimable_devices()] == [
+        ("vendor.com/nic", "nic-0-0", (0,)),
+        ("vendor.com/nic", "nic-1-0", (1,)),
+        ("vendor.com/nic", "nic-1-1", (1,)),
+    ]
+
+
 def test_memory_and_huge_pages_are_per_numa_node() -> None:
     nodes = parse_shape("sockets:2 cores:1 memory:64Gi hugepages-1Gi:4 hugepages-2Mi:8").machine().numa_nodes
     assert [(node.memory, [(pool.resource, pool.count) for pool in node.hugepages]) for node in nodes] == [
@@ -70,6 +80,9 @@ def test_memory_and_huge_pages_are_per_numa_node() -> None:
         ("device:gpu@0=1", "DOMAIN/NAME"),
         ("device:a/b@2=1", "last one is 0"),
         ("device:a/b@0=1 device:a/b@0=1", "given twice"),
+        ("dra:gpu@0=1", "is not dra:DOMAIN/NAME"),
+        ("dra:a/b@2=1", "last one is 0"),
+        ("dra:a/b@0=1 device:a/b@0=1", "given twice"),
         ("sockets:65", "supports at most 64"),
         ("cores:9999", "at most 4096"),
     ],

@@ -131,6 +131,27 @@ def test_a_kubelet_that_restarts_keeps_its_pods_and_gets_its_devices_back(
     assert (api.get(f"{PODS}/before") or {})["status"]["phase"] == "Running"
 
 
+def test_the_dra_driver_publishes_its_devices_again_to_a_kubelet_that_restarts(
+    cluster: Sandbox, api: API, pods: Pods
+) -> None:
+    """A starting kubelet deletes the slices of its node."""
+    slice_path = "/apis/resource.k8s.io/v1/resourceslices/pods-nic.vendor.com"
+    published = api.get(slice_path) or {}
+    assert [device["attributes"]["resource.kubernetes.io/numaNode"] for device in published["spec"]["devices"]] == [
+        {"int": 1},
+        {"int": 1},
+    ]
+    assert pods.run("before", "pods", cpu="2", **{"vendor.com/nic": "1"})["phase"] == "Running"
+    cluster.stop_kubelet("pods")
+    cluster.start_kubelet("pods")
+    first = published["metadata"]["uid"]
+    until(lambda: True if (api.get(slice_path) or published)["metadata"]["uid"] != first else None)
+    assert pods.run("after", "pods", cpu="2", **{"vendor.com/nic": "1"})["phase"] == "Running"
+    claims = (api.get("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims") or {})["items"]
+    given = [claim["status"]["allocation"]["devices"]["results"][0]["device"] for claim in claims]
+    assert sorted(given) == ["nic-1-0", "nic-1-1"]
+
+
 def test_an_api_server_that_restarts_knows_what_it_knew(cluster: Sandbox, api: API, pods: Pods) -> None:
     assert pods.run("kept", "wide", cpu="1")["phase"] == "Running"
     cluster.stop_api_server()

@@ -45,6 +45,22 @@ def test_what_the_kubelet_would_refuse_is_refused_with_the_nodes_name(settings: 
         NodeSpec.of_shape("a", SHAPE, **settings)
 
 
+@pytest.mark.parametrize(
+    ("word", "settings", "words"),
+    [
+        ("dra:vendor.com/gpu@0=1", {"version": "v1.33.5"}, "knows no claims by default; dra needs v1.34"),
+        ("dra:vendor.com/GPU@0=1", {}, "lower-case"),
+        (f"dra:{'v' * 60}.com/gpu@0=1", {}, "at most 63"),
+        ("dra:vendor.com/gpu@0=100,1=29", {}, "129 devices vendor.com/gpu by claim; a ResourceSlice has at most 128"),
+    ],
+)
+def test_devices_of_claims_that_no_driver_could_publish_are_refused(
+    word: str, settings: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidNodeSpec, match=f"node a: .*{words}"):
+        NodeSpec.of_shape("a", f"{SHAPE} {word}", **settings)
+
+
 @pytest.mark.parametrize("name", ["", "A", "a_b", "../x", "a" * 64, "-a"])
 def test_a_name_that_no_node_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidNodeSpec, match="node name"):
@@ -59,8 +75,9 @@ def test_the_fingerprint_tells_apart_what_differs_and_nothing_else() -> None:
         NodeSpec.of_shape("a", SHAPE + " threads:2"),
         NodeSpec.of_shape("a", SHAPE, topology_manager_scope="pod"),
         NodeSpec.of_shape("a", SHAPE + " device:a.com/b@0=1"),
+        NodeSpec.of_shape("a", SHAPE + " dra:a.com/b@0=1"),
     ]
-    assert len({fingerprint(spec) for spec in (first, *others)}) == 5
+    assert len({fingerprint(spec) for spec in (first, *others)}) == 6
 
 
 @pytest.mark.parametrize(("kubelet", "api_server"), [("v1.36.3", "v1.36.3"), ("v1.33.5", "v1.36.3")])

@@ -3,7 +3,7 @@
 Owns the text's grammar and how Linux would number such a machine. Files for it are the sandbox's business.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from topomend.model.bitmask import mask_of
@@ -23,7 +23,10 @@ class InvalidShape(ValueError):
 
 @dataclass(frozen=True)
 class Shape:
-    """The numbers of a regular machine; ``numa`` is per socket, the others are per NUMA node."""
+    """The numbers of a regular machine; ``numa`` is per socket, the others are per NUMA node.
+
+    ``devices`` are those of device plugins, ``claimable`` those of DRA drivers: counts by NUMA node, by resource.
+    """
 
     sockets: int = 1
     numa: int = 1
@@ -33,6 +36,7 @@ class Shape:
     memory: int = 8 << 30
     hugepages: tuple[tuple[int, int], ...] = ()
     devices: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
+    claimable: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
 
     def machine(self) -> Machine:
         """The machine, its CPUs numbered as Linux does: the first thread of every core, then the second ones."""
@@ -58,13 +62,12 @@ class Shape:
         return Machine(nodes, cores)
 
     def offered_devices(self) -> tuple[Device, ...]:
-        """The devices, named ``<resource's last part>-<numa>-<index>``."""
-        return tuple(
-            Device(resource, f"{resource.rpartition('/')[2]}-{node}-{index}", (node,))
-            for resource, counts in self.devices
-            for node, count in counts
-            for index in range(count)
-        )
+        """The devices of plugins, named ``<resource's last part>-<numa>-<index>``."""
+        return _named(self.devices)
+
+    def claimable_devices(self) -> tuple[Device, ...]:
+        """The devices that only claims provide (dynamic resource allocation), named alike."""
+        return _named(self.claimable)
 
     def _distance(self, node: int, other: int) -> int:
         if node == other:
@@ -72,11 +75,20 @@ class Shape:
         return DISTANCE_WITHIN_SOCKET if node // self.numa == other // self.numa else DISTANCE_ACROSS
 
 
+def _named(devices: Iterable[tuple[str, tuple[tuple[int, int], ...]]]) -> tuple[Device, ...]:
+    return tuple(
+        Device(resource, f"{resource.rpartition('/')[2]}-{node}-{index}", (node,))
+        for resource, counts in devices
+        for node, count in counts
+        for index in range(count)
+    )
+
+
 def parse_shape(text: str) -> Shape:
     """Read a shape. Raises InvalidShape, which names the wrong word and a valid form."""
     numbers: dict[str, int] = {}
     hugepages: dict[int, int] = {}
-    devices: dict[str, tuple[tuple[int, int], ...]] = {}
+    devices: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {"device": {}, "dra": {}}
     for word in text.split():
         key, colon, rest = word.partition(":")
         if not colon or not rest:
@@ -87,15 +99,20 @@ def parse_shape(text: str) -> Shape:
             numbers[key] = _READERS[key](word, rest)
         elif key.startswith("hugepages-"):
             hugepages[_bytes(word, key.removeprefix("hugepages-"))] = _count(word, rest, least=0)
-        elif key == "device":
-            resource, counts = _device(word, rest)
-            if resource in devices:
+        elif key in devices:
+            resource, counts = _device(word, key, rest)
+            if any(resource in given for given in devices.values()):
                 raise InvalidShape(f"device {resource!r} is given twice")
-            devices[resource] = counts
+            devices[key][resource] = counts
         else:
-            known = ", ".join([*_READERS, "hugepages-SIZE", "device"])
+            known = ", ".join([*_READERS, "hugepages-SIZE", *devices])
             raise InvalidShape(f"{key[:60]!r} is unknown; a shape has {known}")
-    shape = Shape(**numbers, hugepages=tuple(sorted(hugepages.items())), devices=tuple(devices.items()))
+    shape = Shape(
+        **numbers,
+        hugepages=tuple(sorted(hugepages.items())),
+        devices=tuple(devices["device"].items()),
+        claimable=tuple(devices["dra"].items()),
+    )
     _check(shape)
     return shape
 
@@ -110,7 +127,7 @@ def _check(shape: Shape) -> None:
         raise InvalidShape(f"l3:{shape.l3} is more than the {shape.cores} cores of a NUMA node")
     if sum(size * count for size, count in shape.hugepages) > shape.memory:
         raise InvalidShape("the huge pages are larger than the memory of a NUMA node")
-    for resource, counts in shape.devices:
+    for resource, counts in (*shape.devices, *shape.claimable):
         for node, _ in counts:
             if node >= numa_count:
                 raise InvalidShape(
@@ -134,11 +151,11 @@ def _bytes(word: str, text: str) -> int:
     return size
 
 
-def _device(word: str, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _device(word: str, key: str, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     resource, at, places = text.partition("@")
     domain, slash, name = resource.partition("/")
     if not (at and slash and domain and name) or "/" in name:
-        raise InvalidShape(f"{word[:60]!r} is not device:DOMAIN/NAME@NUMA=COUNT,..., such as device:vendor.com/gpu@0=2")
+        raise InvalidShape(f"{word[:60]!r} is not {key}:DOMAIN/NAME@NUMA=COUNT,..., such as {key}:vendor.com/gpu@0=2")
     counts: dict[int, int] = {}
     for place in places.split(","):
         node, _, count = place.partition("=")

@@ -12,12 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import installation, layout, registry
+from topomend.sandbox import dra_objects, installation, layout, registry
 from topomend.sandbox.api import is_ready
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.control_plane import HOST, Files
@@ -267,7 +268,12 @@ class Sandbox:
         on_progress(f"starting {len(specs)} kubelet{'s' if len(specs) != 1 else ''}")
         for spec in specs:
             self._register(spec)
-        self._supervisor.start([*map(kubelet_program, self._specs), CONTROLLER_MANAGER, SCHEDULER])
+        for resource in dict.fromkeys(device.resource for spec in specs for device in spec.claimable):
+            content = dra_objects.device_class(resource)
+            path = f"{dra_objects.GROUP}/deviceclasses"
+            self._wait(f"the DeviceClass of {resource}", partial(self._api.create, path, content))
+        programs = [*map(kubelet_program, self._specs), CONTROLLER_MANAGER, SCHEDULER, *preparation.later_programs]
+        self._supervisor.start(programs)
         self._wait_for_kubelets(specs)
         self._wait(
             "the default service account",
@@ -321,6 +327,13 @@ class Sandbox:
                 return node is not None and is_ready(node, offered)
 
             self._wait(f"node {spec.name} to be ready", ready)
+            for resource in dict.fromkeys(device.resource for device in spec.claimable):
+                name = dra_objects.slice_name(spec.name, dra_objects.driver_of(resource))
+                path = f"{dra_objects.GROUP}/resourceslices/{name}"
+                self._wait(f"the devices {resource} of {spec.name}", partial(self._is_there, path))
+
+    def _is_there(self, path: str) -> bool:
+        return self._api.get(path) is not None
 
     def _wait(self, goal: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -4,9 +4,7 @@ isort:skip_file
 What a device plugin and the kubelet say to each other: messages and field numbers of the kubelet's device plugin API
 v1beta1 (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1), as much of them as the sandbox's plugin uses.
 
-Regenerate with:
-  python -m grpc_tools.protoc -I operator --python_out=operator --grpc_python_out=operator --mypy_out=operator \\
-    --mypy_grpc_out=operator operator/topomend/sandbox/deviceplugin.proto
+Regenerate with: make generate
 """
 
 from collections import abc as _abc

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,11 +12,17 @@ from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Machine
 from topomend.model.node_state import Device
 from topomend.model.shape import Shape, parse_shape
+from topomend.sandbox.dra_objects import MAX_DRIVER_NAME, MAX_SLICE_DEVICES, driver_of
+from topomend.sandbox.go_modules import minor_of
 
 DEFAULT_RESERVED_MEMORY = 100 << 20
 """Bytes. A static Memory Manager needs a reservation; without one this much of the first NUMA node with memory is
 reserved. It equals the kubelet's default eviction threshold, the reservation of a node with default settings."""
 
+FIRST_DRA_MINOR = 34
+"""The first minor version that serves resource.k8s.io/v1 and has DynamicResourceAllocation on (KEP-4381)."""
+
+_DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -25,12 +32,16 @@ class InvalidNodeSpec(ValueError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node. ``shape`` is None if ``machine`` was not made from a one-line shape."""
+    """One node. ``shape`` is None if ``machine`` was not made from a one-line shape.
+
+    ``devices`` are those of device plugins, ``claimable`` those that claims provide.
+    """
 
     name: str
     shape: Shape | None
     machine: Machine
     devices: tuple[Device, ...] = ()
+    claimable: tuple[Device, ...] = ()
     kubelet: KubeletSettings = field(default_factory=KubeletSettings)
 
     @classmethod
@@ -61,7 +72,8 @@ class NodeSpec:
             kubelet = replace(kubelet, reserved_cpus=mask_of([0]))
         if kubelet.memory_manager_policy == "Static" and not kubelet.reserved_memory:
             kubelet = replace(kubelet, reserved_memory=_default_reservation(machine))
-        spec = cls(name, shape, machine, tuple(devices), kubelet)
+        claimable = shape.claimable_devices() if shape else ()
+        spec = cls(name, shape, machine, tuple(devices), claimable, kubelet)
         spec.check()
         return spec
 
@@ -73,6 +85,7 @@ class NodeSpec:
             raise InvalidNodeSpec(f"node {self.name}: its machine has no online CPU")
         self._check_cpus()
         self._check_memory()
+        self._check_claimable()
 
     def _check_cpus(self) -> None:
         reserved = self.kubelet.reserved_cpus or 0
@@ -80,6 +93,25 @@ class NodeSpec:
             raise InvalidNodeSpec(f"node {self.name}: a reserved CPU is not among the machine's online CPUs")
         if reserved == self.machine.cpus:
             raise InvalidNodeSpec(f"node {self.name}: every CPU is reserved; leave one for pods (--reserved-cpus)")
+
+    def _check_claimable(self) -> None:
+        for resource, count in Counter(device.resource for device in self.claimable).items():
+            driver = driver_of(resource)
+            if not _DRIVER.fullmatch(driver) or len(driver) > MAX_DRIVER_NAME:
+                raise InvalidNodeSpec(
+                    f"node {self.name}: {resource[:80]} makes the DRA driver {driver[:80]}, and the name of one is at "
+                    f"most {MAX_DRIVER_NAME} lower-case letters, digits, dashes and dots"
+                )
+            if count > MAX_SLICE_DEVICES:
+                raise InvalidNodeSpec(
+                    f"node {self.name}: {count} devices {resource} by claim; a ResourceSlice has at most "
+                    f"{MAX_SLICE_DEVICES}"
+                )
+        if self.claimable and minor_of(self.kubelet.version) < FIRST_DRA_MINOR:
+            raise InvalidNodeSpec(
+                f"node {self.name}: a kubelet {self.kubelet.version} knows no claims by default; dra needs v1."
+                f"{FIRST_DRA_MINOR} or newer"
+            )
 
     def _check_memory(self) -> None:
         sizes = {node.id: node.memory for node in self.machine.numa_nodes}
@@ -106,4 +138,6 @@ def _default_reservation(machine: Machine) -> tuple[MemoryReservation, ...]:
 
 def fingerprint(spec: NodeSpec) -> str:
     """A hash of the specification, to tell whether another request asks for the same node."""
-    return hashlib.sha256(repr((spec.name, spec.machine, spec.devices, spec.kubelet)).encode()).hexdigest()
+    return hashlib.sha256(
+        repr((spec.name, spec.machine, spec.devices, spec.claimable, spec.kubelet)).encode()
+    ).hexdigest()

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.sandbox import bearers, control_plane, layout
+from topomend.sandbox import bearers, control_plane, dra_plan, layout
 from topomend.sandbox.api import API
 from topomend.sandbox.host import free_ports, python_path
 from topomend.sandbox.installation import TOKENS_PROGRAM, components
@@ -32,7 +32,7 @@ from topomend.sandbox.node_spec import NodeSpec, fingerprint
 
 ETCD, API_SERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
-RUNTIME, DEVICE_PLUGIN = "runtime", "device-plugin"
+RUNTIME, DEVICE_PLUGIN, DRA_DRIVER = "runtime", "device-plugin", "dra-driver"
 
 
 def kubelet_program(node_name: str) -> str:
@@ -73,6 +73,7 @@ class Preparation:
         token = self._accounts[control_plane.ADMIN].token
         self.api = API(control_plane.HOST, self._port, self._files.certificate, token)
         self.first_programs = [ETCD, API_SERVER, RUNTIME, *([DEVICE_PLUGIN] if self._plugins() else [])]
+        self.later_programs = [DRA_DRIVER] if self._drivers().nodes else []
 
     def write(self) -> None:
         """Write every file that does not need the API server's certificate."""
@@ -86,6 +87,7 @@ class Preparation:
         for spec in self._specs:
             self._write_node(spec)
         layout.write_private(self._folder / "plugins.json", json.dumps(self._plugins()))
+        self._drivers().write(self._folder)
         self._pod_tokens().write(self._folder)
         layout.write_private(self._folder / layout.PLAN_FILE, json.dumps(self._plan()))
         layout.write_private(self._folder / layout.SANDBOX_FILE, json.dumps(self._description()))
@@ -115,9 +117,9 @@ class Preparation:
 
     def _write_node(self, spec: NodeSpec) -> None:
         node, kubelet = self._node_folder(spec), self._kubelet_folder(spec)
-        for name in ("device-plugins", KUBELET_WORK.name):
+        for name in ("device-plugins", "plugins_registry", KUBELET_WORK.name):
             (kubelet / name).mkdir(parents=True)
-        write_machine(node / "machine", spec.machine, spec.devices)
+        write_machine(node / "machine", spec.machine, (*spec.devices, *spec.claimable))
         for name, setting in KERNEL_TUNABLES.items():
             place = node / "tunables" / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -138,6 +140,17 @@ class Preparation:
                 folder = f"nodes/{spec.name}/kubelet/device-plugins"
                 plugins.append({"folder": folder, "resource": resource, "devices": devices})
         return plugins
+
+    def _drivers(self) -> dra_plan.Plan:
+        """The DRA drivers, one for each node and resource, each with the account of its node's kubelet."""
+        nodes = tuple(
+            dra_plan.NodeDevices(
+                spec.name, self._accounts[f"node:{spec.name}"].token, f"nodes/{spec.name}/kubelet", spec.claimable
+            )
+            for spec in self._specs
+            if spec.claimable
+        )
+        return dra_plan.Plan(control_plane.HOST, self._port, str(self._files.certificate), nodes)
 
     def _plan(self) -> Mapping[str, Any]:
         """The supervisor's plan: its mounts and programs."""
@@ -161,6 +174,8 @@ class Preparation:
         programs.append(self._program(RUNTIME, [self._tools, "cri", *sockets]))
         plugin = [sys.executable, "-m", "topomend.sandbox.device_plugin", "plugins.json"]
         programs.append(self._program(DEVICE_PLUGIN, plugin, PYTHONPATH=python_path()))
+        driver = [sys.executable, "-m", "topomend.sandbox.dra_driver", str(self._folder)]
+        programs.append(self._program(DRA_DRIVER, driver, PYTHONPATH=python_path()))
         for spec in self._specs:
             command = [str(self._binaries[spec.kubelet.version]), "kubelet", *kubelet_flags(spec)]
             programs.append(self._program(kubelet_program(spec.name), command, node=spec.name))
