@@ -3,6 +3,7 @@
 import random
 
 from topomend.model.bitmask import mask_of, members
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, CoreKind, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
@@ -37,6 +38,12 @@ def monster(rng: random.Random) -> NodeState:
 def random_summary(rng: random.Random) -> Summary:
     """A summary as the columns show it."""
     return Summary(cpus_free="8,52", memory_free="18Gi,512Mi", devices=rng.randint(0, 16), status="what is missing")
+
+
+def random_claims(rng: random.Random) -> list[ContainerClaim]:
+    """With names as long as the agent leaves them, and one without any."""
+    long = ContainerClaim("n" * 63, "p" * 253, "c" * 253, "c" * 253, "d" * 63, "p" * 253, ("d" * 63,) * 64)
+    return [long, ContainerClaim("default", "p", "c", "", "", "", ("",))] * rng.randint(0, 2)
 
 
 def random_conditions(rng: random.Random) -> list[Condition]:

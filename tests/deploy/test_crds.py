@@ -8,7 +8,7 @@ import pytest
 import yaml
 from deploy.manifests import CRDS, crd_schema
 from tests.deploy.api import API, path_of
-from tests.deploy.random_state import monster, random_conditions, random_state, random_summary
+from tests.deploy.random_state import monster, random_claims, random_conditions, random_state, random_summary
 from tests.deploy.schema import complaints, fields, paths
 
 from topomend.model.condition import Condition
@@ -31,7 +31,7 @@ def seeded() -> random.Random:
 
 
 def published(state: NodeState, rng: random.Random) -> dict[str, Any]:
-    status = status_of(state, random_summary(rng), random_conditions(rng))
+    status = status_of(state, random_summary(rng), random_conditions(rng), random_claims(rng))
     for condition in status["conditions"]:
         condition["lastTransitionTime"] = NOW  # the writer's part
     return node_topology(state.name, status | {HEARTBEAT: NOW})  # and this

@@ -16,6 +16,7 @@ import pytest
 from tests.discover.test_grpc_unix import serving
 
 from topomend.discover import podresources_pb2 as messages
+from topomend.discover.listed_claims import MAX_CLAIM_DEVICES
 from topomend.discover.pod_resources import MAX_ANSWER_BYTES, SERVICE
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,26 @@ def _devices_of_the_node() -> messages.AllocatableResourcesResponse:
     return messages.AllocatableResourcesResponse(devices=one_each)
 
 
+def _claims_of_a_container() -> messages.ListedPods:
+    container = messages.ContainerResources(name="c", dynamic_resources=[b""] * (PART - 10))
+    pod = messages.PodResources(namespace="n", name="p", containers=[container])
+    return messages.ListedPods(pod_resources=[pod.SerializeToString()])
+
+
+def _devices_of_claims() -> messages.ListedPods:
+    """As many as are read."""
+    pods = []
+    for number in range(1100):
+        devices = [
+            messages.ClaimResource(device_name=f"{number % 9}{device}", driver_name="d").SerializeToString()
+            for device in range(MAX_CLAIM_DEVICES)
+        ]
+        claim = messages.DynamicResource(claim_name="c", claim_resources=devices).SerializeToString()
+        container = messages.ContainerResources(name="c", dynamic_resources=[claim])
+        pods.append(messages.PodResources(namespace="n", name=f"p{number}", containers=[container]))
+    return messages.ListedPods(pod_resources=[pod.SerializeToString() for pod in pods])
+
+
 HOSTILE = [_containers, _memory, _pods, _devices_of_a_container, _devices_of_the_node]
 
 
@@ -74,6 +95,19 @@ def test_an_answer_that_names_more_than_any_kubelet_has_is_refused_in_little_mem
     with serving(tmp_path / "socket", SERVICE, **methods) as socket:
         text, peak = _discover(socket)
     assert "gives an impossible answer: more than" in text
+    assert peak < MOST_MIB, f"{peak} MiB"
+
+
+@pytest.mark.parametrize("make", [_claims_of_a_container, _devices_of_claims], ids=["claims", "devices"])
+def test_claims_beyond_all_measure_cost_a_node_neither_its_allocations_nor_much_memory(
+    tmp_path: Path, make: Callable[[], messages.ListedPods]
+) -> None:
+    content = make().SerializeToString()
+    assert MAX_ANSWER_BYTES // 2 < len(content) <= MAX_ANSWER_BYTES
+    answers = {"List": partial(_given, content), "GetAllocatableResources": partial(_given, b"")}
+    with serving(tmp_path / "socket", SERVICE, **answers) as socket:
+        text, peak = _discover(socket)
+    assert text == ""
     assert peak < MOST_MIB, f"{peak} MiB"
 
 

@@ -12,7 +12,9 @@ from tests.deploy.schema import complaints
 from topomend.cache import changes
 from topomend.cache.topology_reader import published
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN
+from topomend.discover.listed_claims import MAX_NODE_CLAIMS
 from topomend.model.bitmask import mask_of
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, Hardware, HugePages, Machine, NUMANode, PCIDevice, PCILink
@@ -28,6 +30,7 @@ from topomend.model.node_state import (
 from topomend.model.shape import parse_shape
 from topomend.publish import bounded as rules
 from topomend.publish.bounded import bounded, size_of
+from topomend.wire.claims import read_container_claims
 from topomend.wire.node_topology import (
     HEARTBEAT,
     MAX_STATUS_BYTES,
@@ -200,6 +203,25 @@ def test_what_replay_does_not_need_goes_first_and_is_counted(state: NodeState, c
     assert (read.pods, read.devices, read.machine.cores) == (state.pods, state.devices, state.machine.cores)
 
 
+def test_claims_go_before_all_else_and_only_as_many_as_must() -> None:
+    claims = tuple(
+        ContainerClaim("n" * 63, "p" * 253, f"c-{number}", "claim", "gpu.example.com", "a", ("d" * 63, "e" * 63))
+        for number in range(1024)
+    )
+    content = stored("gpu-01", bounded(status_of(gpu_server(), Summary(), KNOWN, claims)))
+    assert MAX_STATUS_BYTES - (8 << 10) < size_of(content) <= MAX_STATUS_BYTES
+    assert list(complaints(content["status"], SCHEMA)) == []
+    part = condition(content, "AllocationsRead")
+    left = read_container_claims(content)
+    assert left == claims[: len(left)] != ()
+    assert (part.status, part.reason) == ("True", "Truncated")
+    assert part.message == (
+        f"omitted to keep this object small: {len(claims) - len(left)} of {len(claims)} claims of containers"
+    )
+    assert condition(content, "HostDiscovered").reason == "Read"
+    assert condition(content, "Ready").status == "True"
+
+
 def test_distances_that_replay_needs_are_kept_while_pods_can_be() -> None:
     content = written(monster(pods=300, closest=True))
     assert condition(content, "HostDiscovered").reason == "Truncated"
@@ -257,6 +279,7 @@ def test_the_bounds_are_those_of_the_schema() -> None:
 
     assert most("pods") == rules.MAX_PODS
     assert most("devices") == rules.MAX_RESOURCES
+    assert most("claims") == MAX_NODE_CLAIMS
     assert most("machine", "numaNodes") == rules.MAX_NUMA_NODES
     assert most("machine", "cores") == rules.MAX_CORES
 

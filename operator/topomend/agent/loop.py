@@ -274,7 +274,7 @@ class _Watcher:
         if self._latest is None or self._last_read != (host, config, allocations):
             self._last_read = (host, config, allocations)
             discovery = assemble(self._settings.node_name, host, config, allocations)
-            status = status_of(discovery.state, discovery.summary, discovery.conditions)
+            status = status_of(discovery.state, discovery.summary, discovery.conditions, discovery.claims)
             self._latest = discovery, bounded(status)
         return self._latest
 

@@ -78,7 +78,7 @@ def _name_of(root: Path) -> str:
 
 
 def _object(discovery: Discovery) -> dict[str, Any]:
-    status = status_of(discovery.state, discovery.summary, discovery.conditions)
+    status = status_of(discovery.state, discovery.summary, discovery.conditions, discovery.claims)
     return node_topology(discovery.state.name, status)
 
 

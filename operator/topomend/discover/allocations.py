@@ -20,6 +20,7 @@ from topomend.discover.bounds import why_implausible
 from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
 from topomend.discover.state_files import KubeletState, PodHoldings, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import CPUSet
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
 
 PodName = tuple[str, str]
@@ -38,6 +39,7 @@ class Allocations:
     ``pods`` are the active pods with exclusive resources. ``stale`` are entries of ended pods in the files, named by
     uid. ``listed`` names every active pod, also those without exclusive resources. ``reason`` is empty if both sources
     were read and agree; otherwise ``problem`` says what is wrong. ``remark`` names what the given sources lack.
+    ``claims`` are the devices that containers have by resource claims, and ``omitted`` says which are left out.
     ``allocatable_cpus`` and ``allocatable_memory`` (bytes by NUMA node and resource) are None if pod-resources did not
     answer.
     """
@@ -52,6 +54,8 @@ class Allocations:
     cpu_pool: CPUSet | None = None
     memory_totals: Mapping[tuple[int, str], int] | None = None
     policies: Mapping[str, str] | None = None
+    claims: tuple[ContainerClaim, ...] = ()
+    omitted: str = ""
     reason: str = ""
     problem: str = ""
     remark: str = ""
@@ -281,6 +285,8 @@ def _allocations(
         cpu_pool=state.cpu_pool,
         memory_totals=state.memory_totals,
         policies=state.policies,
+        claims=listed.claims,
+        omitted=listed.omitted,
     )
 
 

@@ -15,6 +15,7 @@ from topomend.discover.allocations import Allocations, PodName
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
@@ -41,12 +42,16 @@ class Host:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was discovered of a node. ``pods`` names all active pods, also those without exclusive resources."""
+    """What was discovered of a node. ``pods`` names all active pods, also those without exclusive resources.
+
+    ``claims`` are the devices that containers have by resource claims.
+    """
 
     state: NodeState
     summary: Summary
     conditions: tuple[Condition, ...]
     pods: tuple[PodName, ...] = ()
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocations) -> Discovery:
@@ -72,7 +77,8 @@ def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocati
     if not allocations.reason and (impossible := "; ".join(_impossible(state))):
         allocations = replace(allocations, reason="Contradicted", problem=impossible)
     conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, allocations)
-    return Discovery(state, _summary(state, kubelet, conditions[0].message), conditions, allocations.listed)
+    summary = _summary(state, kubelet, conditions[0].message)
+    return Discovery(state, summary, conditions, allocations.listed, allocations.claims)
 
 
 def _pool(settings: KubeletSettings, allocations: Allocations) -> CPUSet | None:
@@ -229,7 +235,7 @@ def _conditions(
             allocations.reason,
             (allocations.problem,),
             "PodResourcesOnly" if allocations.remark else "Read",
-            (allocations.remark,) if allocations.remark else (),
+            [words for words in (allocations.remark, allocations.omitted) if words],
         ),
     )
     missing = [part for part in parts if part.status != "True"]

@@ -2,7 +2,7 @@
 
 Owns the requests and the translation of the answers. The API names pods without their uid and omits init containers
 that are not sidecars (pkg/kubelet/apis/podresources/server_v1.go); ``state_files`` has both. gRPC itself is left to
-``grpc_unix``.
+``grpc_unix``, the devices of claims to ``listed_claims``.
 """
 
 from collections import Counter
@@ -14,7 +14,9 @@ from google.protobuf.message import DecodeError
 
 from topomend.discover import podresources_pb2 as messages
 from topomend.discover.grpc_unix import CallFailed, call_all
+from topomend.discover.listed_claims import ListedClaims, joined_claims, read_claims
 from topomend.model.bitmask import MAX_ID, CPUSet, InvalidIDList, mask_of
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.node_state import ContainerAllocation, Device, DeviceAllocation, MemoryBlock, PodAllocation
 from topomend.replay.devices.manager import natural_key
 
@@ -46,13 +48,16 @@ class PodResources:
 
     ``allocatable_cpus`` are all CPUs but the reserved ones under the static policy, empty under any other.
     ``allocatable_memory`` is in bytes by NUMA node and resource, without zeros; empty unless the policy is Static.
-    ``devices`` are the healthy devices, and unhealthy ones that are still allocated to containers.
+    ``devices`` are the healthy devices, and unhealthy ones that are still allocated to containers. ``claims`` are the
+    devices that containers have by resource claims, and ``omitted`` says in words which are left out.
     """
 
     pods: tuple[PodAllocation, ...]
     allocatable_cpus: CPUSet
     devices: tuple[Device, ...]
     allocatable_memory: Mapping[tuple[int, str], int]
+    claims: tuple[ContainerClaim, ...] = ()
+    omitted: str = ""
 
 
 class _TooMany(Exception):
@@ -99,7 +104,9 @@ class PodResourcesClient:
             budget = _Budget()
             self._pods = self._read_pods(messages.ListedPods.FromString(listed).pod_resources, budget)
             method = ALLOCATABLE
-            return _joined(self._pods.values(), messages.AllocatableResourcesResponse.FromString(allocatable), budget)
+            return _joined(
+                list(self._pods.values()), messages.AllocatableResourcesResponse.FromString(allocatable), budget
+            )
         except DecodeError as error:
             raise self._failed(method, f"answers {method} with an invalid message") from error
         except (InvalidIDList, _TooMany) as error:
@@ -126,12 +133,13 @@ class PodResourcesClient:
 class _ListedPod:
     """One pod's allocation, and the NUMA nodes of its devices by resource and id, None if the plugin names none.
 
-    ``entries`` counts what the answer names for it.
+    ``entries`` counts what the answer names for it. ``claims`` are the devices that its containers have by claims.
     """
 
     entries: int
     allocation: PodAllocation
     devices: Mapping[tuple[str, str], tuple[int, ...] | None]
+    claims: ListedClaims
 
 
 def _pod(pod: messages.PodResources, budget: _Budget) -> _ListedPod:
@@ -155,7 +163,7 @@ def _pod(pod: messages.PodResources, budget: _Budget) -> _ListedPod:
     allocation = PodAllocation(
         pod.namespace, pod.name, containers=containers, cpus=mask_of(pod.cpu_ids), memory=_blocks(pod.memory)
     )
-    return _ListedPod(budget.spent - before, allocation, numa_nodes)
+    return _ListedPod(budget.spent - before, allocation, numa_nodes, read_claims(pod))
 
 
 def _spend_on_memory(memory: Collection[messages.ContainerMemory], budget: _Budget) -> None:
@@ -171,7 +179,7 @@ def _spend_on_devices(devices: Collection[messages.ContainerDevices], budget: _B
 
 
 def _joined(
-    pods: Iterable[_ListedPod], allocatable: messages.AllocatableResourcesResponse, budget: _Budget
+    pods: Collection[_ListedPod], allocatable: messages.AllocatableResourcesResponse, budget: _Budget
 ) -> PodResources:
     budget.spend(len(allocatable.cpu_ids))
     _spend_on_memory(allocatable.memory, budget)
@@ -181,6 +189,7 @@ def _joined(
         in_use |= pod.devices
     healthy = _numa_nodes_of_devices(allocatable.devices)
     numa_nodes = in_use | healthy
+    claims = joined_claims([pod.claims for pod in pods])
     return PodResources(
         tuple(sorted((pod.allocation for pod in pods), key=lambda pod: (pod.namespace, pod.name))),
         mask_of(allocatable.cpu_ids),
@@ -189,6 +198,8 @@ def _joined(
             for resource, device in sorted(numa_nodes, key=lambda key: (key[0], natural_key(key[1])))
         ),
         {(node.ID, memory.memory_type): memory.size for memory in allocatable.memory for node in memory.topology.nodes},
+        claims.claims,
+        claims.remark,
     )
 
 

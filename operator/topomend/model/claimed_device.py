@@ -1,4 +1,4 @@
-"""A device that a ResourceClaim was given (dynamic resource allocation, KEP-4381)."""
+"""Devices that ResourceClaims provide (dynamic resource allocation, KEP-4381)."""
 
 from dataclasses import dataclass
 
@@ -16,3 +16,19 @@ class ClaimedDevice:
     pool: str
     device: str
     numa_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerClaim:
+    """The ``devices`` of one pool that a container has by a claim, as its kubelet lists them.
+
+    The claim is in the namespace of the pod. No kubelet aligns these devices, so replay does not need them.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    claim: str
+    driver: str
+    pool: str
+    devices: tuple[str, ...]

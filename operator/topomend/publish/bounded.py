@@ -30,10 +30,11 @@ def bounded(status: Mapping[str, Any]) -> Mapping[str, Any]:
     if size_of(status) <= MAX_STATUS_BYTES - _ROOM and not _has_too_many(status):
         return status
     cut = {**status, "machine": dict(status.get("machine", {}))}
+    claims = _cut_claims(cut)
     unneeded = _cut_what_replay_does_not_need(cut)
     allocations = _cut_allocations(cut)
     machine = _cut_machine(cut)
-    _explain_cuts(cut, unneeded, allocations, machine)
+    _explain_cuts(cut, {"AllocationsRead": claims, "HostDiscovered": unneeded}, allocations, machine)
     return cut
 
 
@@ -52,6 +53,14 @@ def _machine_has_too_many(status: Mapping[str, Any]) -> bool:
 
 def _excess(cut: Mapping[str, Any]) -> int:
     return size_of(cut) - (MAX_STATUS_BYTES - _ROOM)
+
+
+def _cut_claims(cut: dict[str, Any]) -> list[str]:
+    claims = cut.get("claims", [])
+    if not claims or (excess := _excess(cut)) <= 0:
+        return []
+    cut["claims"] = _shortened(claims, excess)
+    return [f"{len(claims) - len(cut['claims'])} of {len(claims)} claims of containers"]
 
 
 def _cut_what_replay_does_not_need(cut: dict[str, Any]) -> list[str]:
@@ -100,10 +109,15 @@ def _shortened(items: Sequence[Any], excess: int) -> list[Any]:
 # The conditions that say what was cut
 
 
-def _explain_cuts(cut: dict[str, Any], unneeded: list[str], allocations: list[str], machine: list[str]) -> None:
-    changes = {}
-    if unneeded and not machine:
-        changes["HostDiscovered"] = ("True", "Truncated", f"omitted to keep this object small: {', '.join(unneeded)}")
+def _explain_cuts(
+    cut: dict[str, Any], unneeded: Mapping[str, list[str]], allocations: list[str], machine: list[str]
+) -> None:
+    """``unneeded`` is by the condition that reports it. A condition that lacks more than that says only what counts."""
+    changes = {
+        kind: ("True", "Truncated", f"omitted to keep this object small: {', '.join(omitted)}")
+        for kind, omitted in unneeded.items()
+        if omitted
+    }
     for kind, omitted in (("AllocationsRead", allocations), ("HostDiscovered", machine)):
         if omitted:
             changes[kind] = ("False", "TooLarge", f"omitted for lack of room: {', '.join(omitted)}")

@@ -1,7 +1,7 @@
 """Convert a NodeState to and from a NodeTopology (``topomend.io/v1alpha1``).
 
-Owns the object's layout except for ``machine``, ``kubelet`` and ``allocations``, which have modules of their own.
-Leaves what conditions and columns say to ``discover``, and what is left out of a status that is too large to
+Owns the object's layout except for ``machine``, ``kubelet``, ``allocations`` and ``claims``, which have modules of
+their own. Leaves what conditions and columns say to ``discover``, and what is left out of a status that is too large to
 ``publish.bounded``. To keep it small, sets of CPUs are cpulist strings and empty fields are left out.
 """
 
@@ -10,11 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from topomend.model.bitmask import format_id_list
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.model.node_state import NodeState
 from topomend.wire.allocations import device_fields, devices_of, memory_fields, memory_of, pod_fields, pod_of
+from topomend.wire.claims import claim_fields
 from topomend.wire.condition import condition_fields, read_condition
 from topomend.wire.document import Document, MalformedObject, without_empty
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
@@ -29,7 +31,12 @@ MAX_STATUS_BYTES = 512 << 10
 1.5 MiB, and every reader of all nodes holds this much for each."""
 
 
-def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition] = ()) -> dict[str, Any]:
+def status_of(
+    state: NodeState,
+    summary: Summary,
+    conditions: Sequence[Condition] = (),
+    claims: Sequence[ContainerClaim] = (),
+) -> dict[str, Any]:
     """The ``status`` of a NodeTopology. Its conditions have no transition times, and it has no heartbeat."""
     kubelet = state.kubelet
     return without_empty(
@@ -52,6 +59,7 @@ def status_of(state: NodeState, summary: Summary, conditions: Sequence[Condition
             "pods": [pod_fields(pod) for pod in state.pods],
             "memory": [memory_fields(node) for node in state.memory or ()],
             "cpuPool": None if state.cpu_pool is None else format_id_list(state.cpu_pool),
+            "claims": [claim_fields(claim) for claim in claims],
             "conditions": [condition_fields(condition) for condition in conditions],
         }
     )
