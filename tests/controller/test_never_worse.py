@@ -1,7 +1,6 @@
 """Pods with rules that only the scheduler can judge: each that runs in a plain namespace runs in a steered one too."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -9,22 +8,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, steer
+from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, shown, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.decide.plan import MAX_NAMED_NODES
 from topomend.kube.client import (
-    DEVICE_CLASSES,
     NAMESPACES,
     NODE_TOPOLOGIES,
     PODS,
     RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
     Resource,
 )
-from topomend.kube.errors import AlreadyExists
 from topomend.sandbox import NodeSpec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -34,14 +30,16 @@ PLAIN, STEERED = "plain", "steered"
 STATEFUL_SETS = Resource("apps/v1", "statefulsets")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
-DRIVER, ACCELERATOR = "made-up.example.com", "example.com/accelerator"
+DRIVER, ACCELERATOR = "accelerator.example.com", "example.com/accelerator"
 NUMA_NODE_OF_DEVICES = 1
+WITH_DEVICES = f" dra:{ACCELERATOR}@{NUMA_NODE_OF_DEVICES}=2"
 
 
 @pytest.fixture(scope="module")
 def five_nodes() -> Iterator[Cluster]:
-    """Five empty nodes with agents: more than an unconstrained pod is narrowed to."""
-    specs = [NodeSpec.of_shape(name, "numa:2 cores:8", topology_manager_policy="single-numa-node") for name in NAMES]
+    """Five empty nodes with agents: more than an unconstrained pod is narrowed to. The last has devices for claims."""
+    shapes = dict.fromkeys(NAMES, "numa:2 cores:8") | {NAMES[-1]: "numa:2 cores:8" + WITH_DEVICES}
+    specs = [NodeSpec.of_shape(*named, topology_manager_policy="single-numa-node") for named in shapes.items()]
     with cluster_of(specs) as cluster, agents_on(cluster):
         eventually("the agents to publish", lambda: len(cluster.client.list(NODE_TOPOLOGIES).items) == len(NAMES))
         cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLAIN}})
@@ -179,53 +177,18 @@ def test_a_pod_runs_on_the_node_of_its_local_volume(
             five_nodes.remove(gone)
 
 
-def _devices(cluster: Cluster) -> None:
-    """Two devices of a made-up driver on the last node, and a class that maps an extended resource to them.
-
-    Nothing prepares them, so that their pods are bound and never start.
-    """
-    device_class = {
-        "apiVersion": DEVICE_CLASSES.api_version,
-        "kind": "DeviceClass",
-        "metadata": {"name": "accelerator"},
-        "spec": {
-            "extendedResourceName": ACCELERATOR,
-            "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
-        },
-    }
-    node = NAMES[-1]
-    devices = {
-        "apiVersion": RESOURCE_SLICES.api_version,
-        "kind": "ResourceSlice",
-        "metadata": {"name": "accelerators"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [
-                {"name": f"accelerator-{number}", "attributes": {"numaNode": {"int": NUMA_NODE_OF_DEVICES}}}
-                for number in range(2)
-            ],
-        },
-    }
-    for resource, content in ((DEVICE_CLASSES, device_class), (RESOURCE_SLICES, devices)):
-        with suppress(AlreadyExists):
-            cluster.client.create(resource, content)
-
-
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
 @pytest.mark.parametrize("by", ["extended resource", "claim"])
-def test_a_pod_whose_device_a_claim_provides_is_bound_to_the_node_that_has_it(
+def test_a_pod_whose_device_a_claim_provides_runs_on_the_node_that_has_it_and_is_told_where_that_is(
     by: str, namespace: str, five_nodes: Cluster, operator: Operator
 ) -> None:
     """Best fit would choose other nodes: this one is the emptiest."""
-    _devices(five_nodes)
     fillers = [five_nodes.create(pod(f"filler-{name}", 1, node=name)) for name in NAMES[:-1]]
     for filler in fillers:
         eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
     content = pod("train", 3)
     if by == "claim":
-        request = {"name": "device", "exactly": {"deviceClassName": "accelerator"}}
+        request = {"name": "device", "exactly": {"deviceClassName": DRIVER}}
         claim = {
             "apiVersion": RESOURCE_CLAIMS.api_version,
             "kind": "ResourceClaim",
@@ -240,22 +203,36 @@ def test_a_pod_whose_device_a_claim_provides_is_bound_to_the_node_that_has_it(
     made = five_nodes.create(content, namespace)
     assert bool(made["spec"].get("schedulingGates")) is (namespace == STEERED)
     try:
-        bound = eventually("it to be bound", lambda: five_nodes.get("train", namespace)["spec"].get("nodeName"), 40)
-        assert bound == NAMES[-1]
-        eventually("its device to be explained", lambda: _explains_claim(five_nodes, namespace), 40)
+        (running,) = eventually("it to run", lambda: _running(five_nodes, namespace), 40)
+        assert running["spec"]["nodeName"] == NAMES[-1]
+        published = eventually("its device to be published", lambda: _claims(five_nodes, NAMES[-1], namespace), 10)
+        assert (published["driver"], published["pool"], published["container"]) == (DRIVER, NAMES[-1], "main")
+        (device,) = published["devices"]
+        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]), 10)
+        explained = _asked(five_nodes, "explain", "pod/train", "-n", namespace)
+        assert (
+            f"  container main: {device} by claim on NUMA {NUMA_NODE_OF_DEVICES}; by its kubelet cpu on NUMA 0, "
+            "memory on NUMA 0: these are apart"
+        ) in explained
+        assert "  which of these can have its claims is for the scheduler to say" in explained
+        drawing = _asked(five_nodes, "show", NAMES[-1])
+        of_second = next(line for line in drawing if line.startswith(f"NUMA {NUMA_NODE_OF_DEVICES}  "))
+        assert f"  claims   {DRIVER}: {device} a" in drawing[drawing.index(of_second) :]
         assert "Traceback" not in operator.text()
     finally:
         for gone in (*fillers, made):
             five_nodes.remove(gone)
 
 
-def _explains_claim(cluster: Cluster, namespace: str) -> bool:
-    """Whether the plugin says where the pod's device and its CPUs are, once the agent has published these."""
-    arguments = ["explain", "pod/train", "-n", namespace, "--kubeconfig", str(cluster.sandbox.kubeconfig)]
-    lines = CliRunner().invoke(numa, arguments).output.splitlines()
-    device = f" of {DRIVER} (claim "
-    by_claim = next((line for line in lines if line.startswith("  by claim: accelerator-") and device in line), "")
-    return by_claim.endswith(f" on NUMA {NUMA_NODE_OF_DEVICES}") and any("by its kubelet: " in line for line in lines)
+def _claims(cluster: Cluster, node: str, namespace: str) -> dict[str, Any] | None:
+    """What a node's agent publishes of the claim of the pod ``train``."""
+    claims = cluster.client.get(NODE_TOPOLOGIES, node)["status"].get("claims", ())
+    return next((claim for claim in claims if (claim["namespace"], claim["pod"]) == (namespace, "train")), None)
+
+
+def _asked(cluster: Cluster, *arguments: str) -> list[str]:
+    """The lines that the plugin answers."""
+    return CliRunner().invoke(numa, [*arguments, f"--kubeconfig={cluster.sandbox.kubeconfig}"]).output.splitlines()
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])

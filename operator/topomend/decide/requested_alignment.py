@@ -6,6 +6,8 @@ are the shared pool runs anywhere. Owns these rules and their wording. Leaves ho
 ``alignment``, and what the kubelet decides to ``replay``.
 """
 
+from dataclasses import dataclass
+
 from topomend.decide.alignment import Alignment, ContainerAlignment, align_allocation
 from topomend.decide.pinning import why_shared_cpus
 from topomend.decide.trace_text import numa_text
@@ -15,6 +17,14 @@ from topomend.model.pod import SINGLE_NUMA_NODE, Pod
 from topomend.replay.admission import admit, allocation_of
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal
 from topomend.wire.group import ALIGNMENT_ANNOTATION
+
+
+@dataclass(frozen=True)
+class ContainerPlaces:
+    """Where a container is: in words, and all of its NUMA nodes."""
+
+    words: str
+    numa_nodes: NUMAMask
 
 
 class _AlignedAdmission(FastAdmission):
@@ -79,6 +89,12 @@ def places_text(state: NodeState, pod: Pod) -> str:
     """Where each container of ``pod`` is that counts, on a node that holds it."""
     containers = _with_exclusive_resources(state, pod)
     return "; ".join(f"container {name}: {_places(aligned)}" for name, aligned in containers)
+
+
+def places_by_container(state: NodeState, pod: Pod) -> dict[str, ContainerPlaces]:
+    """Where each container of ``pod`` is that counts, by its name, on a node that holds the pod."""
+    containers = _with_exclusive_resources(state, pod)
+    return {name: ContainerPlaces(_places(aligned), aligned.numa_nodes) for name, aligned in containers}
 
 
 def wrong_value(pod: Pod) -> str:

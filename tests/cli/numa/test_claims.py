@@ -15,28 +15,43 @@ def device(numa_node: int | None) -> ClaimedDevice:
     return ClaimedDevice("gpu", "request", "gpu.example.com", "pool", "gpu-1", numa_node)
 
 
+def given(*devices: ClaimedDevice, container: str = "c0") -> Claims:
+    return Claims(devices, {container: devices})
+
+
 def lines(claims: Claims, node: str = "a") -> list[str]:
     return list(claim_lines(claims, ON_FIRST, node, POD))
 
 
-def test_a_device_on_another_numa_node_than_the_cpus_is_said_to_be_apart() -> None:
-    assert lines(Claims((device(1),))) == [
-        "by claim: gpu-1 of gpu.example.com (claim gpu) on NUMA 1",
-        "by its kubelet: container c0: cpu on NUMA 0",
-        "these are apart: no kubelet aligns CPUs, memory and the devices of plugins with claims",
-    ]
-
-
-@pytest.mark.parametrize(("numa_node", "where"), [(0, " on NUMA 0"), (None, "")])
-def test_a_device_beside_the_cpus_or_at_an_unknown_place_is_not(numa_node: int | None, where: str) -> None:
-    assert lines(Claims((device(numa_node),))) == [
+@pytest.mark.parametrize(
+    ("numa_node", "where", "judged"),
+    [
+        (1, " on NUMA 1", "these are apart"),
+        (0, " on NUMA 0", "all on one NUMA node"),
+        (None, "", "whether these are on one NUMA node is unknown"),
+    ],
+)
+def test_where_a_container_s_device_and_its_cpus_are_is_said_and_whether_that_is_the_same(
+    numa_node: int | None, where: str, judged: str
+) -> None:
+    assert lines(given(device(numa_node))) == [
         f"by claim: gpu-1 of gpu.example.com (claim gpu){where}",
-        "by its kubelet: container c0: cpu on NUMA 0",
+        f"container c0: gpu-1 by claim{where}; by its kubelet cpu on NUMA 0: {judged}",
+        "no kubelet aligns the devices of claims with CPUs, memory and the devices of plugins",
     ]
+
+
+def test_of_several_devices_one_elsewhere_is_enough_to_be_apart_and_one_unknown_to_be_unknown() -> None:
+    assert lines(given(device(0), device(None), device(1)))[1].endswith(": these are apart")
+    assert lines(given(device(0), device(None)))[1].endswith(": whether these are on one NUMA node is unknown")
+
+
+def test_a_container_without_exclusive_resources_is_not_judged() -> None:
+    assert lines(given(device(1), container="side")) == ["by claim: gpu-1 of gpu.example.com (claim gpu) on NUMA 1"]
 
 
 def test_of_a_node_without_an_agent_only_the_claim_is_known() -> None:
-    assert lines(Claims((device(1),)), "other") == ["by claim: gpu-1 of gpu.example.com (claim gpu) on NUMA 1"]
+    assert lines(given(device(1)), "other") == ["by claim: gpu-1 of gpu.example.com (claim gpu) on NUMA 1"]
 
 
 def test_why_claims_are_not_known_is_said() -> None:

@@ -166,12 +166,13 @@ def _readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
         return []
 
 
-def _published(content: dict[str, Any]) -> Iterable[changes.Published | changes.Unreadable]:
+def read_published(content: dict[str, Any]) -> Iterable[changes.Published | changes.Unreadable]:
+    """What a NodeTopology object says of its node."""
     try:
         return [published(content, datetime.now(UTC))]
     except MalformedObject as error:
         return [changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")]
 
 
-STATES = (Source(NODES, _readable_nodes), Source(NODE_TOPOLOGIES, _published))
+STATES = (Source(NODES, _readable_nodes), Source(NODE_TOPOLOGIES, read_published))
 """Where the nodes and their published states are read."""

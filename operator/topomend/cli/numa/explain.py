@@ -27,7 +27,7 @@ from topomend.decide.requested_alignment import places_text, why_not_aligned
 from topomend.kube.client import PODS, RELAUNCHES
 from topomend.model.narrowing import ANYWHERE
 from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, requests_of
 from topomend.model.relaunch import Relaunch
 from topomend.relaunch import narrowing
 from topomend.replay.admission import admit
@@ -63,7 +63,7 @@ class NodeAnswer:
 class Answer:
     """What is known of one pod: the answer of ``node`` (all nodes if empty), that of every node, and its history.
 
-    ``claims`` are the devices that a pod on a node has by claims.
+    ``claims`` are the devices that a pod on a node has by claims. ``needs_claims`` is whether the pod has any.
     """
 
     pod: Pod
@@ -72,6 +72,7 @@ class Answer:
     diagnosis: Diagnosis
     relaunches: tuple[Relaunch, ...]
     claims: Claims
+    needs_claims: bool
 
 
 @click.command(epilog=_EXAMPLES)
@@ -162,9 +163,16 @@ def _answer(
         on_node = NodeAnswer([*_narrowed(asked)], _anywhere(diagnosis))
     has_history = bool(asked.content.get("metadata", {}).get("uid"))
     relaunches = [relaunch for relaunch in picture[RELAUNCHES] if has_history and relaunch.pod_name == asked.pod.name]
-    claims = claims_of(cluster, running.content) if running and bound and chosen == bound else Claims()
+    claims = claims_of(cluster, running.content, bound) if running and bound and chosen == bound else Claims()
     lines = [*on_node.lines, *(f"  {line}" for line in claim_lines(claims, snapshot, bound, asked.pod))]
-    return Answer(asked.pod, chosen, replace(on_node, lines=lines), diagnosis, tuple(relaunches), claims)
+    on_node = replace(on_node, lines=lines)
+    return Answer(asked.pod, chosen, on_node, diagnosis, tuple(relaunches), claims, _needs_claims(snapshot, asked))
+
+
+def _needs_claims(snapshot: Snapshot, asked: RequestedPod) -> bool:
+    """Whether the pod names claims, or requests a resource that claims provide."""
+    named = asked.content.get("spec", {}).get("resourceClaims")
+    return bool(named) or any(resource in snapshot.by_claim for resource in requests_of(asked.pod))
 
 
 def _printed(answer: Answer, output: str) -> list[str]:
@@ -290,6 +298,8 @@ def _elsewhere(answer: Answer, most: int | None) -> Iterator[str]:
     rejected = [rejected for rejected in answer.diagnosis.rejected if rejected.node != answer.node]
     if others:
         yield f"elsewhere: {', '.join(candidate.place for candidate in others[:most])} would admit it now"
+        if answer.needs_claims:
+            yield "  which of these can have its claims is for the scheduler to say"
     elif not rejected:
         yield "elsewhere: there is no other node"
     elif any(one.reason == UNKNOWN for one in rejected):

@@ -3,16 +3,19 @@
 Ids are the operating system's, as the kubelet uses them. A legend explains each letter where it first appears.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase, ascii_uppercase
 
 from topomend.model.bitmask import CPUSet, format_id_list
+from topomend.model.claimed_device import ContainerClaim
 from topomend.model.machine import Core, HugePages, NUMANode
 from topomend.model.node_state import ContainerAllocation, NodeState
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import unmodelled
+from topomend.replay.devices.manager import natural_key
+from topomend.wire.resource_claim import DeviceKey
 
 FREE, RESERVED, SEVERAL, UNNAMED = ".", "R", "+", "#"
 
@@ -21,17 +24,28 @@ _LETTERS = ascii_lowercase + "".join(letter for letter in ascii_uppercase if let
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A container with exclusive resources, and its letter in the drawing."""
+    """A container with exclusive resources or devices by claims, and its letter in the drawing."""
 
     letter: str
     name: str
     cpus: CPUSet
     devices: frozenset[tuple[str, str]]
+    claimed: frozenset[DeviceKey]
 
 
-def draw(state: NodeState) -> Iterator[str]:
-    """The lines of the drawing of one node."""
-    holders = _holders(state)
+NumaNodeOf = Callable[[str, str, str], int | None]
+"""The NUMA node of the device of a driver's pool; None where it is not known."""
+
+
+def nowhere(driver: str, pool: str, device: str) -> None:
+    """The place of devices that nobody knows."""
+    del driver, pool, device
+
+
+def draw(state: NodeState, claims: Sequence[ContainerClaim] = (), numa_node_of: NumaNodeOf = nowhere) -> Iterator[str]:
+    """The lines of the drawing of one node, with the devices that containers on it have by ``claims``."""
+    holders = _holders(state, claims)
+    claimed = _by_place(claims, numa_node_of)
     kubelet, machine = state.kubelet, state.machine
     sizes = f"{len(machine.numa_nodes)} NUMA, {len(machine.cores)} cores, {machine.cpus.bit_count()} CPUs"
     yield (
@@ -41,41 +55,95 @@ def draw(state: NodeState) -> Iterator[str]:
     explained: set[str] = set()
     for node in machine.numa_nodes:
         yield from _numa_node(state, node, holders, explained)
+        yield from _claimed(claimed.pop(node.id, []), holders, explained)
+    if elsewhere := [device for devices in claimed.values() for device in devices]:
+        yield "NUMA node not known"
+        yield from _claimed(elsewhere, holders, explained)
     yield from _distances(machine.numa_nodes)
     yield from (f"not modelled by replay: {feature}" for feature in unmodelled(state))
 
 
-def holdings(state: NodeState) -> Iterator[str]:
+def _by_place(claims: Sequence[ContainerClaim], numa_node_of: NumaNodeOf) -> dict[int | None, list[DeviceKey]]:
+    """The devices by NUMA node, each once, though containers may share it."""
+    devices = sorted({(claim.driver, claim.pool, device) for claim in claims for device in claim.devices}, key=_natural)
+    places: dict[int | None, list[DeviceKey]] = {}
+    for device in devices:
+        places.setdefault(numa_node_of(*device), []).append(device)
+    return places
+
+
+def _natural(device: DeviceKey) -> tuple[str, str, list[tuple[int, int, str]]]:
+    driver, pool, name = device
+    return driver, pool, natural_key(name)
+
+
+def _claimed(devices: list[DeviceKey], holders: list[Holder], explained: set[str]) -> Iterator[str]:
+    """A line for each driver."""
+    for driver, its in groupby(devices, key=lambda device: device[0]):
+        marks = [(device[2], _claim_mark(device, holders)) for device in its]
+        row = "  ".join(f"{name} {mark}" for name, mark in marks)
+        yield f"  claims   {driver}: {row}{_legend(''.join(mark for _, mark in marks), holders, explained)}"
+
+
+def _claim_mark(device: DeviceKey, holders: list[Holder]) -> str:
+    marks = {holder.letter for holder in holders if device in holder.claimed}
+    return marks.pop() if len(marks) == 1 else SEVERAL
+
+
+def holdings(state: NodeState, claims: Sequence[ContainerClaim] = ()) -> Iterator[str]:
     """A line for each container with allocations: its letter in the drawing, its name, and its allocations."""
-    containers = [container for pod in state.pods for container in pod.containers if _holds_anything(container)]
-    for holder, container in zip(_holders(state), containers, strict=True):
+    allocated = _allocated(state)
+    for holder in _holders(state, claims):
+        container = allocated.get(holder.name, ContainerAllocation(""))
         memory = " ".join(
             f"{block.resource} {format_bytes(block.size)}@{format_id_list(block.numa_nodes)}"
             for block in container.memory
         )
         devices = " ".join(f"{devices.resource} {','.join(devices.ids)}" for devices in container.devices)
         cpus = f"CPUs {format_id_list(container.cpus)}" if container.cpus else ""
-        yield "   ".join(filter(None, (f"  {holder.letter} {holder.name}", cpus, memory, devices)))
+        by_claim = " ".join(
+            f"{claim.driver} {','.join(claim.devices)} by claim {claim.claim}"
+            for claim in claims
+            if _name_of(claim) == holder.name
+        )
+        yield "   ".join(filter(None, (f"  {holder.letter} {holder.name}", cpus, memory, devices, by_claim)))
 
 
 def _holds_anything(container: ContainerAllocation) -> bool:
     return bool(container.cpus or container.devices or container.memory)
 
 
-def _holders(state: NodeState) -> list[Holder]:
-    containers = [
-        (
-            f"{pod.namespace}/{pod.name} {container.name}",
-            container.cpus,
-            frozenset((devices.resource, device) for devices in container.devices for device in devices.ids),
-        )
+def _allocated(state: NodeState) -> dict[str, ContainerAllocation]:
+    """The containers with allocations, by the name that the drawing gives them."""
+    return {
+        f"{pod.namespace}/{pod.name} {container.name}": container
         for pod in state.pods
         for container in pod.containers
         if _holds_anything(container)
-    ]
+    }
+
+
+def _name_of(claim: ContainerClaim) -> str:
+    return f"{claim.namespace}/{claim.pod} {claim.container}"
+
+
+def _holders(state: NodeState, claims: Sequence[ContainerClaim]) -> list[Holder]:
+    """Containers with exclusive resources first, then those that have claims alone."""
+    allocated = _allocated(state)
+    claimed: dict[str, frozenset[DeviceKey]] = dict.fromkeys(allocated, frozenset())
+    for claim in claims:
+        devices = frozenset((claim.driver, claim.pool, device) for device in claim.devices)
+        claimed[_name_of(claim)] = claimed.get(_name_of(claim), frozenset()) | devices
     return [
-        Holder(_LETTERS[index] if index < len(_LETTERS) else UNNAMED, *container)
-        for index, container in enumerate(containers)
+        Holder(
+            _LETTERS[index] if index < len(_LETTERS) else UNNAMED,
+            name,
+            container.cpus,
+            frozenset((devices.resource, device) for devices in container.devices for device in devices.ids),
+            claimed[name],
+        )
+        for index, name in enumerate(claimed)
+        for container in [allocated.get(name, ContainerAllocation(""))]
     ]
 
 

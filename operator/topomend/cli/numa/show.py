@@ -1,6 +1,7 @@
 """``kubectl numa show``: the NUMA nodes of each node, and the containers with exclusive resources on them."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -8,12 +9,23 @@ import click
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.nearest import did_you_mean
-from topomend.cli.numa.cluster import NOTHING_PUBLISHED, STATES, Cluster, cluster_options, snapshot_of
+from topomend.cli.numa.claims import DevicePlaces, device_places
+from topomend.cli.numa.cluster import (
+    NOTHING_PUBLISHED,
+    STATES,
+    Cluster,
+    cluster_options,
+    read_published,
+    snapshot_of,
+)
 from topomend.cli.numa.completion import complete_published_nodes
 from topomend.cli.numa.picture import Source
 from topomend.cli.numa.render import draw, holdings
 from topomend.cli.output import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
 from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.model.claimed_device import ContainerClaim
+from topomend.wire.claims import read_container_claims
+from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
 
 _EXAMPLES = """\b
@@ -64,25 +76,60 @@ def _object_row(content: dict[str, Any]) -> Row:
 
 def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch: bool) -> None:
     drawn: dict[str, list[str]] = {}
-    for picture in cluster.pictures(STATES, watch=watch):
-        snapshot = snapshot_of(picture)
+    problem = ""
+    for picture in cluster.pictures(SOURCES, watch=watch):
+        snapshot = snapshot_of({**picture, NODE_TOPOLOGIES: [one.publication for one in picture[NODE_TOPOLOGIES]]})
+        claims = {one.node: one.claims for one in picture[NODE_TOPOLOGIES] if one.claims}
         known = snapshot.publications.keys() | snapshot.unreadable.keys()
         if not drawn:
             _check(nodes, known)
-        before, drawn = drawn, {name: list(_lines(snapshot, name, wide=wide)) for name in nodes or sorted(known)}
+        shown = nodes or sorted(known)
+        places = device_places(cluster) if claims.keys() & set(shown) else DevicePlaces()
+        if places.problem and places.problem != problem:
+            click.echo(places.problem, err=True)
+        problem = places.problem
+        before, drawn = (
+            drawn,
+            {name: list(_lines(snapshot, name, claims.get(name, ()), places, wide=wide)) for name in shown},
+        )
         for name, lines in drawn.items():
             if before.get(name) != lines:
                 click.echo("\n".join([*lines, ""]))
 
 
-def _lines(snapshot: Snapshot, node: str, *, wide: bool) -> Iterable[str]:
+@dataclass(frozen=True)
+class _Published:
+    """What a node publishes, and the devices that its containers have by claims."""
+
+    node: str
+    publication: Any
+    claims: tuple[ContainerClaim, ...]
+
+
+def _read(content: dict[str, Any]) -> Iterable[_Published]:
+    name = content["metadata"]["name"]
+    try:
+        claims = read_container_claims(content)
+    except MalformedObject as error:
+        click.echo(f"the claims of {name} are skipped: {error}", err=True)
+        claims = ()
+    return [_Published(name, publication, claims) for publication in read_published(content)]
+
+
+SOURCES = (*(source for source in STATES if source.resource != NODE_TOPOLOGIES), Source(NODE_TOPOLOGIES, _read))
+"""Where the nodes, their published states and their claims are read."""
+
+
+def _lines(
+    snapshot: Snapshot, node: str, claims: Sequence[ContainerClaim], places: DevicePlaces, *, wide: bool
+) -> Iterable[str]:
     publication = snapshot.publications.get(node)
     if publication is None:
         yield f"{node}   {snapshot.why_unknown(node)}"
         return
-    yield from draw(publication.state)
+    yield from draw(publication.state, claims, places.numa_node)
     if wide:
-        yield from holdings(publication.state)
+        yield from holdings(publication.state, claims)
     if publication.problem:
         yield publication.problem
 
