@@ -1,14 +1,18 @@
 """Pods with rules that only the scheduler can judge: each that runs in a plain namespace runs in a steered one too."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from tests.clusters import DEPLOYMENTS, Cluster, agents_on, cluster_of, pod, shown, steer
+from tests.deploy.api import administrator, path_of
+from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
@@ -21,6 +25,7 @@ from topomend.kube.client import (
     RESOURCE_CLAIMS,
     Resource,
 )
+from topomend.kube.errors import AlreadyExists
 from topomend.sandbox import NodeSpec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -188,16 +193,7 @@ def test_a_pod_whose_device_a_claim_provides_runs_on_the_node_that_has_it_and_is
         eventually("the fillers to run", partial(five_nodes.running, filler["metadata"]["name"]))
     content = pod("train", 3)
     if by == "claim":
-        request = {"name": "device", "exactly": {"deviceClassName": DRIVER}}
-        claim = {
-            "apiVersion": RESOURCE_CLAIMS.api_version,
-            "kind": "ResourceClaim",
-            "metadata": {"name": "device"},
-            "spec": {"devices": {"requests": [request]}},
-        }
-        five_nodes.client.create(RESOURCE_CLAIMS, claim, namespace)
-        content["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": "device"}]
-        content["spec"]["containers"][0]["resources"]["claims"] = [{"name": "device"}]
+        _give_claim(five_nodes, content, namespace)
     else:
         content["spec"]["containers"][0]["resources"]["limits"][ACCELERATOR] = "1"
     made = five_nodes.create(content, namespace)
@@ -224,15 +220,77 @@ def test_a_pod_whose_device_a_claim_provides_runs_on_the_node_that_has_it_and_is
             five_nodes.remove(gone)
 
 
+def test_a_user_who_may_read_neither_claims_nor_slices_sees_the_devices_that_agents_publish(
+    five_nodes: Cluster, tmp_path: Path
+) -> None:
+    kubeconfig = _kubeconfig_without_claims(five_nodes, tmp_path)
+    content = pod("train", 3)
+    _give_claim(five_nodes, content, PLAIN)
+    made = five_nodes.create(content, PLAIN)
+    try:
+        (device,) = eventually("it to be published", lambda: _claims(five_nodes, NAMES[-1], PLAIN), 40)["devices"]
+        eventually("its CPUs to be published", lambda: "train" in shown(five_nodes, NAMES[-1]), 10)
+        explained = _asked(five_nodes, "explain", "pod/train", "-n", PLAIN, kubeconfig=kubeconfig)
+        assert f"  by claim: {device} of {DRIVER} (claim device)" in explained
+        assert (
+            f"  container main: {device} by claim; by its kubelet cpu on NUMA 0, memory on NUMA 0: "
+            "whether these are on one NUMA node is unknown"
+        ) in explained
+        (why,) = (line for line in explained if "its resource claims cannot be read: 403" in line)
+        assert "on which NUMA nodes the devices of claims are is unknown: 403" in why
+        drawing = _asked(five_nodes, "show", NAMES[-1], kubeconfig=kubeconfig)
+        assert drawing[drawing.index("NUMA node not known") + 1] == f"  claims   {DRIVER}: {device} a"
+        assert any(line.startswith("on which NUMA nodes the devices of claims are is unknown: 403") for line in drawing)
+    finally:
+        five_nodes.remove(made)
+
+
+def _kubeconfig_without_claims(cluster: Cluster, folder: Path) -> Path:
+    """That of an account that may read all that the plugin needs, but for claims."""
+    admin = administrator(cluster.sandbox.kubeconfig)
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "without-claims"}}
+    rules = [
+        {"apiGroups": [group], "resources": resources, "verbs": ["get", "list"]}
+        for group, resources in (("", ["nodes", "pods"]), ("topomend.io", ["nodetopologies", "relaunches"]))
+    ]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "without-claims"}
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": PLAIN}
+    binding = {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]}
+    for item in (head | {"kind": "ClusterRole", "rules": rules}, head | binding):
+        answer = admin.apply(path_of(item), item)
+        assert answer.allowed, answer.message
+    content = yaml.safe_load(cluster.sandbox.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token_of(admin, PLAIN, "default")}
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def _give_claim(cluster: Cluster, content: dict[str, Any], namespace: str) -> None:
+    """Have the pod ask for a device of the driver by a claim, which is there afterwards."""
+    request = {"name": "device", "exactly": {"deviceClassName": DRIVER}}
+    claim = {
+        "apiVersion": RESOURCE_CLAIMS.api_version,
+        "kind": "ResourceClaim",
+        "metadata": {"name": "device"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    with suppress(AlreadyExists):
+        cluster.client.create(RESOURCE_CLAIMS, claim, namespace)
+    content["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": "device"}]
+    content["spec"]["containers"][0]["resources"]["claims"] = [{"name": "device"}]
+
+
 def _claims(cluster: Cluster, node: str, namespace: str) -> dict[str, Any] | None:
     """What a node's agent publishes of the claim of the pod ``train``."""
     claims = cluster.client.get(NODE_TOPOLOGIES, node)["status"].get("claims", ())
     return next((claim for claim in claims if (claim["namespace"], claim["pod"]) == (namespace, "train")), None)
 
 
-def _asked(cluster: Cluster, *arguments: str) -> list[str]:
-    """The lines that the plugin answers."""
-    return CliRunner().invoke(numa, [*arguments, f"--kubeconfig={cluster.sandbox.kubeconfig}"]).output.splitlines()
+def _asked(cluster: Cluster, *arguments: str, kubeconfig: Path | None = None) -> list[str]:
+    """The lines that the plugin answers, to the administrator or whom ``kubeconfig`` names."""
+    file = kubeconfig or cluster.sandbox.kubeconfig
+    return CliRunner().invoke(numa, [*arguments, f"--kubeconfig={file}"]).output.splitlines()
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
