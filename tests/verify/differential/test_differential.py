@@ -14,19 +14,19 @@ CASES = 200
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with arena(Path(tmp_path_factory.mktemp("differential"))) as cluster:
         yield cluster
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
-def test_every_pod_that_runs_plain_runs_steered_and_none_is_refused(cluster: Cluster) -> None:
+def test_every_pod_that_runs_plain_runs_steered_and_none_is_refused(machines: Cluster) -> None:
     """Slow: real kubelets start and end some 800 pods. More of them: make differential."""
     print("seed", SEED)
     plain = 0
     for first in range(0, CASES, BATCH):
-        compared = compare(cluster, SEED, range(first, first + BATCH))
+        compared = compare(machines, SEED, range(first, first + BATCH))
         assert compared.worse == (), f"seed {SEED}, workloads from {first} on"
         plain += compared.plain
     assert plain > CASES
