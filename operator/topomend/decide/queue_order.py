@@ -17,6 +17,7 @@ from itertools import islice
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.filters import filter_node
 from topomend.decide.node_status import NodeStatus
+from topomend.decide.queue_lines import QueueLines
 from topomend.decide.requested_alignment import admission_of
 from topomend.decide.scoring import numa_nodes_of
 from topomend.model.bitmask import NUMAMask
@@ -24,7 +25,7 @@ from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
-from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+from topomend.wire.group import FIT_GATE
 
 PATIENCE_SECONDS = 5.0
 """How long a pod waits before NUMA nodes are reserved for it."""
@@ -79,19 +80,23 @@ class Reserved:
     tried: tuple[str, ...] = ()
 
 
-def patient_pods(snapshot: Snapshot, now: float, resting: Container[str] = ()) -> Iterator[WatchedPod]:
+def patient_pods(
+    snapshot: Snapshot, now: float, resting: Container[str] = (), lines: QueueLines | None = None
+) -> Iterator[WatchedPod]:
     """The pods for which NUMA nodes may be reserved, but for the ``resting`` (uids), and for pods of groups.
 
     A NUMA node kept for one pod of a group would be idle until all of them fit.
 
     The earliest of each namespace comes first, then the second of each, and so on; pods of one rank go by their order.
+    ``lines`` are those of an earlier snapshot, which take less time than new ones.
     """
-    by_namespace: dict[str, list[WatchedPod]] = {}
-    for (namespace, name), gated in snapshot.gated.items():
-        patient = now - snapshot.gated_since.get((namespace, name), now) >= PATIENCE_SECONDS
-        if patient and not gated.group and gated.uid not in resting and is_waiting(snapshot, gated):
-            by_namespace.setdefault(namespace, []).append(gated)
-    queues = [nsmallest(MAX_EARLIER_PODS, pods, key=lambda pod: pod.order) for pods in by_namespace.values()]
+
+    def is_patient(pod: WatchedPod) -> bool:
+        patient = now - snapshot.gated_since.get((pod.namespace, pod.name), now) >= PATIENCE_SECONDS
+        return patient and pod.uid not in resting and is_waiting(snapshot, pod)
+
+    by_namespace = (lines or QueueLines()).of(snapshot, now)
+    queues = [list(islice(filter(is_patient, line), MAX_EARLIER_PODS)) for line in by_namespace]
     for rank in range(MAX_EARLIER_PODS):
         yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=lambda pod: pod.order)
 
@@ -137,11 +142,6 @@ def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
     if gated is None or gated.uid != pod.uid or key in snapshot.assumed:
         return False
     return gated.gates == (FIT_GATE,) and not gated.deleting
-
-
-def is_held_by_us(pod: WatchedPod) -> bool:
-    """Whether a gate of the operator is all that keeps the pod, a new one or a replacement, from its scheduler."""
-    return pod.gates in ((FIT_GATE,), (RELAUNCH_GATE,)) and not pod.deleting
 
 
 def by_most_free_cpus(snapshot: Snapshot) -> list[str]:

@@ -140,7 +140,7 @@ class Brake:
             if self._why_off():
                 return
             listed_owners, now = self._listed(), time.monotonic()
-            for uid in still_gated:
+            for uid in still_gated if listed_owners else ():
                 if uid in listed_owners:
                     listed_owners[uid].last_needed = now
             admitted = [uid for uid, listed in listed_owners.items() if listed.last_needed < now - QUIET_SECONDS]

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from heapq import nsmallest
+from itertools import islice, takewhile
 from typing import Any
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide import preemption
 from topomend.decide.eligibility import Treatment, eligibility
 from topomend.decide.feasibility import diagnose
-from topomend.decide.queue_order import is_held_by_us
+from topomend.decide.queue_lines import QueueLines
 from topomend.kube.client import PODS, PRIORITY_CLASSES, Client
 from topomend.kube.errors import Conflict, NotFound, TooManyRequests
 from topomend.model.bounded_dict import BoundedDict
@@ -54,18 +55,21 @@ _log = logging.getLogger(__name__)
 class Preemptor:
     """Evicts for the pods that wait in the snapshot. For one thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it asks, and what it shares
         self,
         client: Client,
         store: Store,
         announcer: Announcer,
         limits: NamespaceLimits,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        lines: QueueLines | None = None,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._limits, self._clock = limits, clock
         self._attempts = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._lines = lines or QueueLines()
         self._lowest: tuple[float, int] | None = None
         self._right = OptionalRight(_log, "no pod is evicted for pods of higher priority", clock)
 
@@ -80,16 +84,36 @@ class Preemptor:
 
     def _first_waiting(self) -> Iterator[WatchedPod]:
         """The first waiting pods whose priority is above that of some pods of the cluster, in order."""
-        now = self._clock()
-        patient = [
-            pod
-            for pod, since in _waiting_since(self._store.snapshot)
-            if pod.preempts and since + PATIENCE_SECONDS <= now and self._rests.get(pod.uid, 0.0) <= now
+        snapshot = self._store.snapshot
+        lowest = self._lowest_priority() if snapshot.gated or snapshot.refused else 0
+        first = [
+            pod for line in self._lines.of(snapshot, self._clock()) for pod in self._first_of(snapshot, line, lowest)
         ]
-        lowest = self._lowest_priority() if patient else 0
-        for pod in nsmallest(MAX_TRIED, (pod for pod in patient if pod.priority > lowest), key=lambda pod: pod.order):
+        first += [pod for pod in self._refused(snapshot) if pod.priority > lowest]
+        for pod in nsmallest(MAX_TRIED, first, key=lambda pod: pod.order):
             if self._may_be_moved(pod) and not self._attempts.take(pod.namespace):
                 yield pod
+
+    def _first_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
+        """The first gated pods of a namespace that wait for a node; their line is in the order of priority."""
+
+        def is_tried(pod: WatchedPod) -> bool:
+            key = (pod.namespace, pod.name)
+            return key not in snapshot.assumed and self._is_patient(pod, snapshot.gated_since[key])
+
+        return islice(filter(is_tried, takewhile(lambda pod: pod.priority > lowest, line)), MAX_TRIED)
+
+    def _refused(self, snapshot: Snapshot) -> Iterator[WatchedPod]:
+        """The refused pods that wait for a node."""
+        for refusal in snapshot.refused.values():
+            pod = refusal.pod
+            if (pod.namespace, pod.name) not in snapshot.assumed and self._is_patient(pod, refusal.first_seen):
+                yield pod
+
+    def _is_patient(self, pod: WatchedPod, since: float) -> bool:
+        """Whether the pod, which may preempt others, has waited and was not tried for a while."""
+        now = self._clock()
+        return pod.preempts and since + PATIENCE_SECONDS <= now and self._rests.get(pod.uid, 0.0) <= now
 
     def _may_be_moved(self, pod: WatchedPod) -> bool:
         limits = self._limits.limits(pod.namespace)
@@ -137,16 +161,6 @@ class Preemptor:
     def _running_on(self, node: str) -> Sequence[WatchedPod]:
         fields = f"spec.nodeName={node},{UNENDED}"
         return self._client.read(PODS, _read, fields=fields, cached=True).items
-
-
-def _waiting_since(snapshot: Snapshot) -> Iterator[tuple[WatchedPod, float]]:
-    """The pods that wait alone for a node, each with the time since when."""
-    for key, pod in snapshot.gated.items():
-        if is_held_by_us(pod) and not pod.group and key not in snapshot.assumed:
-            yield pod, snapshot.gated_since[key]
-    for refusal in snapshot.refused.values():
-        if (refusal.pod.namespace, refusal.pod.name) not in snapshot.assumed:
-            yield refusal.pod, refusal.first_seen
 
 
 def _is_protected(pod: WatchedPod) -> bool:

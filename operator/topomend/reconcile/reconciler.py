@@ -12,6 +12,7 @@ from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits, eligibility
+from topomend.decide.queue_lines import QueueLines
 from topomend.decide.requested_alignment import wrong_value
 from topomend.kube.client import NODES, Client
 from topomend.kube.errors import NotFound
@@ -80,8 +81,9 @@ class Reconciler:
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
-        self._preemptor = Preemptor(client, store, announcer, self._namespace_limits)
-        self._turns = ReservationTurns(client, store, self._is_gated_by_us)
+        lines = QueueLines()  # the two are asked by the same thread
+        self._preemptor = Preemptor(client, store, announcer, self._namespace_limits, lines=lines)
+        self._turns = ReservationTurns(client, store, self._is_gated_by_us, lines=lines)
         self._gated_pods = GatedPods(
             parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from topomend.cache.snapshot import Snapshot
 from topomend.decide import queue_order
+from topomend.decide.queue_lines import QueueLines
 from topomend.decide.queue_order import Reservation, Reserved, is_expected_to_end, is_waiting
 from topomend.kube.client import PODS, Client
 from topomend.model.bounded_dict import BoundedDict
@@ -68,11 +69,14 @@ class ReservationTurns:
         store: Store,
         is_gated_by_us: Callable[[WatchedPod], bool],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        lines: QueueLines | None = None,
     ) -> None:
         self._client, self._store, self._is_gated_by_us, self._clock = client, store, is_gated_by_us, clock
         self._turns: BoundedDict[str, _Turn] = BoundedDict(MAX_TURNS)
         self._lasting: BoundedDict[str, tuple[float, frozenset[str]]] = BoundedDict(MAX_NODES)
         self._lists = 0
+        self._lines = lines or QueueLines()
         self._reservations: tuple[Reservation, ...] = ()
 
     def reservations(self) -> Sequence[Reservation]:
@@ -105,7 +109,7 @@ class ReservationTurns:
     def _reserve(self, snapshot: Snapshot, now: float) -> Reserved:
         self._lists = 0
         resting = {uid for uid, turn in self._turns.items() if now < turn.rests}
-        patient = islice(queue_order.patient_pods(snapshot, now, resting), MAX_ASKED)
+        patient = islice(queue_order.patient_pods(snapshot, now, resting, self._lines), MAX_ASKED)
         return queue_order.reserve(
             snapshot, self._gated_by_us(patient, now), lambda name: self._remaining(snapshot, name, now)
         )

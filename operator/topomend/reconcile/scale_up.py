@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from topomend.decide.infeasible import another_would_admit
-from topomend.decide.queue_order import is_held_by_us
+from topomend.decide.queue_lines import is_held_by_us
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Conflict, NotFound
 from topomend.model.bounded_dict import BoundedDict
