@@ -11,10 +11,14 @@ class Emitted:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, ...]] = []
-        self.announcer = Announcer(self)  # type: ignore[arg-type]  # all that it calls is emit
+        self.budget = True
+        self.announcer = Announcer(self)  # type: ignore[arg-type]  # all that it calls is here
 
     def emit(self, regarding: Regarding, *words: str, **_: Any) -> None:
         self.events.append((f"{regarding.kind}/{regarding.name}", *words))
+
+    def has_budget(self, _: Regarding) -> bool:
+        return self.budget
 
     def reasons(self) -> list[str]:
         """The reasons of all Events, in their order."""

@@ -8,6 +8,7 @@ from tests.reconcile.emitted import Emitted
 from topomend.cache import changes
 from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide.plan import PUBLICATION_SECONDS
+from topomend.reconcile import explainer
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
@@ -107,3 +108,15 @@ def test_a_pod_waits_for_capacity_or_where_not_even_an_empty_node_admits_it_for_
     [(_, _, event, _, text)] = operator.emitted.events
     assert event == ("NoNodeCanEverAdmit" if never else "UngateDeferred")
     assert note.message in text
+
+
+def test_why_a_gated_pod_is_infeasible_is_not_found_out_where_nobody_could_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operator = Operator(FRAGMENTED)
+    assert operator.explainer.report_gated(gated_pod(cpus=5), "") == (True, Result(on_topology_change=True))
+    assert operator.emitted.reasons() == ["NoNodeCanEverAdmit"]
+    operator.emitted.budget = False
+    monkeypatch.setattr(explainer, "why_infeasible", lambda *_: pytest.fail("asked"))
+    assert operator.explainer.report_gated(gated_pod(cpus=5), "") == (True, Result(on_topology_change=True))
+    assert operator.emitted.reasons() == ["NoNodeCanEverAdmit"]

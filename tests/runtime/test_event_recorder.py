@@ -44,6 +44,8 @@ def test_an_object_has_a_burst_of_events_and_then_waits(two_nodes: Cluster, reco
     for number in range(2 * OBJECT_BURST):
         recorder.emit(regarding("chatty"), "Normal", "Tried", "Try", f"note {number}")
     recorder.emit(regarding("not-chatty"), "Normal", "Tried", "Try", "note")
+    assert not recorder.has_budget(regarding("chatty"))
+    assert recorder.has_budget(regarding("not-chatty"))
     eventually("the last event", lambda: posted(two_nodes, "not-chatty"))
     assert posted(two_nodes, "chatty") == OBJECT_BURST
 

@@ -4,7 +4,7 @@ A pod that only waits for others to end is feasible; ``feasibility`` answers for
 after a reboot a kubelet has none of a resource until its plugin is back, and devices that are unhealthy may recover.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topomend.cache.snapshot import Snapshot
@@ -44,18 +44,29 @@ def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
     Conditions that pass do not count: a node that is not ready or cordoned, a taint, devices that are unhealthy or
     whose plugin is not back.
     """
-    fit, nodes = admission_of(pod), list[Node]()
-    for node in snapshot.nodes.values():
-        if filter_node_affinity(node, placement):
-            continue
-        if _could_admit(snapshot, node, pod, fit):
-            return ""
-        nodes.append(node)
+    nodes = _refusing_when_empty(snapshot, pod, placement)
     if not nodes:
         return ""
     closest = min(_miss(snapshot, node, pod) for node in nodes)
     words = _remedy_words(snapshot, closest, pod)
     return f"no node admits {pod.name} even when empty; closest: {closest.text}{f'; {words}' if words else ''}"
+
+
+def is_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> bool:
+    """Whether ``why_infeasible`` has an answer, which takes several times as long."""
+    return bool(_refusing_when_empty(snapshot, pod, placement))
+
+
+def _refusing_when_empty(snapshot: Snapshot, pod: Pod, placement: Placement) -> Sequence[Node]:
+    """The nodes that the pod selects, if none of them could ever admit it; else none."""
+    fit, nodes = admission_of(pod), list[Node]()
+    for node in snapshot.nodes.values():
+        if filter_node_affinity(node, placement):
+            continue
+        if _could_admit(snapshot, node, pod, fit):
+            return ()
+        nodes.append(node)
+    return nodes
 
 
 def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement) -> bool:

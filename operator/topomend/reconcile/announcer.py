@@ -62,6 +62,10 @@ class Announcer:
         """A node admits the pod, but its replacement may not be created."""
         self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", f"{why}; retried every minute")
 
+    def may_tell_of(self, pod: WatchedPod) -> bool:
+        """Whether an Event on the pod may be posted now. If not, nobody need find out what it would say."""
+        return self._recorder.has_budget(_pod(pod))
+
     def infeasible(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod, even when empty."""
         note = f"{why}; retried when a node or the pod changes"

@@ -12,7 +12,7 @@ from topomend.cache.changes import Change, MismatchDetected
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
 from topomend.decide.feasibility import Diagnosis
-from topomend.decide.infeasible import devices_not_back, why_infeasible
+from topomend.decide.infeasible import devices_not_back, is_infeasible, why_infeasible
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.announcer import Announcer
@@ -24,6 +24,9 @@ from topomend.reconcile.store import Store
 from topomend.relaunch.waiting_status import Note
 
 MAX_ENTRIES = 10_000
+
+INFEASIBLE = Result(on_topology_change=True)
+"""When to try a pod again that no node would admit even when empty."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,23 @@ class Explainer:
         self._announcer.refusal_explained(refusal.pod, explanation, diagnosis, record)
         return None
 
+    def report_gated(self, pod: WatchedPod, why: str) -> tuple[bool, Result]:
+        """Report that no node admits a pod that has no record. Returns whether none ever will, and when to try again.
+
+        Thousands may wait, and only some are told of: why is found out for these.
+        """
+        snapshot = self._store.snapshot
+        if self._announcer.may_tell_of(pod) or not is_infeasible(snapshot, pod.pod, pod.placement):
+            note, result = self.report_unschedulable(pod, why)
+            return note.never, result
+        return True, INFEASIBLE
+
     def report_unschedulable(self, pod: WatchedPod, why: str) -> tuple[Note, Result]:
         """Report that no node admits the pod, now or ever. Returns the record's note and when to try again."""
         infeasible = why_infeasible(self._store.snapshot, pod.pod, pod.placement)
         if infeasible:
             self._announcer.infeasible(pod, infeasible)
-            return Note("NoNodeCanEverAdmit", infeasible, never=True), Result(on_topology_change=True)
+            return Note("NoNodeCanEverAdmit", infeasible, never=True), INFEASIBLE
         devices = devices_not_back(self._store.snapshot, pod.pod, pod.placement)
         why = f"{why}; {devices}" if devices else why
         self._announcer.unschedulable(pod, why)

@@ -145,9 +145,9 @@ class GatedPods:
             self._unaligned[pod.uid] = None
         else:
             self._unaligned.pop(pod.uid, None)
-        note, result = self._explainer.report_unschedulable(pod, choice.reason)
+        never, result = self._explainer.report_gated(pod, choice.reason)
         if not choice.diagnosis.candidates:
-            self._scale_up.wait(together, infeasible=note.never)
+            self._scale_up.wait(together, infeasible=never)
         result = earliest(result, self._reservations.backing_off(pod))
         # Nodes that admit the pod are taken or reserved for others: any change may free them.
         return earliest(result, Result(on_any_change=bool(choice.diagnosis.candidates)))

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,7 +22,7 @@ from topomend.model.bounded_dict import BoundedDict
 from topomend.model.plain_text import plain
 from topomend.runtime.fair_queue import FairQueue
 from topomend.runtime.timestamp import micro_timestamp
-from topomend.runtime.token_bucket import TokenBuckets
+from topomend.runtime.token_bucket import TokenBucket, TokenBuckets
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -95,6 +95,11 @@ class EventRecorder:
         if not self._waiting.put(regarding.namespace, event):
             _log.warning("too many events are queued; %s for %s is dropped", reason, regarding.name)
 
+    def has_budget(self, regarding: Regarding) -> bool:
+        """Whether another event about this object may be posted. If not, nobody need word it."""
+        with self._lock:
+            return self._is_within(self._budgets(regarding))
+
     def stop(self) -> None:
         """Post the Events in the queue, for two seconds at most."""
         self._waiting.stop()
@@ -106,15 +111,23 @@ class EventRecorder:
         with self._lock:
             if now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS:
                 return False
-            budgets = [self._objects.of(regarding.uid)]
-            if regarding.namespace:  # objects of the whole cluster are no tenant's
-                budgets.append(self._namespaces.of(regarding.namespace))
-            if any(budget.seconds_until(1) for budget in budgets):
+            budgets = self._budgets(regarding)
+            if not self._is_within(budgets):
                 return False
             for budget in budgets:
                 budget.take()
             self._last[key] = now
         return True
+
+    def _budgets(self, regarding: Regarding) -> Sequence[TokenBucket]:
+        budgets = [self._objects.of(regarding.uid)]
+        if regarding.namespace:  # objects of the whole cluster are no tenant's
+            budgets.append(self._namespaces.of(regarding.namespace))
+        return budgets
+
+    @staticmethod
+    def _is_within(budgets: Iterable[TokenBucket]) -> bool:
+        return not any(budget.seconds_until(1) for budget in budgets)
 
     def _event(self, regarding: Regarding, suffix: str, now: datetime) -> dict[str, Any]:
         return {
