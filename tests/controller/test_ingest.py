@@ -15,7 +15,7 @@ from topomend.cache.publication_size import ORDINARY_BYTES, ROOM_BYTES
 from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
-from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent
+from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent, watch_event
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile import unschedulable_pods
@@ -24,6 +24,7 @@ from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.replay import scopes
+from topomend.wire.group import FIT_GATE
 from topomend.wire.relaunch import record_name, relaunch_object
 
 POD = PodID("ns", "p", "1")
@@ -70,10 +71,8 @@ class Seen:
     def apply(self) -> None:
         """Apply what waits, once the node may publish again."""
         self.now += PUBLICATION_SECONDS
-        while not self.ingest._inbox.empty():
-            item = self.ingest._inbox.get()
-            assert item is not None
-            self.ingest._apply_item(item)
+        while items := self.ingest._inbox.take(ingest.AT_ONCE, 0.0):
+            self.ingest._apply_items(items)
         if self.waiting.wait_for_change(0.0):
             self.waiting.requeue_affected()
 
@@ -136,11 +135,11 @@ def test_taking_a_change_in_asks_no_node_about_the_pods_that_wait(monkeypatch: p
         seen.take(changes.PodUpdated(pod, seen.now))
         seen.waiting.add(PodID("ns", name, pod.uid), Result(on_capacity=True), seen.store.snapshot)
     monkeypatch.setattr(unschedulable_pods, "any_node_admits", lambda *_: pytest.fail("asked"))
-    seen.ingest._apply(changes.Published(STATE, "5"))
+    seen.ingest._apply([changes.Published(STATE, "5")])
     bound = replace(gated_pod("first"), gates=(), node="a")
     with monkeypatch.context() as replaying:
         replaying.setattr(scopes.Scope, "admit", lambda *_: pytest.fail("replayed"))
-        seen.ingest._apply(changes.PodUpdated(bound, seen.now))
+        seen.ingest._apply([changes.PodUpdated(bound, seen.now)])
     assert seen.store.snapshot.assumed["ns", "first"].nodes == ("a",)
 
 
@@ -167,15 +166,97 @@ def test_of_what_a_node_publishes_the_newest_is_taken_in_at_intervals_and_other_
     seen.ingest.stop()
 
 
-def test_an_inbox_that_is_full_drops_what_comes_and_has_everything_listed_again(
+def arrived(content: dict[str, Any], kind: str = "ADDED") -> WatchEvent:
+    """The event of a pod as a watch brings it."""
+    line = json.dumps({"type": kind, "object": content}).encode()
+    event = watch_event("pods", line)
+    assert event is not None
+    return event
+
+
+def manifest(name: str, namespace: str) -> dict[str, Any]:
+    """A gated pod."""
+    content = pod_manifest(name, namespace=namespace, uid=f"{namespace}-{name}", resourceVersion="5")
+    content["spec"]["schedulingGates"] = [{"name": FIT_GATE}]
+    return content
+
+
+def test_of_a_namespace_with_too_many_pods_some_are_dropped_and_have_everything_listed_again_and_of_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ingest, "MAX_INBOX", 3)
+    length = len(arrived(manifest("p0", "many")).line)
+    monkeypatch.setattr(ingest, "MAX_INBOX_BYTES", 6 * length)
     seen = Seen()  # whose thread has not started
     for number in range(5):
-        seen.ingest.put(WatchEvent("nodes", {"metadata": {"name": f"n{number}"}}))
-    assert seen.ingest._inbox.qsize() == 3
+        seen.ingest.put(arrived(manifest(f"p{number}", "many")))
     assert seen.dropped == [True, True]
+    seen.ingest.put(arrived(manifest("p0", "few")))
+    assert seen.dropped == [True, True]
+    seen.apply()
+    assert set(seen.store.snapshot.gated) == {("many", "p0"), ("many", "p1"), ("many", "p2"), ("few", "p0")}
+    seen.ingest.put(arrived(manifest("p3", "many")))
+    assert seen.dropped == [True, True]
+
+
+def test_a_pod_is_not_behind_thousands_of_another_namespace() -> None:
+    seen = Seen()
+    for number in range(1000):
+        seen.ingest.put(arrived(manifest(f"p{number}", "many")))
+    seen.ingest.put(arrived(manifest("p", "few")))
+    items = seen.ingest._inbox.take(2, 0.0)
+    assert items is not None
+    seen.ingest._apply_items(items)
+    assert set(seen.store.snapshot.gated) == {("many", "p0"), ("few", "p")}
+
+
+def test_what_happens_to_a_pod_is_taken_in_as_it_happened() -> None:
+    """Its controller may delete a refused pod at once."""
+    seen, content = Seen(), manifest("p", "ns")
+    owner = {"kind": "StatefulSet", "name": "db", "uid": "9", "controller": True, "apiVersion": "apps/v1"}
+    content["metadata"]["ownerReferences"] = [owner]
+    seen.ingest.put(arrived(content))
+    status = {"phase": "Failed", "message": f"{changes.REFUSAL_PREFIX}why"}
+    seen.ingest.put(arrived(content | {"status": status}, "MODIFIED"))
+    seen.ingest.put(arrived(content | {"status": status}, "DELETED"))
+    seen.apply()
+    assert [pod.name for pod in seen.refused] == ["p"]
+    assert not seen.store.snapshot.refused
+    assert not seen.store.snapshot.gated
+
+
+def test_a_list_is_applied_after_what_came_before_it_and_not_before_that_of_any_namespace() -> None:
+    seen = Seen()
+    for name in ("p0", "p1", "p2"):
+        seen.ingest.put(arrived(manifest(name, "many")))
+    seen.ingest.put(arrived(manifest("p", "few")))
+    seen.ingest.put(changes.PodsListed((), "9", seen.now))
+    seen.apply()
+    assert not seen.store.snapshot.gated
+
+
+def test_the_pods_of_a_long_list_are_enqueued_bit_by_bit_and_what_comes_meanwhile_before_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingest, "ENQUEUED_AT_ONCE", 2)
+    seen = Seen()
+    pods = [gated_pod(f"p{number}", uid=f"{number}") for number in range(5)]
+    seen.ingest._apply([changes.PodsListed(tuple(pods), "9", seen.now)])
+    seen.take(changes.PodUpdated(gated_pod("late"), seen.now))
+    assert [pod.name for pod in seen.requeued if pod != POD] == ["p0", "p1", "late", "p2", "p3", "p4"]
+
+
+def test_a_change_that_is_a_bug_is_passed_over_and_those_around_it_are_applied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Bug:
+        def apply_to(self, _: Snapshot) -> Snapshot:
+            raise ZeroDivisionError
+
+    seen = Seen()
+    first, last = (changes.PodUpdated(gated_pod(name), seen.now) for name in ("first", "last"))
+    seen.ingest._apply([first, Bug(), last])
+    assert set(seen.store.snapshot.gated) == {("ns", "first"), ("ns", "last")}
+    assert sum("Bug is ignored" in message for message in caplog.messages) == 1
 
 
 def test_malformed_objects_of_one_name_in_two_namespaces_are_two(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,7 +308,7 @@ def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
     for version in range(5, 100):
         content = node_topology_object(STATE, version=str(version), heartbeatTime=heartbeat)
         seen.ingest.put(WatchEvent("nodetopologies", content))
-    assert seen.ingest._inbox.qsize() == 1
+    assert len(seen.ingest._inbox) == 1
     seen.apply()
     assert seen.store.snapshot.publications["a"].version == "99"
     seen.take(WatchEvent("nodetopologies", content, gone=True))

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import node_state, node_topology_object
 
 from topomend.controller import relist
-from topomend.controller.ingest import Ingest
+from topomend.controller.ingest import AT_ONCE, Ingest
 from topomend.controller.relist import EMPTY_SECONDS, MAX_ENDED, Relister
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Reading, Resource
 from topomend.kube.errors import Conflict, NotFound
@@ -102,8 +102,8 @@ class Relisted:
     def relist(self) -> dict[str, str]:
         """The last version of each node's publication that is known afterwards."""
         self._relister.relist(0.0, tidy=False)
-        while self.ingest._inbox.qsize():
-            self.ingest._apply_item(self.ingest._inbox.get())  # type: ignore[arg-type]
+        while items := self.ingest._inbox.take(AT_ONCE, 0.0):
+            self.ingest._apply_items(items)
         return {name: publication.confirmed for name, publication in self.store.snapshot.publications.items()}
 
 

@@ -9,7 +9,7 @@ to the same free CPUs. Owns the data. Leaves changes to ``changes`` and decision
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Node, WatchedPod
@@ -243,41 +243,40 @@ def is_newer(version: str, other: str) -> bool:
 
 
 class _Draft(dict[_Key, _Value]):
-    """A mapping that nobody else has seen yet, so that it may be changed in place."""
+    """A copy of a mapping, to be changed in place while it is ``open``: until then nobody else sees it."""
+
+    def __init__(self, original: Mapping[_Key, _Value]) -> None:
+        super().__init__(original)
+        self.original, self.open, self.changed = original, True, False
+
+    def close(self) -> Mapping[_Key, _Value]:
+        """The mapping that it has become; the original where nothing has changed."""
+        original, self.open, self.original = self.original, False, {}
+        return self if self.changed else original
+
+
+_DRAFTED = ("refused", "gated", "gated_since", "unbound", "assumed", "relaunches")
+"""The mappings that may have thousands of entries, of which a change concerns one."""
 
 
 def in_place(snapshot: Snapshot, change: Callable[[Snapshot], Snapshot]) -> Snapshot:
     """The snapshot after ``change``, which changes many pods: their mappings are copied once and not for each pod."""
-    changed = change(
-        replace(
-            snapshot,
-            refused=_Draft(snapshot.refused),
-            gated=_Draft(snapshot.gated),
-            gated_since=_Draft(snapshot.gated_since),
-            unbound=_Draft(snapshot.unbound),
-            assumed=_Draft(snapshot.assumed),
-        )
-    )
-    return replace(
-        changed,
-        refused=_unless_equal(changed.refused, snapshot.refused),
-        gated=_unless_equal(changed.gated, snapshot.gated),
-        gated_since=_unless_equal(changed.gated_since, snapshot.gated_since),
-        unbound=_unless_equal(changed.unbound, snapshot.unbound),
-        assumed=_unless_equal(changed.assumed, snapshot.assumed),
-    )
+    drafts: dict[str, Any] = {name: _Draft(getattr(snapshot, name)) for name in _DRAFTED}
+    changed = change(replace(snapshot, **drafts))
+    closed: dict[str, Any] = {name: _closed(getattr(changed, name)) for name in _DRAFTED}
+    return replace(changed, **closed)
 
 
-def _unless_equal(after: Mapping[_Key, _Value], before: Mapping[_Key, _Value]) -> Mapping[_Key, _Value]:
-    return before if after == before else dict(after)
+def _closed(mapping: Mapping[_Key, _Value]) -> Mapping[_Key, _Value]:
+    return mapping.close() if isinstance(mapping, _Draft) and mapping.open else mapping
 
 
 def including(mapping: Mapping[_Key, _Value], key: _Key, value: _Value) -> Mapping[_Key, _Value]:
     """The mapping with this entry; the same object where the entry is already there."""
     if mapping.get(key) == value:
         return mapping
-    if isinstance(mapping, _Draft):
-        mapping[key] = value
+    if isinstance(mapping, _Draft) and mapping.open:
+        mapping[key], mapping.changed = value, True
         return mapping
     return {**mapping, key: value}
 
@@ -286,8 +285,9 @@ def excluding(mapping: Mapping[_Key, _Value], key: _Key) -> Mapping[_Key, _Value
     """The mapping without this key; the same object where the key is not there."""
     if key not in mapping:
         return mapping
-    if isinstance(mapping, _Draft):
+    if isinstance(mapping, _Draft) and mapping.open:
         del mapping[key]
+        mapping.changed = True
         return mapping
     rest = dict(mapping)
     del rest[key]

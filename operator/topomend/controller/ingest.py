@@ -1,30 +1,33 @@
 """Turns objects from watches and lists into changes of the snapshot, and enqueues the pods that they concern.
 
-One thread reads an inbox, so that its producers (kopf's handlers, the relist) neither wait nor fail. It replays
-nothing, so that no object holds those after it up. What waits there is small whatever the objects are: an object is
-read before it waits. Only a published state, which takes longer to read, waits as it came, and only the newest of each
-node. Owns reading and the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
+One thread reads an inbox, so that its producers (the streams, the relist) neither wait nor fail. It replays nothing, so
+that no object holds those after it up, and namespaces take turns, so that a thousand objects of one hold up no object
+of another. What waits there is small whatever the objects are: an ordinary one waits as the bytes that came, and a
+larger one is read before it waits. Of the published states, which take longer to read, only the newest of each node
+waits. Owns reading and the choice of pods to enqueue. Leaves the effect of a change to ``cache``.
 """
 
+import json
 import logging
-import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from topomend.cache import changes
 from topomend.cache.pod_reader import kept_pod
 from topomend.cache.publication_size import json_bytes
 from topomend.cache.topology_reader import NO_ROOM, published
-from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.kube.client import NODE_TOPOLOGIES, PODS
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
+from topomend.runtime.inbox import Inbox
 from topomend.runtime.newest_by_key import NewestByKey
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
@@ -35,8 +38,18 @@ from topomend.wire.relaunch import read_relaunch, record_name
 PUBLICATION_SECONDS = 0.2
 """The least time between two publications of one node that are taken in; an agent polls its kubelet every 0.5 s."""
 
-MAX_INBOX = 100_000
-"""The most changes that wait to be applied. What comes beyond is dropped, and everything is listed again."""
+MAX_INBOX_BYTES = 64 << 20
+"""How much of objects waits to be read, of one namespace half. What comes beyond is dropped, and everything is listed
+again."""
+
+ORDINARY_BYTES = 16 << 10
+"""Up to which length an object waits as it came. What is kept of a larger one counts as much."""
+
+AT_ONCE = 16
+"""How many changes make one new snapshot: thousands of pods are copied for each."""
+
+ENQUEUED_AT_ONCE = 500
+"""How many listed pods are enqueued before the next change."""
 
 LARGE_BYTES, MAX_LARGE_BYTES = 64 << 10, 4 << 20
 """From where on a published object counts as large, and how much of large ones waits to be read, as JSON. Decoded it is
@@ -50,11 +63,40 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One object as it was delivered; ``gone`` where it was deleted or no longer matches the watch."""
+    """One object as it was delivered; ``gone`` where it was deleted or no longer matches the watch.
+
+    ``line`` is the event as a watch brought it, of which all else was read; empty where a list brought the object.
+    """
 
     plural: str
     content: dict[str, Any]
     gone: bool = False
+    line: bytes = b""
+
+
+def watch_event(plural: str, line: bytes) -> WatchEvent | None:
+    """The event of a line of a watch; None for what is about no object: a bookmark or an error.
+
+    Raises ValueError, KeyError or TypeError for a line that the API server does not write.
+    """
+    event = json.loads(line)
+    if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
+        return None
+    content: dict[str, Any] = event["object"]
+    metadata: dict[str, Any] = content["metadata"]
+    if not (metadata["name"] and metadata["resourceVersion"]):
+        raise ValueError(f"an object of {plural} has no name or no version")
+    if plural != PODS.plural:  # who wrote a pod's node is read of its managers, and of no other object's
+        metadata.pop("managedFields", None)
+    return WatchEvent(plural, content, gone=event["type"] == "DELETED", line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An event that was not read yet."""
+
+    plural: str
+    line: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +104,16 @@ class _Publication:
     """A node has published something that is not taken in yet."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Pods of a list that are not enqueued yet."""
+
+    pods: Iterator[WatchedPod]
+
+
+_Item = changes.Change | _Line | _Publication | _Listed
 
 
 class Ingest:
@@ -85,7 +137,7 @@ class Ingest:
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
         self._enqueue, self._refused, self._bound, self._dropped = enqueue, refused, bound, dropped
-        self._inbox: queue.SimpleQueue[changes.Change | _Publication | None] = queue.SimpleQueue()
+        self._inbox: Inbox[_Item] = Inbox(MAX_INBOX_BYTES)
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
         self._large: dict[str, int] = {}
         self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
@@ -97,7 +149,7 @@ class Ingest:
 
     def stop(self) -> None:
         """End the thread once the inbox is empty."""
-        self._inbox.put(None)
+        self._inbox.stop()
         self._thread.join(2.0)
 
     def has_publication(self, node: str, version: str) -> bool:
@@ -106,14 +158,20 @@ class Ingest:
         return publication is not None and publication.is_of(version)
 
     def put(self, item: WatchEvent | changes.Change) -> None:
-        """Add an object or a change to the inbox."""
-        if not isinstance(item, WatchEvent):
-            self._inbox.put(item)
+        """Add an object or a change to the inbox. A list is applied after all that came before it."""
+        if isinstance(item, _LISTS):
+            self._inbox.put_behind_all(item)
+        elif not isinstance(item, WatchEvent):
+            self._inbox.put(_group_of(item), item)
         elif item.plural == NODE_TOPOLOGIES.plural:
             self._put_publication(str(item.content["metadata"]["name"]), item)
-        elif self._inbox.qsize() < MAX_INBOX:
-            self._read_and(self._inbox.put, item)
+        elif 0 < len(item.line) <= ORDINARY_BYTES:
+            self._put_object(item, _Line(item.plural, item.line), len(item.line))
         else:
+            self._read_and(lambda change: self._put_object(item, change, ORDINARY_BYTES), item)
+
+    def _put_object(self, event: WatchEvent, item: _Item, size: int) -> None:
+        if not self._inbox.put(event.content["metadata"].get("namespace", ""), item, size):
             self._dropped()
 
     def _put_publication(self, node: str, event: WatchEvent) -> None:
@@ -123,11 +181,11 @@ class Ingest:
         if size > LARGE_BYTES:
             others = sum(large for name, large in self._large.copy().items() if name != node)
             if others + size > MAX_LARGE_BYTES:
-                self._inbox.put(changes.Unreadable(node, f"its NodeTopology is ignored: {NO_ROOM}"))
+                self._inbox.put("", changes.Unreadable(node, f"its NodeTopology is ignored: {NO_ROOM}"))
                 return
             self._large[node] = size
         if self._publications.put(node, event):
-            self._inbox.put(_Publication(node))
+            self._inbox.put("", _Publication(node))
 
     def _read_and(self, pass_on: Callable[[changes.Change], None], event: WatchEvent) -> None:
         """Pass on the change that an object means. One object must not stop those after it."""
@@ -147,31 +205,60 @@ class Ingest:
             return self._malformed_event(event, str(error))
 
     def _apply_all(self) -> None:
-        while True:
-            try:
-                item = self._inbox.get(timeout=self._publications.wait(self._clock()))
-            except queue.Empty:
-                item = _Publication("")
-            if item is None:
-                return
-            self._apply_item(item)
+        while (items := self._inbox.take(AT_ONCE, self._publications.wait(self._clock()))) is not None:
+            self._apply_items(items)
 
-    def _apply_item(self, item: changes.Change | _Publication) -> None:
-        """Apply a change, if it is one, and the publications that are due."""
-        if not isinstance(item, _Publication):
-            self._apply(item)
+    def _apply_items(self, items: Iterable[_Item]) -> None:
+        """Apply the changes that these items mean, and the publications that are due."""
+        read, listed = list[changes.Change](), list[Iterator[WatchedPod]]()
+        for item in items:
+            match item:
+                case _Line(plural, line):
+                    self._read_line(read.append, plural, line)
+                case _Listed(pods):
+                    listed.append(pods)
+                case _Publication():
+                    pass  # those that are due are read below
+                case _:
+                    read.append(item)
+        if read:
+            self._apply(read)
+        for pods in listed:
+            self._enqueue_some(pods)
         for publication in self._publications.due(self._clock()):
             self._large.pop(publication.content["metadata"]["name"], None)
-            self._read_and(self._apply, publication)
+            self._read_and(lambda change: self._apply([change]), publication)
 
-    def _apply(self, change: changes.Change) -> None:
+    def _read_line(self, pass_on: Callable[[changes.Change], None], plural: str, line: bytes) -> None:
+        event = watch_event(plural, line)
+        assert event is not None  # noqa: S101  it was read before
+        self._read_and(pass_on, event)
+
+    def _apply(self, read: Sequence[changes.Change]) -> None:
+        """Apply changes in their order, all at once or, where one is a bug, each by itself."""
         try:
-            self._store.apply(change)
-            self._enqueue_affected(change)
-            self._waiting.changed()
+            self._store.apply_all(read)
         except Exception as error:  # noqa: BLE001  one change must not stop those after it
-            _log.error("%s is ignored: unexpected: %r", type(change).__name__, error)
-            _log.debug("where it happened", exc_info=True)
+            if len(read) > 1:
+                for change in read:
+                    self._apply([change])
+                return
+            self._say_ignored(read[0], error)
+        else:
+            self._tell_of(read)
+
+    def _tell_of(self, applied: Iterable[changes.Change]) -> None:
+        for change in applied:
+            try:
+                self._enqueue_affected(change)
+            except Exception as error:  # noqa: BLE001  one change must not stop those after it
+                self._say_ignored(change, error)
+        self._waiting.changed()
+
+    @staticmethod
+    def _say_ignored(change: changes.Change, error: Exception) -> None:
+        _log.error("%s is ignored: unexpected: %r", type(change).__name__, error)
+        _log.debug("where it happened", exc_info=True)
 
     def _event(self, event: WatchEvent) -> changes.Change:
         content = event.content
@@ -215,6 +302,8 @@ class Ingest:
     def _enqueue_affected(self, event: changes.Change) -> None:
         for pod in self._pods_of(event):
             self._enqueue_pod(pod)
+        if isinstance(event, changes.PodsListed):  # a list is in the order of names
+            self._enqueue_some(iter(sorted(event.pods, key=lambda pod: pod.order)))
         for record in self._records_of(event):
             self._enqueue_record(record)
 
@@ -223,8 +312,6 @@ class Ingest:
         match event:
             case changes.PodUpdated(pod):
                 return [pod]
-            case changes.PodsListed(pods):
-                return sorted(pods, key=lambda pod: pod.order)  # a list is in the order of names
             case changes.NodeRemoved(name):
                 return [refusal.pod for refusal in self._store.snapshot.refused.values() if refusal.pod.node == name]
         return []
@@ -240,6 +327,14 @@ class Ingest:
                 record_of_pod = self._store.snapshot.relaunches.get((namespace, record_name(name, uid)))
                 return [record_of_pod] if record_of_pod else []
         return []
+
+    def _enqueue_some(self, pods: Iterator[WatchedPod]) -> None:
+        """Enqueue some of a list's pods, and the others after what has come meanwhile."""
+        some = list(islice(pods, ENQUEUED_AT_ONCE))
+        for pod in some:
+            self._enqueue_pod(pod)
+        if some:
+            self._inbox.put("", _Listed(pods))
 
     def enqueue_all(self) -> None:
         """Enqueue every pod and record of the snapshot that needs work."""
@@ -268,6 +363,25 @@ class Ingest:
     def _enqueue_record(self, relaunch: Relaunch) -> None:
         if relaunch.is_open:
             self._enqueue(PodID(relaunch.namespace, relaunch.pod_name, relaunch.pod_uid), 0.0)
+
+
+_LISTS = (
+    changes.NodesListed,
+    changes.PublicationsListed,
+    changes.RelaunchesListed,
+    changes.PodsListed,
+    changes.DeviceClassesListed,
+)
+
+
+def _group_of(change: changes.Change) -> str:
+    """The namespace that a change is about; empty for the whole cluster."""
+    match change:
+        case changes.PodUpdated(pod):
+            return pod.namespace
+        case changes.PodRemoved(namespace) | changes.PodForgotten(namespace):
+            return namespace
+    return ""
 
 
 def _without_large_parts(record: Relaunch) -> Relaunch:

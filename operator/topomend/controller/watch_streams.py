@@ -1,22 +1,23 @@
 """The watch streams of pods, nodes, published states and records: kopf, restarted whenever it ends.
 
-kopf runs in a thread and an event loop of its own. Its handlers hand objects to ingest and do nothing else, for an
-error in one would lose its event. kopf writes nothing: no annotations, no finalizers, no Events. When one of its
-watchers dies (an unexpected ERROR event, a broken line, an unlistable kind), kopf ends altogether; it is restarted
-after a growing pause, which lists everything again.
+kopf runs in a thread and an event loop of its own. It keeps the watches alive and writes nothing: no annotations, no
+finalizers, no Events. When one of its watchers dies (an unexpected ERROR event, a broken line, an unlistable kind),
+kopf ends altogether; it is restarted after a growing pause, which lists everything again.
 
 kopf reports neither the lists nor the watches that it starts, so its HTTP session is ours, with traces. A list means
 that events were missed, some of them deletions: a relist repairs that. kopf would hold all objects of a list at once,
-so it gets empty lists: it needs only the resourceVersion to watch from. It would keep each object for a while after its
-handler, and a deep copy to compare with the next one; so its objects are emptied, and nothing is compared. A kind that
-is not watched for long means that the streams are broken.
+so it gets empty lists: it needs only the resourceVersion to watch from. For the same reason it gets no object of a
+watch. It would start a task for each, and keep it and a copy for a while: that is a millisecond, for which everybody
+else's events wait. Our session takes the events out of the stream as they arrive, hands them to ingest, and leaves kopf
+a bookmark, from which it goes on watching. A kind that is not watched for long means that the streams are broken.
 """
 
 import asyncio
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -25,8 +26,8 @@ from typing import Any, cast
 import aiohttp
 import kopf
 
-from topomend.controller.ingest import WatchEvent
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Resource
+from topomend.controller.ingest import WatchEvent, watch_event
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.kube.tls import as_clusters_are
 from topomend.model.plain_text import plain
 from topomend.runtime.backoff import Exponential
@@ -46,9 +47,6 @@ WATCH_SECONDS = 300
 """How long one watch lasts before it is renewed from where it was; the renewal shows that the streams work.
 
 A whole number: the API server takes no other."""
-
-IDLE_SECONDS = 0.2
-"""How long kopf's task of an object waits for another event of it, and holds the object."""
 
 LATE_SECONDS = 120.0
 """How long a kind may be unwatched before it counts as a fault: far longer than any pause or unanswered watch."""
@@ -130,7 +128,8 @@ class WatchStreams:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
         for resource in KINDS:
-            self._register(registry, resource)
+            group, _, version = resource.api_version.rpartition("/")
+            kopf.on.event(group, version, resource.plural, registry=registry)(_handle_nothing)
         ending = asyncio.Event()
 
         async def note_the_end(**_: Any) -> None:
@@ -171,7 +170,7 @@ class WatchStreams:
             connector=aiohttp.TCPConnector(limit=0, ssl=as_clusters_are(info.as_ssl_context())),
             headers=info.as_http_headers(),
             trace_configs=[trace],
-            middlewares=[_list_nothing],
+            middlewares=[_list_nothing, self._take_events],
         )
         return kopf.AiohttpSession(
             server=info.server, default_namespace=info.default_namespace, aiohttp_session=session
@@ -201,38 +200,73 @@ class WatchStreams:
             _log.info("every kind is watched")
         self._unwatched.discard(plural)
 
-    def _register(self, registry: kopf.OperatorRegistry, resource: Resource) -> None:
-        group, _, version = resource.api_version.rpartition("/")
-
-        async def hand_over(event: kopf.RawEvent, **_: Any) -> None:
-            content: dict[str, Any] = dict(event["object"])
-            if resource == PODS:  # who wrote a pod's node is read of its managers, and of no other object's
-                content["metadata"] = dict(content["metadata"])
-            _empty(cast("dict[str, Any]", event["object"]))
-            self._on_event(WatchEvent(resource.plural, content, gone=event["type"] == "DELETED"))
-
-        kopf.on.event(group, version, resource.plural, id=f"{resource.plural}-seen", registry=registry)(hand_over)
+    async def _take_events(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Have a watch hold no object: its events are handed on before kopf reads where they end."""
+        response = await send(request)
+        if request.url.name in _PLURALS and "watch" in request.url.query and response.status == 200:
+            events = _Events(response.content, request.url.name, self._on_event)
+            response.content = cast("aiohttp.StreamReader", events)
+        return response
 
 
-class _NothingToCompare(kopf.DiffBaseStorage):
-    """kopf's copy of an object as its handlers last saw it: none, since no handler asks what has changed."""
+class _Events:
+    """The body of a watch of ``plural``: what kopf reads of it, which is what is about no object, and bookmarks.
 
-    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:  # noqa: ARG002
-        return cast("kopf.BodyEssence", {})
+    A line that cannot be read is kopf's, which ends because of it.
+    """
 
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:  # noqa: ARG002
-        return None
+    def __init__(self, content: aiohttp.StreamReader, plural: str, on_event: Callable[[WatchEvent], None]) -> None:
+        self._content, self._plural, self._on_event = content, plural, on_event
 
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing is ever stored."""
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """The lines that are left, as they arrive, at most ``size`` bytes read at once."""
+        rest = b""
+        async for chunk in self._content.iter_chunked(size):
+            *lines, rest = (rest + chunk).split(b"\n")
+            left = self._left_of(lines)
+            if left:
+                yield b"\n".join((*left, b""))
+        yield rest
+
+    def _left_of(self, lines: Iterable[bytes]) -> list[bytes]:
+        """Hand on the events, and leave a bookmark for all in a row."""
+        left, version = list[bytes](), ""
+        for line in lines:
+            event = self._event(line)
+            if event is not None:
+                self._on_event(event)
+                version = event.content["metadata"]["resourceVersion"]
+                continue
+            if version:
+                left.append(_bookmark(version))
+                version = ""
+            left.append(line)
+        return [*left, _bookmark(version)] if version else left
+
+    def _event(self, line: bytes) -> WatchEvent | None:
+        try:
+            return watch_event(self._plural, line)
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def exception(self) -> BaseException | None:
+        """The error that ended the response, if any."""
+        return self._content.exception()
+
+    def set_exception(self, error: BaseException, *cause: BaseException) -> None:
+        """End the response with this error."""
+        self._content.set_exception(error, *cause)
 
 
-def _empty(content: dict[str, Any]) -> None:
-    """Leave an object nothing but what kopf reads after the handlers: its metadata, without the list of its managers,
-    which may be as long as the object."""
-    content["metadata"].pop("managedFields", None)
-    for field in content.keys() - {"apiVersion", "kind", "metadata"}:
-        del content[field]
+def _bookmark(version: str) -> bytes:
+    """The line by which kopf learns how far it has watched (``kopf._cogs.clients.watching.continuous_watch``)."""
+    return json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}).encode()
+
+
+async def _handle_nothing(**_: Any) -> None:
+    """kopf watches a kind for which there is a handler."""
 
 
 async def _list_nothing(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -269,8 +303,6 @@ def _settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
-    settings.queueing.idle_timeout = IDLE_SECONDS
-    settings.persistence.diffbase_storage = _NothingToCompare()
     settings.watching.field_selectors["pods"] = NOT_RUNNING
     settings.watching.connect_timeout = 5.0
     settings.watching.server_timeout = WATCH_SECONDS

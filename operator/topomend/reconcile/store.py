@@ -1,13 +1,13 @@
 """The operator's one snapshot of the cluster, shared by all threads, and the only place where it changes.
 
-Owns the lock, which is held for one change and never for a replay. Leaves the effect of a change to ``cache``, and
+Owns the lock, which is held for few changes and never for a replay. Leaves the effect of a change to ``cache``, and
 decisions to ``decide``.
 """
 
 import threading
 from collections.abc import Iterable, Sequence
 
-from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply
+from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply, apply_all
 from topomend.cache.snapshot import Snapshot
 from topomend.model.pod import Pod
 
@@ -25,6 +25,11 @@ class Store:
             before = self.snapshot
             self.snapshot = apply(before, event)
             return before, self.snapshot
+
+    def apply_all(self, events: Sequence[Change]) -> None:
+        """Apply changes in their order. Of those in between there is no snapshot, nor where one of them fails."""
+        with self._lock:
+            self.snapshot = apply_all(self.snapshot, events)
 
     def without(self, *pods: Pod) -> Snapshot:
         """The snapshot now, as if no pod of these names were assumed: what to decide about those pods on."""

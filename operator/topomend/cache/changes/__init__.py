@@ -6,6 +6,8 @@ of a monotonic clock. Owns what a change is; the meaning of each is in the modul
 ``publications``, ``records``, ``replays`` and ``expiry``. Leaves reading objects to ``wire``.
 """
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Protocol
 
 from topomend.cache.changes.expiry import TimePassed
@@ -31,7 +33,7 @@ from topomend.cache.changes.publications import (
 )
 from topomend.cache.changes.records import RelaunchesListed, RelaunchRemoved, RelaunchUpdated
 from topomend.cache.changes.replays import MISMATCH_SECONDS, MismatchDetected, ReplayOverspent
-from topomend.cache.snapshot import Snapshot
+from topomend.cache.snapshot import Snapshot, in_place
 
 __all__ = [
     "MISMATCH_SECONDS",
@@ -61,6 +63,7 @@ __all__ = [
     "Unpublished",
     "Unreadable",
     "apply",
+    "apply_all",
     "is_refusal",
 ]
 
@@ -75,3 +78,10 @@ class Change(Protocol):
 def apply(snapshot: Snapshot, change: Change) -> Snapshot:
     """The snapshot after ``change``."""
     return change.apply_to(snapshot)
+
+
+def apply_all(snapshot: Snapshot, changes: Sequence[Change]) -> Snapshot:
+    """The snapshot after ``changes``, one after another."""
+    if len(changes) == 1:
+        return apply(snapshot, changes[0])
+    return in_place(snapshot, lambda draft: reduce(apply, changes, draft))

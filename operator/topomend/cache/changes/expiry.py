@@ -22,7 +22,7 @@ class TimePassed:
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Expire assumptions, mismatches and nodes set aside; mark the publications of silent agents as unreliable."""
         snapshot = self._asked_again(snapshot)
-        for key, assumed_pod in snapshot.assumed.items():
+        for key, assumed_pod in tuple(snapshot.assumed.items()):  # it may be changed in place
             if assumed_pod.expires is not None and assumed_pod.expires <= self.now:
                 snapshot = forget(snapshot, key)
         for node, mismatch in snapshot.mismatches.items():

@@ -156,7 +156,8 @@ class PodsListed:
             if uid not in listed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
         for pod in self.pods:
-            snapshot = PodUpdated(pod, self.now).apply_to(snapshot)
+            if pod.node or snapshot.gated.get((pod.namespace, pod.name)) is not pod:  # else nothing is new of it
+                snapshot = PodUpdated(pod, self.now).apply_to(snapshot)
         return snapshot
 
 
