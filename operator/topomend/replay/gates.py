@@ -1,8 +1,8 @@
 """Rules that depend on the kubelet's version and feature gates, each with its source. No other module reads versions.
 
 Replay models v1.30 to v1.37. Within a minor version no patch release changes an admission (v1.30.0 to v1.37.1 were
-compared), but for ``finds_any_running``. Each field of ``Gates`` names the function in which versions differ. ``Gates.unmodelled`` names versions and
-gates that replay does not know.
+compared), but for ``finds_any_running``. Each field of ``Gates`` names the function in which versions differ.
+``Gates.unmodelled`` names versions and gates that replay does not know.
 """
 
 import re
