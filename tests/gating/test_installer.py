@@ -1,10 +1,11 @@
-"""What gates new pods on API servers of several releases: policies, the webhook, and the change from one to the other.
+"""What gates new pods on API servers of several releases: policies, the webhook, both, and the change between them.
 
 The API servers are real, and two of them serve one cluster during an upgrade, as the servers of a control plane do.
 """
 
 import json
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,8 @@ import yaml
 from deploy.manifests import objects
 from tests.clusters import NODE_A, SHAPE, SYSTEM, pod
 from tests.deploy.api import API, administrator, path_of
-from tests.waiting import eventually
+from tests.deploy.conftest import token_of
+from tests.waiting import eventually, stretched
 
 from topomend.gating import installer
 from topomend.gating.definitions import NAMES, Installation
@@ -33,6 +35,7 @@ STEERED = "steered"
 ADMISSION = "/apis/admissionregistration.k8s.io"
 OURS = Installation(SYSTEM, "topomend-operator")
 BEFORE_POLICIES = "1.35"
+BRAKED = "11111111-0000-0000-0000-000000000000"
 BETA = "--runtime-config=admissionregistration.k8s.io/v1beta1=true"
 _names = (f"new-{number}" for number in count())
 
@@ -49,12 +52,20 @@ def control_plane(*flags: str, emulated_version: str = "") -> Iterator[Sandbox]:
         labels = {group.STEER_LABEL: "enabled"}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STEERED, "labels": labels}}
         assert admin.apply(f"/api/v1/namespaces/{STEERED}", namespace).allowed
-        until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "validUntil": until}
-        steering["metadata"] = {"name": group.STEERING_NAME}  # type: ignore[assignment]
-        path = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}/steerings/{group.STEERING_NAME}"
-        assert admin.apply(path, steering).allowed
+        write_steering(sandbox)
         yield sandbox
+
+
+def write_steering(sandbox: Sandbox) -> None:
+    """Have its namespaces steered for an hour. Creates the kind too where it is missing."""
+    admin = administrator(sandbox.kubeconfig)
+    (kind,) = (item for item in objects() if item["metadata"]["name"] == "steerings.topomend.io")
+    assert admin.apply(path_of(kind), kind).allowed
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "validUntil": until}
+    steering["metadata"] = {"name": group.STEERING_NAME}  # type: ignore[assignment]
+    path = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}/steerings/{group.STEERING_NAME}"
+    eventually("the steering", lambda: admin.apply(path, steering).allowed)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +151,8 @@ def installing(kubeconfig: Path, *, leads: bool = True, listens: bool = True) ->
 def of_client(client: Client, *, leads: bool = True, listens: bool = True) -> Installer:
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}" if listens else ""
-    return Installer(client, OURS, address, f"https://{address}" if listens else "", lambda: leads)
+    url = f"https://{address}" if listens else ""
+    return Installer(client, OURS, address, url, lambda: leads, due=lambda: None)
 
 
 def ensure(made: Installer) -> None:
@@ -169,28 +181,114 @@ def webhooks(admin: API) -> Sequence[str]:
     return [name for name, answer in read.items() if answer.content.get("webhooks")]
 
 
+def asked(sandbox: Sandbox, definition: str) -> int:
+    """How many pods the API server has asked the webhook about."""
+    command = [*sandbox.kubectl_prefix(), "get", "--raw", "/metrics"]
+    metrics = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return sum(
+        int(line.rpartition(" ")[2])
+        for line in metrics.splitlines()
+        if line.startswith("apiserver_admission_webhook_request_total{") and f'name="{definition}.' in line
+    )
+
+
+def write_brake(admin: API, *, listed: bool) -> None:
+    """Have the brake list a controller, or no longer."""
+    content = {"apiVersion": group.API_VERSION, "kind": group.BRAKE, "metadata": {"name": group.BRAKE_NAME}}
+    path = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}/brakes/{group.BRAKE_NAME}"
+    assert admin.apply(path, content).allowed
+    assert admin.patch(path, {"owners": {BRAKED: "steered/ReplicaSet/storm" if listed else None}}).allowed
+
+
 def policies(admin: API, version: str = "v1") -> Sequence[str]:
     """The definitions that have a policy and its binding."""
     paths = [f"{ADMISSION}/{version}/mutatingadmission{plural}/topomend-" for plural in ("policies", "policybindings")]
     return [name for name in NAMES if all(admin.get(path + name).allowed for path in paths)]
 
 
-def test_where_policies_are_served_they_gate_and_no_webhook_is_written(newer: Sandbox) -> None:
+def test_where_policies_are_served_a_webhook_is_beside_steering_alone(newer: Sandbox) -> None:
     with installing(newer.kubeconfig) as made:
         admin = administrator(newer.kubeconfig)
         ensure(made)
         assert made.is_ready
-        assert (made.why_not_gating(), webhooks(admin), policies(admin)) == ("", [], list(NAMES))
+        assert (made.why_not_gating(), webhooks(admin), policies(admin)) == ("", ["steer"], list(NAMES))
         eventually("the policy", lambda: gates(admin) == [group.FIT_GATE])
         path = f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-steer"
         assert admin.delete(path).allowed
         eventually("the policy to go with its configuration", lambda: "steer" not in policies(admin))
         ensure(made)
-        assert "steer" not in policies(admin)
+        assert ("steer" in policies(admin), webhooks(admin), made.why_not_gating()) == (False, [], "")
         (again,) = (item for item in objects() if path_of(item) == path)
         assert admin.apply(path, again).allowed
         ensure(made)
-        assert policies(admin) == list(NAMES)
+        assert (webhooks(admin), policies(admin)) == (["steer"], list(NAMES))
+
+
+def test_the_brake_has_a_webhook_beside_its_policy_while_it_lists_a_controller(
+    newer: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with installing(newer.kubeconfig) as made:
+        admin = administrator(newer.kubeconfig)
+        due = threading.Event()
+        made._parameters._first_listed = due.set
+        ensure(made)
+        assert webhooks(admin) == ["steer"]
+        write_brake(admin, listed=True)
+        assert due.wait(stretched(5)), "the operator learns of the first controller at once"
+        ensure(made)
+        assert webhooks(admin) == ["steer", "brake"]
+        write_brake(admin, listed=False)
+        eventually("the list to be empty", lambda: not made._parameters.parameter("brake").owners)
+        ensure(made)
+        assert webhooks(admin) == ["steer", "brake"], "the next refused pod is likely soon"
+        monkeypatch.setattr(installer, "SETTLED_SECONDS", 0.0)
+        ensure(made)
+        assert webhooks(admin) == ["steer"]
+
+
+def test_beside_its_policy_the_webhook_is_asked_about_no_pod(newer: Sandbox) -> None:
+    with installing(newer.kubeconfig) as made:
+        admin = administrator(newer.kubeconfig)
+        ensure(made)
+
+        def is_asked() -> bool:
+            before = asked(newer, "steer")
+            assert gates(admin) == [group.FIT_GATE]
+            return asked(newer, "steer") > before
+
+        eventually("the webhook", lambda: gates(admin) == [group.FIT_GATE])
+        eventually("the policy to gate first", lambda: not is_asked())
+        assert not any(is_asked() for _ in range(10))
+
+
+def test_policies_are_installed_without_a_certificate_and_the_webhook_is_served_without_a_right_to_install(
+    newer: Sandbox, tmp_path: Path
+) -> None:
+    admin = administrator(newer.kubeconfig)
+    path = f"/api/v1/namespaces/{SYSTEM}/secrets/{OURS.service}"
+    secret = admin.get(path).content
+    assert admin.delete(path).allowed
+    with installing(newer.kubeconfig) as made:
+        ensure(made)
+        assert (policies(admin), webhooks(admin), made.why_not_gating(), made.is_ready) == (list(NAMES), [], "", True)
+        del secret["metadata"]["resourceVersion"], secret["metadata"]["uid"], secret["metadata"]["managedFields"]
+        assert admin.create(path.rpartition("/")[0], secret).allowed
+        ensure(made)
+        assert webhooks(admin) == ["steer"]
+    binding = next(item for item in objects() if path_of(item).endswith("clusterrolebindings/topomend-gating"))
+    assert admin.delete(path_of(binding)).allowed
+    try:
+        content = yaml.safe_load(newer.kubeconfig.read_text())
+        content["users"][0]["user"] = {"token": token_of(admin, SYSTEM, OURS.account)}
+        account = tmp_path / "operator.kubeconfig"
+        account.touch(0o600)
+        account.write_text(yaml.safe_dump(content))
+        with installing(account) as made:
+            eventually("the right to be gone", lambda: _is_ensured(made) and "forbidden" in (made._problem or ""))
+            assert made._webhook is not None
+            assert (policies(admin), webhooks(admin)) == (list(NAMES), ["steer"]), "what was installed stays"
+    finally:
+        assert admin.apply(path_of(binding), binding).allowed
 
 
 def test_policies_that_are_served_as_v1beta1_alone_are_used_as_such(
@@ -201,7 +299,7 @@ def test_policies_that_are_served_as_v1beta1_alone_are_used_as_such(
     with installing(newer.kubeconfig) as made:
         admin = administrator(newer.kubeconfig)
         ensure(made)
-        assert (made.why_not_gating(), webhooks(admin), policies(admin, "v1beta1")) == ("", [], list(NAMES))
+        assert (made.why_not_gating(), webhooks(admin), policies(admin, "v1beta1")) == ("", ["steer"], list(NAMES))
         eventually("the policy", lambda: gates(admin) == [group.FIT_GATE])
 
 
@@ -223,12 +321,35 @@ def test_an_upgrade_and_a_downgrade_leave_no_new_pod_ungated_and_gate_none_twice
                 assert (gates(old), gates(new)) == ([group.FIT_GATE], [group.FIT_GATE])
             monkeypatch.setattr(installer, "SETTLED_SECONDS", 0.0)
             ensure(on_new)
-            assert webhooks(new) == []
-            eventually("policies alone", lambda: gates(new) == [group.FIT_GATE])
+            assert webhooks(new) == ["steer"]
+            assert all(gates(new) == [group.FIT_GATE] for _ in range(20))
         on_old._applied = None  # as an operator that has just begun to lead
         ensure(on_old)
         assert webhooks(old) == list(NAMES)
         eventually("the webhook again", lambda: gates(old) == [group.FIT_GATE])
+
+
+STEERINGS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/steerings.topomend.io"
+
+
+def test_a_steered_pod_is_gated_by_an_api_server_that_does_not_know_the_policies_parameters_yet(newer: Sandbox) -> None:
+    """An API server looks a parameter's kind up when it starts, and then each 30 s: this one has started before it.
+
+    Else it is a race that about every second start loses.
+    """
+    admin = administrator(newer.kubeconfig)
+    with installing(newer.kubeconfig) as made:
+        ensure(made)
+        eventually("the webhook", lambda: gates(admin) == [group.FIT_GATE])
+        assert admin.delete(STEERINGS).allowed
+        eventually("its kind to be gone", lambda: admin.get(STEERINGS).code == 404)
+        newer.stop_api_server()
+        newer.start_api_server()
+        write_steering(newer)
+        eventually("the webhook to know", lambda: made._parameters.parameter("steer").exists)
+        before = asked(newer, "steer")
+        assert all(gates(admin) == [group.FIT_GATE] for _ in range(20))
+        assert asked(newer, "steer") > before, "no policy has gated them"
 
 
 def test_a_second_operator_serves_what_the_leading_one_has_issued(older: Sandbox) -> None:

@@ -88,8 +88,14 @@ class Operator:
         self._election: LeaderElection | None = None
         self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
         installation = Installation(settings.namespace, settings.service_account, settings.gating_service)
+        self._gating_due = threading.Event()
         self._gating = Installer(
-            client, installation, settings.webhook_address, settings.webhook_url, self._leads.is_set
+            client,
+            installation,
+            settings.webhook_address,
+            settings.webhook_url,
+            self._leads.is_set,
+            due=self._gating_due.set,
         )
         if settings.leader_elect:
             self._election = LeaderElection(
@@ -302,8 +308,8 @@ class Operator:
 
     def _keep_gating(self) -> None:
         """Have new pods gated as long as this process runs in its pod, whether it leads or not."""
-        wait = 0.0
-        while not self._stopped.wait(wait):
+        while not self._stopped.is_set():
+            self._gating_due.clear()
             wait = ENSURE_SECONDS
             for ensure in (self._gating.ensure, lambda: self._parameters.ensure(renews=self._makes_progress())):
                 try:
@@ -313,6 +319,7 @@ class Operator:
                     wait = max(TICK_SECONDS, _retry_after(error))
                 except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                     _log.error("the gating of new pods could not be checked: unexpected: %r; retried", error)
+            self._gating_due.wait(wait)
 
     @property
     def _late_seconds(self) -> float:

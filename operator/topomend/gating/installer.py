@@ -1,24 +1,29 @@
-"""Keeps in force what gates and stamps new pods: policies where the API server serves their kind, else the webhook.
+"""Keeps in force what gates and stamps new pods: policies where the API server serves their kind, and the webhook.
 
 The manifests install four webhook configurations without webhooks. Each stands for one definition: without it, neither
 a policy nor a webhook is installed, and what was installed is deleted with it (it owns the policy and the binding). The
-leading operator applies the policies, or writes the webhooks; every operator serves the webhook while one is written.
+leading operator applies the policies and writes the webhooks; every operator serves the webhook.
 
-API servers of two releases may serve one cluster during an upgrade, and each answers for itself. So the webhooks remain
-until the policies were served for SETTLED_SECONDS without a break. A pod that a policy has gated meets no webhook:
-policies come first, and the webhook's conditions exclude gated pods.
+Where there are no policies, each definition has a webhook. Where there are, an API server that has just started may
+evaluate none that has a parameter for 30 s (k8s.io/apiserver pkg/server/options/admission.go: it looks their kinds up
+that seldom). So steering keeps its webhook, and the brake has one while it lists a controller. A pod that a policy has
+gated meets no webhook: policies come first, and the webhook's conditions exclude gated pods.
+
+API servers of two releases may serve one cluster during an upgrade, and each answers for itself. So a webhook remains
+for SETTLED_SECONDS after the last time that it was needed.
 """
 
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from topomend.gating.definitions import ADMISSION, BRAKE, NAMES, Installation, policy_and_binding, webhook
-from topomend.gating.key_pairs import CA_CERTIFICATE, KeyPairs, Unusable
+from topomend.gating.definitions import ADMISSION, BRAKE, NAMES, STEER, Installation, policy_and_binding, webhook
+from topomend.gating.key_pairs import KeyPairs, Unusable
 from topomend.gating.parameter_watch import ParameterWatch
 from topomend.gating.webhook import Webhook
 from topomend.kube.client import (
@@ -56,18 +61,27 @@ class Installer:
     """Keeps one installation's gating in force. ``ensure`` is called by one thread, again and again.
 
     ``address`` is where the webhook listens, empty for nowhere. ``url`` is how the API server reaches it, empty for the
-    installation's Service. Only while ``leads`` returns True is anything written.
+    installation's Service. Only while ``leads`` returns True is anything written. ``due`` is called, in a thread of its
+    own, when ``ensure`` should be called at once.
     """
 
-    def __init__(
-        self, client: Client, installation: Installation, address: str, url: str, leads: Callable[[], bool]
+    def __init__(  # noqa: PLR0913  where it listens, where it is reached
+        self,
+        client: Client,
+        installation: Installation,
+        address: str,
+        url: str,
+        leads: Callable[[], bool],
+        *,
+        due: Callable[[], None],
     ) -> None:
         self._client, self._installation, self._leads = client, installation, leads
         self._address, self._url = address, url.rstrip("/")
-        self._parameters = ParameterWatch(client, installation.namespace)
+        self._parameters = ParameterWatch(client, installation.namespace, due)
         self._webhook: Webhook | None = None
         self._shown: KeyPairs | None = None
-        self._served_since: float | None = None
+        self._authority: bytes | None = None
+        self._webhook_needed: dict[str, float] = {}
         self._applied: object = None
         self._applied_at = 0.0
         self._problem: str | None = None
@@ -77,10 +91,11 @@ class Installer:
     def is_ready(self) -> bool:
         """Whether this operator does its part: it has looked, and serves the webhook if there must be one.
 
-        One that says why it cannot, such as for want of a right, is ready for all the rest.
+        One that says why it cannot, such as for want of a right, is ready for all the rest. Beside policies none waits
+        for its webhook: until the operators of the release before are gone, nobody may issue a certificate.
         """
-        needs_none = bool(self._version or not self._address or self._problem)
-        return self._version is not None and (needs_none or self._webhook is not None)
+        is_served = bool(self._version or not self._address or self._problem or self._webhook)
+        return self._version is not None and is_served
 
     def why_not_gating(self) -> str:
         """Why new pods cannot be gated; empty if they can. Asks the API server where that is not known yet.
@@ -96,17 +111,18 @@ class Installer:
         return self._problem or ""
 
     def ensure(self) -> None:
-        """Apply what is to be in force, renew the certificate, and serve. Raises APIError if no answer arrives."""
-        try:
-            self._ensure()
-        except Missing as error:
-            self._complain(str(error), logging.INFO)  # somebody switched it off, or is draining
-        except (Forbidden, Invalid, MethodNotAllowed, NotFound, Unusable, OSError) as error:
-            self._complain(str(error))
-        except (Conflict, NotPermitted):
-            pass  # another operator was faster: see at the next call
-        else:
-            self._problem = ""
+        """Renew the certificate, serve, and apply what is to be in force. Raises APIError if no answer arrives."""
+        self._version = self._served()
+        failed: Exception | None = None
+        # Each without the other: policies need no certificate, and serving what is written needs no right to write.
+        for step in (self._serve, self._install):
+            try:
+                step()
+            except (Missing, Forbidden, Invalid, MethodNotAllowed, NotFound, Unusable, OSError) as error:
+                failed = failed or error
+            except (Conflict, NotPermitted):
+                pass  # another operator was faster: see at the next call
+        self._report(failed)
 
     def close(self) -> None:
         """Answer no more, once no API server asks."""
@@ -114,27 +130,33 @@ class Installer:
             self._webhook.close(linger=0.0 if self._url else LINGER_SECONDS)
         self._parameters.stop()
 
-    def _ensure(self) -> None:
-        self._version = self._served()
-        now = time.monotonic()
-        self._served_since = (self._served_since or now) if self._version else None
-        is_settled = self._served_since is not None and now - self._served_since > SETTLED_SECONDS
+    def _install(self) -> None:
         configurations = self._configurations()
-        wants_webhooks = not self._version or (
-            not is_settled and any(content.get("webhooks") for content in configurations.values())
-        )
-        trusted = None
-        if wants_webhooks and self._address:
-            known, renewed_pairs = self._key_pairs()
-            trusted = renewed_pairs or known
-            # Not yet the renewed ones: API servers may not trust a new authority so soon. Next time they are known.
-            self._serve(known or renewed_pairs)
         if self._leads():
-            self._apply(configurations, trusted)
+            self._apply(configurations, self._having_webhooks(configurations))
         if not self._version and BRAKE not in configurations:
             raise Missing(
                 f"MutatingWebhookConfiguration {self._installation.name(BRAKE)} is missing; apply deploy/ again"
             )
+
+    def _having_webhooks(self, configurations: dict[str, dict[str, Any]]) -> Set[str]:
+        """The definitions that need a webhook, or have needed one lately. What was written already counts as needed."""
+        now = time.monotonic()
+        for definition, content in configurations.items():
+            is_of_before = definition not in self._webhook_needed and content.get("webhooks")
+            if self._needs_webhook(definition) or is_of_before:
+                self._webhook_needed[definition] = now
+        return {
+            definition
+            for definition in configurations.keys() & self._webhook_needed.keys()
+            if now - self._webhook_needed[definition] <= SETTLED_SECONDS
+        }
+
+    def _needs_webhook(self, definition: str) -> bool:
+        if not self._version or definition == STEER:
+            return True
+        # Its conditions name no controllers, so that it is asked about the new pods of all while it is installed.
+        return definition == BRAKE and bool(self._parameters.parameter(BRAKE).owners)
 
     def _served(self) -> str:
         """The newest version in which the API server serves the policies; empty if it does not."""
@@ -157,18 +179,22 @@ class Installer:
                 continue
         return configurations
 
-    def _apply(self, configurations: dict[str, dict[str, Any]], trusted: KeyPairs | None) -> None:
+    def _apply(self, configurations: dict[str, dict[str, Any]], with_webhook: Set[str]) -> None:
         uids = {definition: content["metadata"]["uid"] for definition, content in configurations.items()}
-        wanted = (self._version, uids, trusted and trusted.authority)
+        wanted = (self._version, uids, with_webhook, self._authority)
         if wanted == self._applied and time.monotonic() - self._applied_at < REPEAT_SECONDS:
             return
         for definition, uid in uids.items():
             if self._version:
                 self._apply_policy(definition, uid, self._version)
-            if trusted is not None or self._version:
-                self._apply_webhook(definition, trusted)
+            if definition not in with_webhook:
+                self._apply_webhook(definition, [])
+            elif self._authority is not None:
+                client = self._client_config(definition, self._authority)
+                self._apply_webhook(definition, [webhook(self._installation, definition, client)])
         if wanted != self._applied:
-            means = f"policies ({self._version})" if self._version else "the webhook"
+            beside = f"policies ({self._version}), webhooks beside {', '.join(sorted(with_webhook)) or 'none'}"
+            means = beside if self._version else "the webhook"
             _log.info("applied for new pods, as %s: %s", means, ", ".join(uids) or "nothing")
         self._applied, self._applied_at = wanted, time.monotonic()
 
@@ -179,33 +205,51 @@ class Installer:
             content["metadata"]["ownerReferences"] = [{**reference, "name": name, "uid": owner}]
             self._client.apply(_in_version(kind, version), name, content)
 
-    def _apply_webhook(self, definition: str, key_pairs: KeyPairs | None) -> None:
-        """Write the definition's webhook; without ``key_pairs`` there is none any more."""
+    def _apply_webhook(self, definition: str, webhooks: list[dict[str, Any]]) -> None:
         name = self._installation.name(definition)
         content: dict[str, Any] = {
             "apiVersion": MUTATING_WEBHOOKS.api_version,
             "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": name},
         }
-        if key_pairs is not None:
-            content["webhooks"] = [webhook(self._installation, definition, self._client_config(definition, key_pairs))]
+        if webhooks:
+            content["webhooks"] = webhooks
         self._client.apply(MUTATING_WEBHOOKS, name, content)
 
-    def _client_config(self, definition: str, key_pairs: KeyPairs) -> dict[str, Any]:
-        bundle = {"caBundle": key_pairs.as_secret()[CA_CERTIFICATE]}
+    def _client_config(self, definition: str, authority: bytes) -> dict[str, Any]:
+        bundle = {"caBundle": b64encode(authority).decode()}
         if self._url:
             return {"url": f"{self._url}/{definition}", **bundle}
         namespace, name = self._installation.namespace, self._installation.service
         return {"service": {"namespace": namespace, "name": name, "path": f"/{definition}", "port": 443}, **bundle}
 
+    def _serve(self) -> None:
+        if not self._address:
+            return
+        known, fresh = self._key_pairs()
+        # Not yet the fresh ones: API servers may not trust a new authority so soon. Next time they are known.
+        shown = known or fresh
+        if shown is None:
+            return  # the leading operator has not issued any yet
+        if self._webhook is None:
+            self._parameters.start()
+            self._webhook = Webhook(self._address, shown, self._parameters.parameter)
+            _log.info("the admission webhook listens at %s", self._address)
+        elif shown != self._shown:
+            self._webhook.use(shown)
+        self._shown = shown
+        self._authority = (fresh or shown).authority
+
     def _key_pairs(self) -> tuple[KeyPairs | None, KeyPairs | None]:
         """Those of the Secret, and those that the leading operator has just renewed them with."""
-        from topomend.gating.certificates import renewed  # noqa: PLC0415  8 MiB, and most operators have no webhook
-
         name, namespace = self._installation.service, self._installation.namespace
         secret = self._client.get(SECRETS, name, namespace)
         known = KeyPairs.of_secret(secret.get("data") or {})
-        fresh = renewed(known, self._hosts(), dt.datetime.now(dt.UTC)) if self._leads() else None
+        if not self._leads():
+            return known, None
+        from topomend.gating.certificates import renewed  # noqa: PLC0415  8 MiB, and most operators do not lead
+
+        fresh = renewed(known, self._hosts(), dt.datetime.now(dt.UTC))
         if fresh is not None:
             version = {"resourceVersion": secret["metadata"]["resourceVersion"]}
             self._client.merge(SECRETS, name, {"metadata": version, "data": fresh.as_secret()}, namespace)
@@ -217,19 +261,11 @@ class Installer:
             return [urlsplit(self._url).hostname or ""]
         return [f"{self._installation.service}.{self._installation.namespace}.svc"]
 
-    def _serve(self, key_pairs: KeyPairs | None) -> None:
-        if key_pairs is None:
-            return  # the leading operator has not issued any yet
-        if self._webhook is None:
-            self._parameters.start()
-            self._webhook = Webhook(self._address, key_pairs, self._parameters.parameter)
-            _log.info("the admission webhook listens at %s", self._address)
-        elif key_pairs != self._shown:
-            self._webhook.use(key_pairs)
-        self._shown = key_pairs
-
-    def _complain(self, problem: str, level: int = logging.WARNING) -> None:
-        if problem != self._problem:
+    def _report(self, failed: Exception | None) -> None:
+        problem = str(failed) if failed else ""
+        if problem and problem != self._problem:
+            # Where something is missing, somebody switched it off or is draining.
+            level = logging.INFO if isinstance(failed, Missing) else logging.WARNING
             _log.log(level, "new pods are not all gated: %s", problem)
         self._problem = problem
 

@@ -5,6 +5,7 @@ A controller whose pod was refused creates the next one within milliseconds, so 
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from topomend.gating.definitions import BRAKE, STEER
@@ -23,11 +24,12 @@ _log = logging.getLogger(__name__)
 class ParameterWatch:
     """Watches the objects in ``namespace``, the operator's own, in a thread each, until it is stopped.
 
-    While the API server does not answer, the last state counts: it says itself until when it is valid.
+    While the API server does not answer, the last state counts: it says itself until when it is valid. ``first_listed``
+    is called in such a thread when an object that listed no controller lists one.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(self, client: Client, namespace: str, first_listed: Callable[[], None]) -> None:
+        self._client, self._namespace, self._first_listed = client, namespace, first_listed
         self._known = {definition: Parameter() for definition in _WATCHED}
         self._stopped = threading.Event()
 
@@ -61,7 +63,7 @@ class ParameterWatch:
         """Read the object. Returns the resourceVersion to watch from; raises APIError."""
         resource, name = _WATCHED[definition]
         listed = self._client.list(resource, namespace=self._namespace, fields=f"metadata.name={name}")
-        self._known[definition] = _read(listed.items[0]) if listed.items else Parameter()
+        self._know(definition, _read(listed.items[0]) if listed.items else Parameter())
         return listed.version
 
     def _follow(self, definition: str, version: str) -> None:
@@ -70,7 +72,13 @@ class ParameterWatch:
         for event in self._client.watch(resource, version, namespace=self._namespace, fields=fields):
             if self._stopped.is_set():
                 return
-            self._known[definition] = Parameter() if event.deleted else _read(event.content)
+            self._know(definition, Parameter() if event.deleted else _read(event.content))
+
+    def _know(self, definition: str, parameter: Parameter) -> None:
+        is_first = bool(parameter.owners) and not self._known[definition].owners
+        self._known[definition] = parameter
+        if is_first:
+            self._first_listed()
 
 
 def _read(content: dict[str, Any]) -> Parameter:
