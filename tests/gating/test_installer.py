@@ -152,7 +152,7 @@ def of_client(client: Client, *, leads: bool = True, listens: bool = True) -> In
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}" if listens else ""
     url = f"https://{address}" if listens else ""
-    return Installer(client, OURS, address, url, lambda: leads, due=lambda: None)
+    return Installer(client, OURS, address, url, lambda: leads, due=lambda: None, took=lambda _: None)
 
 
 def ensure(made: Installer) -> None:

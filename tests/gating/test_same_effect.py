@@ -83,7 +83,7 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
     eventually("the policies' end", lambda: effects(admin, STEERED, probe()) == (False, False))
     pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))
     assert pairs is not None
-    server = Webhook("127.0.0.1:0", pairs, lambda definition: known.get(definition, Parameter()))
+    server = Webhook("127.0.0.1:0", pairs, lambda definition: known.get(definition, Parameter()), lambda _: None)
     try:
         for definition in NAMES:
             client = {"url": f"https://127.0.0.1:{server.port}/{definition}", "caBundle": pairs.as_secret()["ca.crt"]}

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
@@ -39,7 +39,8 @@ def tls(pairs: KeyPairs, tmp_path: Path) -> ssl.SSLContext:
 @pytest.fixture
 def server(tls: ssl.SSLContext) -> Iterator[Answers]:
     """Answers with the length of the body."""
-    made = Answers("127.0.0.1:0", {"/length": lambda body: Page(200, "text/plain", str(len(body)).encode())}, tls)
+    length = {"/length": lambda body: Page(200, "text/plain", str(len(body)).encode())}
+    made = Answers("127.0.0.1:0", length, tls, lambda _: None)
     yield made
     made.close()
 
@@ -64,6 +65,26 @@ def test_one_connection_carries_many_requests(server: Answers, pairs: KeyPairs) 
     assert ask(client, b"x", "/elsewhere")[0] == 404
     assert client.sock is sock
     client.close()
+
+
+def test_each_answer_is_timed_and_arrives_in_one_piece(pairs: KeyPairs, tls: ssl.SSLContext) -> None:
+    took: list[float] = []
+
+    def late(_: bytes) -> Page:
+        time.sleep(0.05)
+        return Page(200, "text/plain", b"late")
+
+    server = Answers("127.0.0.1:0", {"/late": late}, tls, took.append)
+    client = connection(server, pairs)
+    client.connect()
+    client.sock.sendall(b"POST /late HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    answer = client.sock.recv(1 << 16)  # a record of TLS
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nlate")
+    client.close()
+    server.close()
+    (seconds,) = took
+    assert 0.05 <= seconds < stretched(5)
 
 
 @pytest.mark.parametrize("length", [str(MAX_BODY + 1), "9" * 5000, "-1", "0x10", ""])
@@ -142,7 +163,7 @@ def test_a_closing_server_ends_idle_connections_and_finishes_answers(pairs: KeyP
         go_on.wait(10)
         return Page(200, "text/plain", b"in the end")
 
-    server = Answers("127.0.0.1:0", {"/slowly": slowly}, tls)
+    server = Answers("127.0.0.1:0", {"/slowly": slowly}, tls, lambda _: None)
     idle, busy = connection(server, pairs), connection(server, pairs)
     assert ask(idle, b"")[0] == 404
     busy.request("POST", "/slowly", b"x")

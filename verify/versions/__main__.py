@@ -2,10 +2,10 @@
 
 On each release: a refused pod is explained and runs elsewhere, also after the operator is killed with SIGKILL; the pods
 that a ReplicaSet of one replica makes in half a minute in which no node admits any; pods of a steered namespace, of
-which no kubelet refuses any; how long requests for such pods take at 50 a second, beside pods that nothing gates; and
-random pods, of which simulate says what each kubelet answers (``tests/live/test_agreement.py``). Then its control plane
-is upgraded to the next one of the releases while pods are relaunched, gated and braked. Prints a row for each release.
-Exits with 1 if a promise is broken.
+which no kubelet refuses any; how long requests for such pods take at 50 a second, beside pods that nothing gates, and
+how long the API server waits for the webhook; and random pods, of which simulate says what each kubelet answers
+(``tests/live/test_agreement.py``). Then its control plane is upgraded to the next one of the releases while pods are
+relaunched, gated and braked. Prints a row for each release. Exits with 1 if a promise is broken or a target missed.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from tests.waiting import TimedOut
+from verify.targets import Target, judge
 from verify.versions.cluster import say
 from verify.versions.trial import Row, try_release
 
@@ -26,21 +27,21 @@ MOST_MINORS = 3
 """How many minor versions a kubelet may be older than its API server (Kubernetes' version skew policy)."""
 
 
-def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...]]]:
-    """For each release, whether every promise held, and its row. A release that cannot be built spoils no other row."""
+def rows(releases: Sequence[str], pods: int) -> Iterator[tuple[bool, tuple[str, ...], tuple[Target, ...]]]:
+    """For each release, whether every promise held, its row and targets. One that cannot be built spoils no other."""
     built = []
     for release in releases:
         try:
             ensure_binary(say, release)
             built.append(release)
         except (NotARelease, SandboxError) as error:
-            yield False, _failed(release, error)
+            yield False, _failed(release, error), ()
     for release, following in zip(built, [*built[1:], ""], strict=True):
         try:
             row = try_release(release, pods, _oldest_kubelet(release, built), following)
-            yield "DISAGREE" not in row.random_pods, row.cells()
+            yield "DISAGREE" not in row.random_pods, row.cells(), (row.webhook.target(release),)
         except (SandboxError, TimedOut, AssertionError) as error:
-            yield False, _failed(release, error)
+            yield False, _failed(release, error), ()
 
 
 def _failed(release: str, error: Exception) -> tuple[str, ...]:
@@ -61,9 +62,9 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=200, help="random pods on each release (default: %(default)s)")
     arguments = parser.parse_args()
     results = []
-    for kept_promises, row in rows(arguments.releases, arguments.pods):
-        results.append((kept_promises, row))
-        print(*row, flush=True)
+    for result in rows(arguments.releases, arguments.pods):
+        results.append(result)
+        print(*result[1], flush=True)
     heading = (
         "RELEASE",
         "EXPLAINED",
@@ -73,11 +74,13 @@ def main() -> int:
         "STORM-REFUSED",
         "STEERED",
         "NEW-POD-P50/P99",
+        "WEBHOOK-P50/P99",
         "RANDOM-PODS",
         "UPGRADED",
     )
-    echo_table([heading, *(row for _, row in results)])
-    return 0 if all(kept_promises for kept_promises, _ in results) else 1
+    echo_table([heading, *(row for _, row, _ in results)])
+    missed = judge([target for _, _, targets in results for target in targets])
+    return 0 if not missed and all(kept_promises for kept_promises, _, _ in results) else 1
 
 
 if __name__ == "__main__":

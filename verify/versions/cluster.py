@@ -9,6 +9,9 @@ from tests.waiting import eventually
 from topomend.kube.client import NODES, PODS, Client
 from topomend.sandbox import NodeSpec
 
+OPERATOR = "topomend-operator"
+"""The name of its program in a sandbox."""
+
 NARROW, WIDE = "narrow", "wide"
 DEVICE = "vendor.com/gpu"
 

@@ -1,4 +1,4 @@
-"""Trials of new pods in a steered namespace: all gated, none refused, and how long a request takes."""
+"""Trials of new pods in a steered namespace: all gated, none refused, and how long a request and the webhook take."""
 
 import statistics
 import time
@@ -8,9 +8,11 @@ from typing import Any
 from tests.waiting import eventually
 from verify.background import Background
 from verify.versions.cluster import wide_pod
+from verify.versions.webhook_time import WebhookTime
 
 from topomend.kube.client import NAMESPACES, PODS, Client
 from topomend.kube.errors import APIError
+from topomend.sandbox import Sandbox
 from topomend.wire.group import FIT_GATE
 
 STEERED, PLAIN = "steered", "plain"
@@ -75,8 +77,12 @@ def try_steering(client: Client) -> str:
     return f"{len(ran)} ran, {len(refused)} refused"
 
 
-def time_new_pods(client: Client) -> str:
-    """The median and the 99th percentile of requests for new pods that are gated, and of those that nothing gates."""
+def time_new_pods(client: Client, sandbox: Sandbox) -> tuple[str, WebhookTime]:
+    """The median and the 99th percentile of requests for new pods that are gated, and of those that nothing gates.
+
+    With them what the webhook took of that.
+    """
+    before = WebhookTime.read(sandbox)
     seconds: dict[str, list[float]] = {PLAIN: [], STEERED: []}
 
     def create(number: int, namespace: str) -> None:
@@ -99,7 +105,7 @@ def time_new_pods(client: Client) -> str:
     for namespace in (STEERED, PLAIN):
         ordered = statistics.quantiles(seconds[namespace], n=100)
         texts.append(f"{1000 * ordered[49]:.0f}/{1000 * ordered[98]:.0f} ms")
-    return f"{texts[0]}, not gated {texts[1]}"
+    return f"{texts[0]}, not gated {texts[1]}", WebhookTime.read(sandbox).since(before)
 
 
 def is_gated(pod: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.waiting import eventually
-from verify.versions.cluster import DEVICE, WIDE, cordon, refuse, remove, runs, wide_pod
+from verify.versions.cluster import DEVICE, OPERATOR, WIDE, cordon, refuse, remove, runs, wide_pod
 from verify.versions.new_pods import STEERED, is_gated
 
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
@@ -14,8 +14,6 @@ from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Clie
 from topomend.model.kubelet import KubeletSettings
 from topomend.replay.gates import read_gates
 from topomend.sandbox import registry
-
-OPERATOR = "topomend-operator"
 
 
 def try_relaunch(client: Client, name: str) -> tuple[float, float]:

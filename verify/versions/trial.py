@@ -11,6 +11,7 @@ from verify.versions.new_pods import create_namespaces, time_new_pods, try_steer
 from verify.versions.relaunches import try_end, try_kill, try_relaunch
 from verify.versions.storm import try_storm
 from verify.versions.upgrade import try_upgrade
+from verify.versions.webhook_time import WebhookTime
 
 from topomend.kube.client import connect
 from topomend.sandbox import Sandbox
@@ -30,13 +31,23 @@ class Row:
     storm: int
     steered: str
     new_pods: str
+    webhook: WebhookTime
     random_pods: str
     upgraded: str
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return tuple(f"{value:.1f} s" if isinstance(value, float) else str(value) for value in values)
+        return tuple(_cell(getattr(self, field.name)) for field in fields(self))
+
+
+def _cell(value: object) -> str:
+    match value:
+        case float():
+            return f"{value:.1f} s"
+        case WebhookTime():
+            return value.text()
+        case _:
+            return str(value)
 
 
 def try_release(release: str, pods: int, older: str, following: str) -> Row:
@@ -53,14 +64,15 @@ def try_release(release: str, pods: int, older: str, following: str) -> Row:
             create_namespaces(client)
             ended = try_end(client, release)
             storm = try_storm(client)
-            steered, new_pods = try_steering(client), time_new_pods(client)
+            steered = try_steering(client)
+            new_pods, webhook = time_new_pods(client, sandbox)
         finally:
             client.close()
     compared = _compare(release, pods, release)
     if older:
         compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
     upgraded = try_upgrade(release, following) if following else "-"
-    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, compared, upgraded)
+    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, webhook, compared, upgraded)
 
 
 def _compare(release: str, pods: int, kubelets: str) -> str:

@@ -88,6 +88,7 @@ class Operator:
         self._election: LeaderElection | None = None
         self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
         installation = Installation(settings.namespace, settings.service_account, settings.gating_service)
+        self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
         self._gating_due = threading.Event()
         self._gating = Installer(
             client,
@@ -96,6 +97,7 @@ class Operator:
             settings.webhook_url,
             self._leads.is_set,
             due=self._gating_due.set,
+            took=self._metrics.answered_in,
         )
         if settings.leader_elect:
             self._election = LeaderElection(
@@ -113,7 +115,6 @@ class Operator:
             clock=time.monotonic,
         )
         self._recorder = EventRecorder(client)
-        self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
         announcer = Announcer(self._recorder)
         self._reconciler = Reconciler(
             client,

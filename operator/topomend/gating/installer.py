@@ -62,7 +62,7 @@ class Installer:
 
     ``address`` is where the webhook listens, empty for nowhere. ``url`` is how the API server reaches it, empty for the
     installation's Service. Only while ``leads`` returns True is anything written. ``due`` is called, in a thread of its
-    own, when ``ensure`` should be called at once.
+    own, when ``ensure`` should be called at once. ``took`` gets the seconds of each answer of the webhook.
     """
 
     def __init__(  # noqa: PLR0913  where it listens, where it is reached
@@ -74,10 +74,12 @@ class Installer:
         leads: Callable[[], bool],
         *,
         due: Callable[[], None],
+        took: Callable[[float], None],
     ) -> None:
         self._client, self._installation, self._leads = client, installation, leads
         self._address, self._url = address, url.rstrip("/")
         self._parameters = ParameterWatch(client, installation.namespace, due)
+        self._took = took
         self._webhook: Webhook | None = None
         self._shown: KeyPairs | None = None
         self._authority: bytes | None = None
@@ -233,7 +235,7 @@ class Installer:
             return  # the leading operator has not issued any yet
         if self._webhook is None:
             self._parameters.start()
-            self._webhook = Webhook(self._address, shown, self._parameters.parameter)
+            self._webhook = Webhook(self._address, shown, self._parameters.parameter, self._took)
             _log.info("the admission webhook listens at %s", self._address)
         elif shown != self._shown:
             self._webhook.use(shown)

@@ -21,17 +21,23 @@ _log = logging.getLogger(__name__)
 class Webhook:
     """Serves the API server's reviews at ``address`` (HOST:PORT), with ``key_pairs``, until it is closed.
 
-    ``parameter`` returns the newest parameter of a definition. Raises OSError where nothing can listen there, and
-    ssl.SSLError for key pairs that are none.
+    ``parameter`` returns the newest parameter of a definition; ``took`` gets the seconds of each answer. Raises OSError
+    where nothing can listen there, and ssl.SSLError for key pairs that are none.
     """
 
-    def __init__(self, address: str, key_pairs: KeyPairs, parameter: Callable[[str], Parameter]) -> None:
+    def __init__(
+        self,
+        address: str,
+        key_pairs: KeyPairs,
+        parameter: Callable[[str], Parameter],
+        took: Callable[[float], None],
+    ) -> None:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._parameter = parameter
         self.use(key_pairs)
         answers = {f"/{definition}": partial(self._answer, definition) for definition in NAMES}
-        self._server = Answers(address, answers, self._tls)
+        self._server = Answers(address, answers, self._tls, took)
 
     @property
     def port(self) -> int:

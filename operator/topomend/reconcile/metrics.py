@@ -58,6 +58,9 @@ class Metrics:
             "Time from the creation of a gated pod to its ungating.",
             (*_INSTANTS, *(seconds for seconds in _LATENCIES if seconds > _INSTANTS[-1])),
         )
+        self._answers = self._histogram(
+            "webhook", "Time in which the operator answers the API server about a new pod.", (0.0005, *_INSTANTS)
+        )
         self._gauge("relaunches_waiting", "Pods that wait for a node.", waiting)
         self._gauge(
             "oldest_gate_seconds",
@@ -100,6 +103,10 @@ class Metrics:
     def gated_for(self, seconds: float) -> None:
         """Observe the time that a pod was gated."""
         self._holds.observe(seconds)
+
+    def answered_in(self, seconds: float) -> None:
+        """Observe the time that the webhook took for an answer."""
+        self._answers.observe(seconds)
 
     def _histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Histogram:
         return Histogram(f"{_PREFIX}_{name}_seconds", help_text, buckets=buckets, registry=self.registry)

@@ -6,6 +6,7 @@ Owns how long a body may be and take. Leaves the answers to their owners, the se
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import ClassVar
@@ -32,23 +33,31 @@ IDLE_SECONDS = 120.0
 class Answers(Listener):
     """Makes each path's answer from the request's body.
 
-    The context's certificate may be replaced meanwhile. Raises as Listener does.
+    The context's certificate may be replaced meanwhile. ``took`` gets the seconds of each answer, from the body's
+    arrival until it is sent. Raises as Listener does.
     """
 
-    def __init__(self, address: str, answers: Mapping[str, Callable[[bytes], Page]], tls: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        address: str,
+        answers: Mapping[str, Callable[[bytes], Page]],
+        tls: ssl.SSLContext,
+        took: Callable[[float], None],
+    ) -> None:
         tls.options |= ssl.OP_IGNORE_UNEXPECTED_EOF  # a connection that ends is no alert; a body says its own length
-        own = {"answers": answers, "turn": threading.BoundedSemaphore()}
+        own = {"answers": answers, "turn": threading.BoundedSemaphore(), "took": staticmethod(took)}
         super().__init__(address, type("Answerer", (_Answerer,), own), MAX_CONNECTIONS, tls)
 
 
 class _Answerer(Handler):
-    """Answers POST requests; ``answers`` and ``turn`` belong to the server."""
+    """Answers POST requests; ``answers``, ``turn`` and ``took`` belong to the server."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = IDLE_SECONDS
     answers: ClassVar[Mapping[str, Callable[[bytes], Page]]]
     turn: ClassVar[threading.BoundedSemaphore]
+    took: ClassVar["staticmethod[[float], None]"]
 
     def do_POST(self) -> None:  # noqa: N802 - the standard library's name
         length = self._length()
@@ -77,8 +86,10 @@ class _Answerer(Handler):
         if len(body) < length:
             self.close_connection = True
             return
+        began = time.perf_counter()
         make = self.answers.get(self.path.partition("?")[0])
         self.send_page(make(body) if make else Page(404, PLAIN, b"unknown\n"))
+        self.took(time.perf_counter() - began)
 
     def _decline(self, page: Page) -> None:
         self.close_connection = True

@@ -164,10 +164,11 @@ class _Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection."""
 
+    wbufsize = -1
     server: _Server
 
     def send_page(self, page: Page) -> None:
-        """Send the page, and say whether it is the connection's last."""
+        """Send the page in one piece, and say whether it is the connection's last."""
         self.send_response(page.status)
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
@@ -175,6 +176,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")  # the next request goes to a server that stays
         self.end_headers()
         self.wfile.write(page.body)
+        self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
         """Requests are not logged."""
