@@ -3,28 +3,34 @@
 The API servers are real, and two of them serve one cluster during an upgrade, as the servers of a control plane do.
 """
 
+import base64
 import json
+import ssl
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from deploy.manifests import objects
 from tests.clusters import NODE_A, SHAPE, SYSTEM, pod
-from tests.deploy.api import API, administrator, path_of
+from tests.deploy.api import API, Answer, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.waiting import eventually, stretched
 
 from topomend.gating import installer
+from topomend.gating.certificates import renewed
 from topomend.gating.definitions import NAMES, Installation
 from topomend.gating.installer import NO_WEBHOOK, Installer
 from topomend.kube.client import Client, connect
 from topomend.kube.errors import TooManyRequests, Unanswered
+from topomend.runtime.answers import Answers
+from topomend.runtime.http_server import Page
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.host import free_ports
 from topomend.wire import group
@@ -65,7 +71,14 @@ def write_steering(sandbox: Sandbox) -> None:
     steering = {"apiVersion": group.API_VERSION, "kind": group.STEERING, "validUntil": until}
     steering["metadata"] = {"name": group.STEERING_NAME}  # type: ignore[assignment]
     path = f"/apis/{group.API_VERSION}/namespaces/{SYSTEM}/steerings/{group.STEERING_NAME}"
-    eventually("the steering", lambda: admin.apply(path, steering).allowed)
+    eventually("the steering", lambda: _is_allowed(lambda: admin.apply(path, steering)))
+
+
+def _is_allowed(ask: Callable[[], Answer]) -> bool:
+    try:
+        return ask().allowed
+    except ValueError:  # the answer of a path that is not served yet is no JSON
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +181,50 @@ def _is_ensured(made: Installer) -> bool:
     return True
 
 
-def gates(admin: API) -> list[str]:
-    """The gates of a new pod in the steered namespace."""
-    answer = admin.create(f"/api/v1/namespaces/{STEERED}/pods", pod(next(_names), 1), dry_run=True)
+def gates(admin: API, content: dict[str, Any] | None = None) -> list[str]:
+    """The gates of a new pod in the steered namespace; without ``content`` of one that a kubelet would align."""
+    answer = admin.create(f"/api/v1/namespaces/{STEERED}/pods", content or pod(next(_names), 1), dry_run=True)
     assert answer.allowed, answer.message
     return [gate["name"] for gate in answer.content["spec"].get("schedulingGates", [])]
+
+
+def small() -> dict[str, Any]:
+    """A pod that no kubelet would align."""
+    made = pod(next(_names), 1)
+    del made["spec"]["containers"][0]["resources"]
+    return made
+
+
+@contextmanager
+def limiting_webhook(folder: Path) -> Iterator[dict[str, Any]]:
+    """The configuration of somebody else's webhook, which gives each new pod of a steered namespace limits."""
+    pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))
+    assert pairs is not None
+    (folder / "pair.pem").write_bytes(pairs.key + pairs.certificate)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(folder / "pair.pem")
+    limits = {"limits": {"cpu": "1", "memory": "64Mi"}}
+    patch = [{"op": "add", "path": "/spec/containers/0/resources", "value": limits}]
+
+    def limited(body: bytes) -> Page:
+        review = json.loads(body)
+        answer = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch"}
+        answer["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
+        return Page(200, "application/json", json.dumps({**review, "request": None, "response": answer}).encode())
+
+    server = Answers("127.0.0.1:0", {"/": limited}, tls, lambda _: None)
+    webhook = {
+        "name": "limits.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{server.port}/", "caBundle": pairs.as_secret()["ca.crt"]},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "namespaceSelector": {"matchLabels": {group.STEER_LABEL: "enabled"}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+    }
+    content = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    yield {**content, "metadata": {"name": "limits"}, "webhooks": [webhook]}
+    server.close()
 
 
 def webhooks(admin: API) -> Sequence[str]:
@@ -258,7 +310,23 @@ def test_beside_its_policy_the_webhook_is_asked_about_no_pod(newer: Sandbox) -> 
 
         eventually("the webhook", lambda: gates(admin) == [group.FIT_GATE])
         eventually("the policy to gate first", lambda: not is_asked())
-        assert not any(is_asked() for _ in range(10))
+        before = asked(newer, "steer")
+        assert all(gates(admin) == [group.FIT_GATE] for _ in range(20))
+        assert asked(newer, "steer") == before
+
+
+def test_a_pod_that_another_webhook_makes_one_to_be_aligned_is_gated(newer: Sandbox, tmp_path: Path) -> None:
+    """The policies have seen it before, and one that did not match then is not run again."""
+    admin = administrator(newer.kubeconfig)
+    with installing(newer.kubeconfig) as made, limiting_webhook(tmp_path) as other:
+        ensure(made)
+        eventually("the policy", lambda: gates(admin) == [group.FIT_GATE])
+        assert admin.apply(path_of(other), other).allowed
+        try:
+            eventually("both webhooks", lambda: gates(admin, small()) == [group.FIT_GATE])
+        finally:
+            assert admin.delete(path_of(other)).allowed
+        eventually("the other's end", lambda: gates(admin, small()) == [])
 
 
 def test_policies_are_installed_without_a_certificate_and_the_webhook_is_served_without_a_right_to_install(

@@ -70,7 +70,7 @@ class WebhookTime:
         (operator,) = (program for program in registry.status(sandbox.name).programs if program.name == OPERATOR)
         with urllib.request.urlopen(operator.metrics, timeout=10) as answer:  # noqa: S310  the sandbox's own
             of_operator = answer.read().decode()
-        return cls(_histogram(of_server, _WAITS, f".gating.{GROUP}"), _histogram(of_operator, _ANSWERS))
+        return cls(read_histogram(of_server, _WAITS, f".gating.{GROUP}"), read_histogram(of_operator, _ANSWERS))
 
     def since(self, before: "WebhookTime") -> "WebhookTime":
         """What has been counted since then."""
@@ -88,7 +88,7 @@ class WebhookTime:
         return Target(f"wait for the webhook on {release}, p99", 1000 * p99, 1000 * MOST_P99_SECONDS, "ms")
 
 
-def _histogram(page: str, name: str, webhooks: str = "") -> Histogram:
+def read_histogram(page: str, name: str, webhooks: str = "") -> Histogram:
     """The sum of the page's histograms of this name; of webhooks, those whose names end so."""
     lines = "".join(f"{line}\n" for line in page.splitlines() if line.startswith(f"{name}_bucket"))
     counts: defaultdict[float, float] = defaultdict(float)

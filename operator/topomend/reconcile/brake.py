@@ -1,6 +1,6 @@
 """The storm brake: a list of controllers whose new pods the API server gates, in a Brake object that its policy reads.
 
-Where the API server has no such policies, the operator's webhook reads it (``gating``).
+Where the API server has no such policies, or has just started, the operator's webhook reads it (``gating``).
 
 A controller replaces a refused pod at once, and the replacement is refused as well. From the first refusal on, the
 controller is on the list, and the policy gates its new pods. The operator ungates them one by one for nodes that admit

@@ -90,8 +90,8 @@ class Settings:
         environment=("POD_SERVICE_ACCOUNT",),
     )
     webhook_address: str = _setting(
-        "Serve the admission webhook here if the API server has no MutatingAdmissionPolicy. Off by default; without "
-        "it no pod is gated there.",
+        "Serve the admission webhook here. Off by default; without it no pod is gated where the API server has no "
+        "MutatingAdmissionPolicy, and elsewhere none for some seconds after an API server has started.",
         default="",
         metavar="HOST:PORT",
     )
