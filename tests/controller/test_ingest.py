@@ -16,7 +16,7 @@ from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent, watch_event
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.cluster import REFUSAL_PREFIX, Owner, WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
@@ -215,7 +215,7 @@ def test_what_happens_to_a_pod_is_taken_in_as_it_happened() -> None:
     owner = {"kind": "StatefulSet", "name": "db", "uid": "9", "controller": True, "apiVersion": "apps/v1"}
     content["metadata"]["ownerReferences"] = [owner]
     seen.ingest.put(arrived(content))
-    status = {"phase": "Failed", "message": f"{changes.REFUSAL_PREFIX}why"}
+    status = {"phase": "Failed", "message": f"{REFUSAL_PREFIX}why"}
     seen.ingest.put(arrived(content | {"status": status}, "MODIFIED"))
     seen.ingest.put(arrived(content | {"status": status}, "DELETED"))
     seen.apply()
