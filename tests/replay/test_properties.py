@@ -74,9 +74,15 @@ any_settings = st.builds(
     topology_manager_scope=st.sampled_from(["container", "pod", "y"]),
     topology_manager_policy_options=st.dictionaries(
         st.sampled_from(
-            ["prefer-closest-numa-nodes", "max-allowable-numa-nodes", "prefer-most-allocated-numa-node", "z"]
+            [
+                "prefer-closest-numa-nodes",
+                "max-allowable-numa-nodes",
+                "prefer-most-allocated-numa-node",
+                "numa-allocation-strategy",
+                "z",
+            ]
         ),
-        switches,
+        switches | st.sampled_from(["most-allocated", "least-allocated"]),
         max_size=1,
     ),
     cpu_manager_policy=st.sampled_from(["static", "none", "x"]),

@@ -52,9 +52,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     previous = allocation_of(node, pod.namespace, pod.name, pod.uid)
     providers = providers_of(kubelet, node, previous, _running(node, pod))
     settings = node.kubelet
-    scope = Scope(
-        settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.prefer_most_allocated
-    )
+    scope = Scope(settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.strategy)
     # The rules read the pod's QoS class once for each container. Compute it once here.
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
@@ -94,7 +92,7 @@ def is_admitted(node: NodeState, pod: Pod) -> bool:
         kubelet.numa,
         kubelet.gates,
         providers_of(kubelet, node, None, _running(node, pod)),
-        kubelet.prefer_most_allocated,
+        kubelet.strategy,
         traces=False,
     )
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))

@@ -18,25 +18,25 @@ from topomend.replay.gates import Gates, read_gates
 from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
-from topomend.replay.topology import policies, prefer_most_allocated_numa_node
+from topomend.replay.topology import policies
 from topomend.replay.topology.distances import has_gaps
 from topomend.replay.topology.merge import NUMAInfo
-from topomend.replay.topology.options import TopologyOptions, read_options
+from topomend.replay.topology.options import TopologyOptions, read_options, remark
 
 
 @dataclass(frozen=True)
 class ContainerManager:
     """The part of a kubelet that does not change while it runs.
 
-    ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively. ``prefer_most_allocated`` is
-    option prefer-most-allocated-numa-node. ``unmodelled`` are remarks on what replay does not model.
+    ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively. ``strategy`` is that of
+    the Topology Manager's options. ``unmodelled`` are remarks on what replay does not model.
     """
 
     gates: Gates
     numa: NUMAInfo
     cpu: cpu_static.StaticPolicy | None
     memory: memory_static.StaticPolicy | None
-    prefer_most_allocated: bool
+    strategy: str
     unmodelled: tuple[str, ...]
 
 
@@ -87,9 +87,9 @@ def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | st
         *gates.unmodelled,
         *_over_reserved(memory),
         *_unread_distances(numa, settings),
-        *((prefer_most_allocated_numa_node.REMARK,) if options.prefer_most_allocated is not None else ()),
+        *map(remark, options.proposed),
     )
-    return ContainerManager(gates, numa, cpu, memory, bool(options.prefer_most_allocated), unmodelled)
+    return ContainerManager(gates, numa, cpu, memory, options.strategy, unmodelled)
 
 
 def _check_option_gates(settings: KubeletSettings, gates: Gates) -> None:

@@ -7,9 +7,10 @@ Source: pkg/kubelet/cm/topologymanager/scope_{none,container,pod}.go.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
-from topomend.model.bitmask import NUMAMask, lowest, members
+from topomend.model.bitmask import NUMAMask, lowest
 from topomend.model.pod import Container, Pod
 from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrace
 from topomend.replay import qos
@@ -19,8 +20,11 @@ from topomend.replay.errors import Rejection, affinity_error, check_masks, pod_l
 from topomend.replay.gates import Gates
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
-from topomend.replay.topology.merge import Hint, NUMAInfo, first_masks, preferred_masks
+from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, first_masks, preferred_masks
+from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
+from topomend.replay.topology.numa_allocation_strategy import Strategy, score
 from topomend.replay.topology.policies import NONE, decide
+from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION as PREFER_MOST_ALLOCATED
 from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 
 TRACED_MASKS = 16
@@ -108,7 +112,7 @@ class Admission:
 class Scope:
     """A Topology Manager: its policy, the machine, and its hint providers.
 
-    ``prefer_most_allocated`` is the option prefer-most-allocated-numa-node. Without ``traces`` an admission
+    ``strategy`` decides between affinities that fit equally well (``TopologyOptions``). Without ``traces`` an admission
     says nothing of its merges.
     """
 
@@ -116,7 +120,7 @@ class Scope:
     numa: NUMAInfo
     gates: Gates
     providers: Providers
-    prefer_most_allocated: bool = False
+    strategy: str = NO_STRATEGY
     traces: bool = True
 
     def admit(self, pod: Pod, scope: str, first: int = 0) -> Admission:
@@ -172,7 +176,7 @@ class Scope:
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
         check_masks(self.numa.nodes)
         answers = [offer.offer for offer in offers]
-        hint, admitted = decide(self.policy, self.numa, answers, self._tie_break, traced=self.traces)
+        hint, admitted = decide(self.policy, self.numa, answers, self._tie_break(offers), traced=self.traces)
         if admitted:
             admission.affinities[container] = hint
         if not self.traces:
@@ -181,12 +185,14 @@ class Scope:
         admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted, self.policy))
         return admitted
 
-    def _tie_break(self, nodes: NUMAMask) -> int:
-        return (
-            most_allocated(members(nodes), self.providers.utilization())
-            if self.prefer_most_allocated
-            else lowest(nodes)
-        )
+    def _tie_break(self, offers: Sequence[ResourceOffer]) -> TieBreak | Strategy:
+        if self.strategy == NO_STRATEGY:
+            return min
+        if self.strategy == PREFER_MOST_ALLOCATED:
+            return lambda masks: 1 << most_allocated(map(lowest, masks), self.providers.utilization())
+        managers = self.providers.managers()
+        hinted = [offer for offer in offers if isinstance(offer.offer, Hints)]
+        return Strategy(self.strategy, [partial(_score, managers[offer.provider], offer.resource) for offer in hinted])
 
     def _allocate_containers(self, pod: Pod, admission: Admission, first: int = 0) -> None:
         for container in pod.containers[first:]:
@@ -217,6 +223,10 @@ class Scope:
             provider = memory_static.PROVIDER
             rejection = providers.memory.allocate_pod(pod, affinity)
         _record_rejection(admission, rejection, "", provider)
+
+
+def _score(manager: Manager, resource: str, mask: NUMAMask) -> int:
+    return score(*manager.usage(resource, mask))
 
 
 def _record_rejection(admission: Admission, rejection: Rejection | None, container: str, provider: str) -> None:

@@ -1,17 +1,20 @@
 """The drawing of a node; on nodes that real agents publish it is tested in tests/live."""
 
+import pytest
 from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node_state
 
 from topomend.cli.numa.render import draw, holdings
 from topomend.model.claimed_device import ContainerClaim
 
 
-def test_an_option_that_no_released_kubelet_knows_is_said_with_the_node() -> None:
-    packing = node_state(options="prefer-most-allocated-numa-node=true", gates="TopologyManagerPolicyAlphaOptions")
-    (remark,) = set(draw(packing)) - set(draw(node_state()))
+@pytest.mark.parametrize(
+    ("name", "value"), [("prefer-most-allocated-numa-node", "true"), ("numa-allocation-strategy", "least-allocated")]
+)
+def test_an_option_that_no_released_kubelet_knows_is_said_with_the_node(name: str, value: str) -> None:
+    proposed = node_state(options=f"{name}={value}", gates="TopologyManagerPolicyAlphaOptions")
+    (remark,) = set(draw(proposed)) - set(draw(node_state()))
     assert remark == (
-        "not modelled by replay: released kubelets do not start with option prefer-most-allocated-numa-node; "
-        "replay follows its KEP"
+        f"not modelled by replay: released kubelets do not start with option {name}; replay follows its KEP"
     )
 
 

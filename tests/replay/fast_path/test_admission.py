@@ -81,6 +81,25 @@ def test_admit_answers_where_the_kubelet_would_walk_its_hints_for_hours(policy: 
 
 
 @pytest.mark.parametrize("seed", [SEED])
+def test_it_answers_as_admit_does_where_an_allocation_strategy_chooses(seed: int) -> None:
+    placed = 0
+    for number in range(60):
+        case = random_case(random.Random(seed + number))
+        state = state_of_case(case)
+        strategic = replace(
+            state.kubelet,
+            topology_manager_policy_options={"numa-allocation-strategy": "least-allocated"},
+            feature_gates={"TopologyManagerPolicyAlphaOptions": True},
+        )
+        state = replace(state, kubelet=strategic)
+        for asking in [read_pod(step["admit"]) for step in case["steps"] if "admit" in step]:
+            assert FastAdmission(asking).admits(state) == admit(state, asking)[0].admitted, (seed + number, asking)
+            placed += has_outcome(state, asking)
+            state = admit(state, asking)[1]
+    assert placed > 10, placed
+
+
+@pytest.mark.parametrize("seed", [SEED])
 def test_it_answers_as_admit_does_wherever_free_capacity_decides(seed: int) -> None:
     """Nodes and pods as the comparison with the kubelet makes them; after every step every pod is asked about."""
     asked = answered = outcomes = 0
@@ -169,6 +188,18 @@ def test_an_outcome_names_its_place_or_its_reason(
 
 
 ONE_POD = admit(node_state(), pod("q", "cpu=2 memory=1Gi"))[1]
+
+
+def spread(policy: str = "single-numa-node") -> NodeState:
+    """A node that places pods where least is allocated."""
+    state = node_state(
+        policy=policy,
+        options="numa-allocation-strategy=least-allocated",
+        gates="TopologyManagerPolicyAlphaOptions",
+    )
+    return admit(state, pod("q", "cpu=1 memory=1Gi"))[1]
+
+
 GROUPED = admit(node_state(GPU, "restricted", memory_manager="Static"), pod("q", "cpu=5 memory=10Gi"))[1]
 
 
@@ -180,9 +211,17 @@ GROUPED = admit(node_state(GPU, "restricted", memory_manager="Static"), pod("q",
             node_state(options="prefer-most-allocated-numa-node=true", gates="TopologyManagerPolicyAlphaOptions"),
             pod("p", "cpu=2 memory=1Gi"),
         ),
+        (spread(), pod("p", "cpu=2 memory=1Gi")),
+        (spread("restricted"), pod("p", "cpu=2 memory=1Gi")),
         (GROUPED, pod("p", "cpu=1 memory=20Gi v.com/gpu=3")),
     ],
-    ids=["a pool that holds CPUs of a pod", "the most allocated NUMA node", "memory of a group"],
+    ids=[
+        "a pool that holds CPUs of a pod",
+        "the most allocated NUMA node",
+        "the least allocated NUMA node",
+        "the least allocated NUMA node under restricted",
+        "memory of a group",
+    ],
 )
 def test_an_outcome_that_takes_more_than_counting_is_left_to_admission(state: NodeState, asking: Pod) -> None:
     assert FastAdmission(asking).outcome(state) is None

@@ -28,5 +28,5 @@ def test_a_policy_admits_the_hints_that_it_promises(offers: tuple[Offer, ...], a
 
 def test_a_tie_break_chooses_the_numa_node_under_single_numa_node_alone() -> None:
     either = Hints(masks=(0b01, 0b10), width=1)
-    assert decide(SINGLE_NUMA_NODE, INFO, [either], lambda _: 1)[0] == Hint(0b10, preferred=True)
-    assert decide(RESTRICTED, INFO, [either], lambda _: 1)[0] == Hint(0b01, preferred=True)
+    assert decide(SINGLE_NUMA_NODE, INFO, [either], max)[0] == Hint(0b10, preferred=True)
+    assert decide(RESTRICTED, INFO, [either], max)[0] == Hint(0b01, preferred=True)

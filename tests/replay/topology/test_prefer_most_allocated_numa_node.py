@@ -7,7 +7,8 @@ from tests.replay.verdicts import admit_all, verdict_line
 
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
-from topomend.replay.topology.prefer_most_allocated_numa_node import REMARK, most_allocated, utilization
+from topomend.replay.topology.options import remark
+from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION, most_allocated, utilization
 
 GPU_ON_1 = f"{TWO_NUMA_NODES} device:v.com/gpu@1=2"
 PINNED_TO_1 = "cpu=1 memory=1Gi v.com/gpu=1"
@@ -119,7 +120,7 @@ def test_utilization_is_in_whole_percent(assigned: int, allocatable: int, percen
 
 def test_the_verdict_says_that_released_kubelets_refuse_it() -> None:
     verdict, _ = admit(packing_node(TWO_NUMA_NODES), pod("p", "cpu=1 memory=1Gi"))
-    assert verdict.unmodelled == (REMARK,)
+    assert verdict.unmodelled == (remark(OPTION),)
     assert admit(node_state(), pod("p", "cpu=1 memory=1Gi"))[0].unmodelled == ()
 
 
@@ -127,7 +128,7 @@ def test_a_switch_set_to_false_changes_nothing_but_the_remark() -> None:
     state = packing_node(GPU_ON_1, options="prefer-most-allocated-numa-node=false")
     verdicts, _ = admit_all(state, [pod("p", PINNED_TO_1), pod("q", "cpu=1 memory=1Gi")])
     assert verdict_line(verdicts[1]) == "[0] cpus 1"
-    assert verdicts[1].unmodelled == (REMARK,)
+    assert verdicts[1].unmodelled == (remark(OPTION),)
 
 
 @pytest.mark.parametrize(

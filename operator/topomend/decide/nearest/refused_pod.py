@@ -87,7 +87,7 @@ class RefusedPod:
             kubelet.numa,
             kubelet.gates,
             providers,
-            kubelet.prefer_most_allocated,
+            kubelet.strategy,
             traces=False,
         )
         try:

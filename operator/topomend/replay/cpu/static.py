@@ -150,10 +150,12 @@ class CPUManager:
 
     def utilization(self) -> dict[int, int]:
         """The exclusively assigned share of each NUMA node's unreserved CPUs, in percent."""
-        unreserved = {node: cpus & ~self._policy.reserved for node, cpus in self._policy.topology.numa_nodes.items()}
-        return {
-            node: utilization((cpus & ~self.pool).bit_count(), cpus.bit_count()) for node, cpus in unreserved.items()
-        }
+        return {node: utilization(*self.usage(qos.CPU, 1 << node)) for node in self._policy.topology.numa_nodes}
+
+    def usage(self, _: str, mask: NUMAMask) -> tuple[int, int]:
+        """How many of the unreserved CPUs of these NUMA nodes are exclusively assigned, and how many there are."""
+        unreserved = self._policy.topology.cpus_of(mask) & ~self._policy.reserved
+        return (unreserved & ~self.pool).bit_count(), unreserved.bit_count()
 
     def requested(self, pod: Pod, container: Container) -> int:
         """The number of exclusive CPUs that the container gets; 0 for the shared pool (guaranteedCPUs)."""
@@ -355,9 +357,7 @@ class CPUManager:
     def _aligned(self, affinity: NUMAMask) -> CPUSet:
         """The CPUs of the affinity's NUMA nodes; with align-by-socket those of their sockets (getAlignedCPUs)."""
         topology = self._policy.topology
-        local = 0
-        for node in members(affinity):
-            local |= topology.numa_nodes.get(node, 0)
+        local = topology.cpus_of(affinity)
         if not self._policy.options.align_by_socket:
             return local
         aligned = 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from topomend.model.bitmask import CPUSet, NUMAMask, mask_of
+from topomend.model.bitmask import CPUSet, NUMAMask, mask_of, members
 from topomend.model.machine import Core, Machine
 
 
@@ -54,6 +54,13 @@ class CPUTopology:
             if threads & cpus:
                 together |= threads
         return together
+
+    def cpus_of(self, numa_nodes: NUMAMask) -> CPUSet:
+        """The CPUs of these NUMA nodes."""
+        cpus = 0
+        for node in members(numa_nodes):
+            cpus |= self.numa_nodes.get(node, 0)
+        return cpus
 
     def numa_nodes_with(self, cpus: CPUSet) -> NUMAMask:
         """The NUMA nodes that have at least one of ``cpus``."""

@@ -174,6 +174,12 @@ class DeviceManager:
             return set()
         return {name for name, count in self._requests(_pod_limits(pod)) if len(self._pool(name).free()) < count}
 
+    def usage(self, resource: str, mask: NUMAMask) -> tuple[int, int]:
+        """How many devices near these NUMA nodes are in use, and how many can be: the healthy ones."""
+        pool = self._pool(resource)
+        near = {name for name, device in pool.all.items() if numa_mask(device.numa_nodes) & mask}
+        return len(near & pool.in_use), len(near & pool.healthy)
+
     def has_enough(self, container: Container, but: str = "") -> bool:
         """Whether enough devices are free for the container, on any NUMA node. Ignores the resource ``but``."""
         for resource, count in self._requests(container.resources.limits):

@@ -24,6 +24,7 @@ from topomend.replay.fast_path.capacity import FreeCapacity, NUMACapacity, NUMAM
 from topomend.replay.gates import read_gates
 from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
+from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
 from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
 from topomend.replay.topology.walk_time import is_too_long
 
@@ -242,11 +243,13 @@ class _NodeCheck:
         aligned, common = self.aligned, self.common
         lowest = common & -common
         if policy == SINGLE_NUMA_NODE:
-            if aligned and kubelet.prefer_most_allocated:
+            if aligned and kubelet.strategy != NO_STRATEGY:
                 return None
             return FastPlacement(lowest if aligned and lowest != every else 0, preferred=True, cpus=cpus)
         if not aligned or (len(pod.containers) > 1 and settings.topology_manager_scope == "container"):
             return FastPlacement(every, preferred=True, cpus=cpus)
+        if kubelet.strategy != NO_STRATEGY:
+            return None
         return FastPlacement(lowest, preferred=True, cpus=cpus)
 
     def _refusal(self) -> FastRefusal | None:

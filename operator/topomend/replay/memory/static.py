@@ -7,7 +7,7 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from topomend.model.bitmask import NUMAMask, mask_of
+from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.model.node_state import MemoryBlock
@@ -114,11 +114,15 @@ class MemoryManager:
 
     def utilization(self) -> dict[int, int]:
         """The allocated share of each NUMA node's allocatable regular memory, in percent."""
-        allocatable = self.machine_state.allocatable(qos.MEMORY)
-        return {
-            number: utilization(node.reserved.get(qos.MEMORY, 0), allocatable[number])
-            for number, node in self.machine_state.nodes.items()
-        }
+        return {number: utilization(*self.usage(qos.MEMORY, 1 << number)) for number in self.machine_state.nodes}
+
+    def usage(self, resource: str, mask: NUMAMask) -> tuple[int, int]:
+        """How many of the resource's allocatable bytes on these NUMA nodes are allocated, and how many there are."""
+        nodes, allocatable = self.machine_state.nodes, self.machine_state.allocatable(resource)
+        numbers = [number for number in members(mask) if number in nodes]
+        return sum([nodes[number].reserved.get(resource, 0) for number in numbers]), sum(
+            [allocatable[number] for number in numbers]
+        )
 
     def lacks(self, pod: Pod) -> set[str]:
         """The kinds of memory of which the pod needs more at any one time than is free before it.

@@ -28,9 +28,16 @@ def closest(masks: Collection[NUMAMask], distances: Distances | None) -> NUMAMas
 
     Source: policy.go:CompareNUMAAffinityMasks. With several masks it raises KubeletBreaks as ``total_distance`` does.
     """
+    return min(equally_close(masks, distances))
+
+
+def equally_close(masks: Collection[NUMAMask], distances: Distances | None) -> Collection[NUMAMask]:
+    """The closest of ``masks``, as ``closest`` does, but all of them."""
     if len(masks) == 1 or distances is None:
-        return min(masks)
-    return min(masks, key=lambda mask: (total_distance(mask, distances), mask))
+        return masks
+    totals = {mask: total_distance(mask, distances) for mask in masks}
+    least = min(totals.values())
+    return [mask for mask, total in totals.items() if total == least]
 
 
 def total_distance(mask: NUMAMask, distances: Distances) -> int:

@@ -8,24 +8,26 @@ compare is a ranking, so the outcome does not depend on the order of the walk. T
 - Case not preferred: the outcome is the best intersection of one mask from each list, by ``hints.width_rank``. The
   intersections are counted by inclusion and exclusion (Moebius inversion over supersets).
 
-Among masks of one width the closest wins with prefer-closest-numa-nodes, then the smallest.
+Among masks of one width the closest wins with prefer-closest-numa-nodes, then the smallest, unless option
+numa-allocation-strategy decides.
 
 Up to ``TABLED_NODES`` NUMA nodes a list is a table of all masks. Beyond that ``wide`` works on the rules of the hints.
 Both raise KubeletBreaks if the kubelet's walk would take more than an hour (``walk_time``).
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import islice
-from operator import add, sub
+from operator import add, and_, sub
 from typing import TypeAlias
 
-from topomend.model.bitmask import NUMAMask, lowest, mask_of, members
+from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.replay.effort import check
-from topomend.replay.topology.distances import Distances, closest
+from topomend.replay.topology.distances import Distances, equally_close
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold, width_rank
+from topomend.replay.topology.numa_allocation_strategy import Strategy
 from topomend.replay.topology.search import masks_by_width, narrowest_of
 from topomend.replay.topology.walk_time import check_walk
 from topomend.replay.topology.wide import WideMerge
@@ -37,8 +39,8 @@ LISTED_NODES = 8
 """Up to so many NUMA nodes a table of all masks finds the first ones faster than a search."""
 
 
-TieBreak: TypeAlias = Callable[[NUMAMask], int]
-"""Chooses one NUMA node of a mask."""
+TieBreak: TypeAlias = Callable[[Sequence[NUMAMask]], NUMAMask]
+"""Chooses one of several masks of a single NUMA node, which are ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,13 @@ class NUMAInfo:
     distances: Distances | None = None
 
 
-def merge(info: NUMAInfo, offers: Sequence[Offer], *, preferred_only: bool = False) -> Hint:
+def merge(
+    info: NUMAInfo, offers: Sequence[Offer], strategy: Strategy | None = None, *, preferred_only: bool = False
+) -> Hint:
     """The merged hint of policies best-effort and restricted (policy.go:HintMerger.Merge).
 
+    ``strategy`` decides between masks that fit equally well. On more than TABLED_NODES NUMA nodes it does so only where
+    masks of single NUMA nodes are preferred.
     With ``preferred_only`` the mask of a hint that is not preferred is not worked out: all NUMA nodes stand for it.
     Raises KubeletBreaks if the kubelet would walk for more than an hour.
     """
@@ -70,11 +76,11 @@ def merge(info: NUMAInfo, offers: Sequence[Offer], *, preferred_only: bool = Fal
     if not hints:
         return Hint(info.nodes, certain)
     if info.nodes.bit_count() > TABLED_NODES:
-        return _merge_wide(info, hints, certain)
-    return _merge_tabled(info, hints, certain, preferred_only)
+        return _merge_wide(info, hints, certain, strategy)
+    return _merge_tabled(info, hints, certain, strategy, preferred_only)
 
 
-def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest) -> Hint:
+def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = min) -> Hint:
     """The merged hint of policy single-numa-node, which considers preferred masks of a single NUMA node only.
 
     ``tie_break`` chooses among NUMA nodes that all resources prefer.
@@ -96,7 +102,7 @@ def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = 
     if not common:
         return Hint(None, preferred=False)
     # Case: an affinity to all NUMA nodes of the machine is no affinity.
-    mask = 1 << tie_break(common)
+    mask = tie_break([1 << node for node in members(common)])
     return Hint(None if mask == info.nodes else mask, preferred=True)
 
 
@@ -168,14 +174,16 @@ def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
 # Tables. The index of a mask numbers the machine's NUMA nodes without gaps. That keeps the width and order of masks.
 
 
-def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool, preferred_only: bool) -> Hint:
+def _merge_tabled(
+    info: NUMAInfo, hints: list[Hints], certain: bool, strategy: Strategy | None, preferred_only: bool
+) -> Hint:
     ids = tuple(members(info.nodes))
     tables = [_table(hint, ids) for hint in hints]
     check_walk(map(sum, tables))
     if certain:
-        preferred = _common_preferred(info, hints, tables, ids)
-        if preferred is not None:
-            return Hint(preferred, preferred=True)
+        preferred = _common_preferred(info, hints, tables, ids, first=strategy is None)
+        if preferred:
+            return Hint(strategy.fittest(preferred) if strategy else min(preferred), preferred=True)
     if preferred_only:
         return Hint(info.nodes, preferred=False)
     order = _by_width(len(ids))
@@ -188,12 +196,20 @@ def _merge_tabled(info: NUMAInfo, hints: list[Hints], certain: bool, preferred_o
     if not by_width:
         return Hint(info.nodes, preferred=False)
     best = min(by_width, key=lambda width: width_rank(width, best_width))
-    return Hint(closest(by_width[best], info.distances), preferred=False)
+    fittest = equally_close(by_width[best], info.distances)
+    if strategy is None:
+        return Hint(min(fittest), preferred=False)
+    offered = [[_expand(mask, ids) for mask in order if table[mask]] for table in tables]
+    return Hint(strategy.fittest_of_walk(fittest, offered), preferred=False)
 
 
 def _common_preferred(
-    info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...]
-) -> NUMAMask | None:
+    info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...], *, first: bool
+) -> Collection[NUMAMask]:
+    """The masks that every resource offers and prefers and that fit equally well, ascending.
+
+    Of masks that no distances tell apart the ``first`` alone, if that is enough.
+    """
     best: list[NUMAMask] = []
     common = list(map(all, zip(*tables, strict=True)))
     for index in _by_width(len(ids)):
@@ -205,9 +221,9 @@ def _common_preferred(
             break
         if all(hint.prefers(mask) for hint in hints):
             best.append(mask)
-            if info.distances is None:
+            if first and info.distances is None:
                 break
-    return closest(best, info.distances) if best else None
+    return equally_close(best, info.distances) if best else best
 
 
 def _intersections(tables: list[list[bool]]) -> Sequence[int]:
@@ -307,10 +323,13 @@ def _by_width(nodes: int) -> tuple[int, ...]:
     return tuple(sorted(range(1, 1 << nodes), key=lambda mask: (mask.bit_count(), mask)))
 
 
-def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool) -> Hint:
+def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool, strategy: Strategy | None) -> Hint:
     wide = WideMerge(info.nodes, hints, info.distances)
     preferred = wide.fittest_preferred() if certain else None
     if preferred is not None:
+        if strategy and preferred.bit_count() == 1:
+            common = reduce(and_, [hint.preferred_nodes() for hint in hints])
+            preferred = strategy.fittest(equally_close([1 << node for node in members(common)], info.distances))
         return Hint(preferred, preferred=True)
     widths = [mask.bit_count() for mask in map(narrowest, hints) if mask is not None]
     mask = wide.fittest_intersection(max(widths))

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from topomend.replay import gates as gate
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption, parse_bool, quoted
-from topomend.replay.topology import prefer_most_allocated_numa_node
+from topomend.replay.topology import numa_allocation_strategy, prefer_most_allocated_numa_node
 
 DEFAULT_MAX_NUMA_NODES = 8
+
+PROPOSED = frozenset({numa_allocation_strategy.OPTION, prefer_most_allocated_numa_node.OPTION})
+"""The options that no released kubelet knows."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -19,27 +22,45 @@ class TopologyOptions:
     """The Topology Manager's options.
 
     ``prefer_closest`` ranks masks of one width by distance. ``max_numa_nodes`` is the most NUMA nodes with which the
-    kubelet starts. ``prefer_most_allocated`` is the proposed prefer-most-allocated-numa-node, None if it is not set.
+    kubelet starts. ``strategy`` decides between affinities that fit equally well: a value of the proposed
+    numa-allocation-strategy, or the name of the proposed prefer-most-allocated-numa-node if that is on. ``proposed``
+    are the names of those options that are set.
     """
 
     prefer_closest: bool = False
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
-    prefer_most_allocated: bool | None = None
+    strategy: str = numa_allocation_strategy.NONE
+    proposed: tuple[str, ...] = ()
 
 
 def read_options(options: Mapping[str, str], gates: Gates) -> TopologyOptions:
-    """Read the options of the configuration. Raises InvalidOption if the kubelet would not start with them."""
-    closest, most, most_allocated = False, DEFAULT_MAX_NUMA_NODES, None
+    """Read the options of the configuration. Raises InvalidOption if the kubelet would not start with them.
+
+    No kubelet knows both proposed options. If both are on, numa-allocation-strategy counts.
+    """
+    closest, most, strategies = False, DEFAULT_MAX_NUMA_NODES, {}
     for name in sorted(options):
-        if name == prefer_most_allocated_numa_node.OPTION and gates.topology_alpha_options:
-            most_allocated = parse_bool(name, options[name])
+        if name in PROPOSED and gates.topology_alpha_options:
+            strategies[name] = _strategy(name, options[name])
             continue
         _check_available(name, gates)
         if name == gate.PREFER_CLOSEST:
             closest = parse_bool(name, options[name])
         else:
             most = _max_numa_nodes(name, options[name])
-    return TopologyOptions(closest, most, most_allocated)
+    on = [strategy for strategy in strategies.values() if strategy != numa_allocation_strategy.NONE]
+    return TopologyOptions(closest, most, on[0] if on else numa_allocation_strategy.NONE, tuple(strategies))
+
+
+def remark(name: str) -> str:
+    """What every verdict of a kubelet says whose configuration sets the proposed option ``name``."""
+    return f"released kubelets do not start with option {name}; replay follows its KEP"
+
+
+def _strategy(name: str, text: str) -> str:
+    if name == numa_allocation_strategy.OPTION:
+        return numa_allocation_strategy.read_value(text)
+    return name if parse_bool(name, text) else numa_allocation_strategy.NONE
 
 
 def _check_available(name: str, gates: Gates) -> None:

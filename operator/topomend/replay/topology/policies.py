@@ -5,9 +5,9 @@ Source: pkg/kubelet/cm/topologymanager/policy_{none,best_effort,restricted,singl
 
 from collections.abc import Sequence
 
-from topomend.model.bitmask import lowest
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, merge, merge_single
+from topomend.replay.topology.numa_allocation_strategy import Strategy
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restricted", "single-numa-node"
 
@@ -15,18 +15,24 @@ POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
 
 
 def decide(
-    policy: str, info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = lowest, *, traced: bool = True
+    policy: str,
+    info: NUMAInfo,
+    offers: Sequence[Offer],
+    tie_break: TieBreak | Strategy = min,
+    *,
+    traced: bool = True,
 ) -> tuple[Hint, bool]:
     """The affinity that a policy other than ``none`` stores, and whether it admits the request.
 
-    ``tie_break`` chooses among NUMA nodes that fit equally well under single-numa-node. Other policies ignore it. The
-    affinity of a refusal only matters where it is ``traced``.
+    ``tie_break`` chooses among affinities that fit equally well, under single-numa-node alone unless it is a Strategy.
+    The affinity of a refusal only matters where it is ``traced``.
     Raises KubeletBreaks if the merge would crash or hang the kubelet.
     """
+    strategy = tie_break if isinstance(tie_break, Strategy) else None
     # single-numa-node admits a preferred hint of one NUMA node, or of none.
     if policy == SINGLE_NUMA_NODE:
-        hint = merge_single(info, offers, tie_break)
+        hint = merge_single(info, offers, tie_break.fittest if isinstance(tie_break, Strategy) else tie_break)
         return hint, hint.preferred
     # restricted admits a preferred hint, best-effort any hint.
-    hint = merge(info, offers, preferred_only=policy == RESTRICTED and not traced)
+    hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced)
     return hint, hint.preferred or policy == BEST_EFFORT

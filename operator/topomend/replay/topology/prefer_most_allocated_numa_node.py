@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 OPTION = "prefer-most-allocated-numa-node"
 
-REMARK = f"released kubelets do not start with option {OPTION}; replay follows its KEP"
-
 _MOST = 100
 
 
