@@ -896,10 +896,16 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "lowest",
         ),
         (
-            "a fit does not know prefer-most-allocated-numa-node",
+            "a fit does not know what chooses among single NUMA nodes",
             "_NodeCheck._standing",
-            "if aligned and kubelet.prefer_most_allocated:",
+            "if aligned and kubelet.strategy != NO_STRATEGY:",
             "if False:",
+        ),
+        (
+            "a fit does not know what chooses among NUMA nodes under restricted",
+            "_NodeCheck._standing",
+            "        if kubelet.strategy != NO_STRATEGY:",
+            "        if False:",
         ),
         (
             "a fit takes memory without preference for the reason of a refusal",
@@ -1002,7 +1008,14 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             'raise InvalidOption(f"unknown Topology Manager Policy option: {quoted(name)}")',
             "return",
         ),
-        ("prefer-most-allocated-numa-node needs no gate", "read_options", " and gates.topology_alpha_options:", ":"),
+        ("proposed options need no gate", "read_options", " and gates.topology_alpha_options:", ":"),
+        (
+            "prefer-most-allocated-numa-node counts although it is off",
+            "_strategy",
+            "return name if parse_bool(name, text) else numa_allocation_strategy.NONE",
+            "parse_bool(name, text)\n    return name",
+        ),
+        ("of both proposed options the other one counts", "read_options", "on[0] if on", "on[-1] if on"),
         ("9 NUMA nodes are allowed without the option", "", "DEFAULT_MAX_NUMA_NODES = 8", "DEFAULT_MAX_NUMA_NODES = 9"),
     ],
     "topology/policies.py": [
@@ -1011,14 +1024,26 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "single-numa-node takes several NUMA nodes",
             "decide",
-            "hint = merge_single(info, offers, tie_break)",
+            "hint = merge_single(info, offers, tie_break.fittest if isinstance(tie_break, Strategy) else tie_break)",
             "hint = merge(info, offers)",
         ),
         (
             "best-effort and restricted take single NUMA nodes only",
             "decide",
-            "hint = merge(info, offers, preferred_only=policy == RESTRICTED and not traced)",
+            "hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced)",
             "hint = merge_single(info, offers)",
+        ),
+        (
+            "numa-allocation-strategy is without effect under single-numa-node",
+            "decide",
+            "tie_break.fittest if isinstance(tie_break, Strategy) else tie_break",
+            "min if isinstance(tie_break, Strategy) else tie_break",
+        ),
+        (
+            "numa-allocation-strategy is without effect under best-effort and restricted",
+            "decide",
+            "merge(info, offers, strategy, preferred_only",
+            "merge(info, offers, None, preferred_only",
         ),
     ],
     "scopes.py": [
@@ -1104,10 +1129,16 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "providers.memory.allocate_pod(pod, NO_AFFINITY)",
         ),
         (
-            "prefer-most-allocated-numa-node needs no option",
+            "what chooses among NUMA nodes needs no option",
             "Scope._tie_break",
-            "            if self.prefer_most_allocated\n",
-            "            if True\n",
+            "        if self.strategy == NO_STRATEGY:",
+            "        if False:",
+        ),
+        (
+            "prefer-most-allocated-numa-node is numa-allocation-strategy",
+            "Scope._tie_break",
+            "if self.strategy == PREFER_MOST_ALLOCATED:",
+            "if False:",
         ),
         (
             "hints of the CPU Manager are not asked for",
@@ -1155,6 +1186,57 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "* _MOST / allocatable",
         ),
         ("a NUMA node is fuller than full", "utilization", "min(assigned, allocatable) * _MOST", "assigned * _MOST"),
+    ],
+    "topology/numa_allocation_strategy.py": [
+        ("an empty numa-allocation-strategy ends the start", "read_value", "if text and text not in", "if text not in"),
+        ("any numa-allocation-strategy is accepted", "read_value", "if text and text not in VALUES:", "if False:"),
+        (
+            "an empty NUMA node has no score",
+            "score",
+            "max(1, utilization(allocated, allocatable))",
+            "utilization(allocated, allocatable)",
+        ),
+        ("a mask with nothing to allocate has a score", "score", "if allocatable > 0 else UNSCORED", ""),
+        (
+            "resources without a score count as empty",
+            "_average",
+            "if score != UNSCORED",
+            "",
+        ),
+        ("an average score is not rounded", "_average", "sum(known) // len(known)", "sum(known) / len(known)"),
+        ("scores add up", "_average", "sum(known) // len(known)", "sum(known)"),
+        ("most-allocated spreads", "Strategy._fitter", "self.value == MOST_ALLOCATED", "self.value != MOST_ALLOCATED"),
+        (
+            "a hint without a score is that of an empty NUMA node",
+            "Strategy._fitter",
+            "UNSCORED in {current.score, candidate.score} or ",
+            "",
+        ),
+        (
+            "of equal scores the larger mask wins",
+            "Strategy._fitter",
+            "return min(current, candidate)",
+            "return max(current, candidate)",
+        ),
+        (
+            "a later permutation changes an affinity's score",
+            "Strategy._fitter",
+            "        if candidate.mask == current.mask:\n            return current\n",
+            "",
+        ),
+        (
+            "masks are walked by value",
+            "_place_in_walk",
+            "list(members(mask))",
+            "[mask]",
+        ),
+        (
+            "every intersection of a walk wins",
+            "Strategy.fittest_of_walk",
+            "            if mask in masks\n",
+            "",
+        ),
+        ("any walk is short", "Strategy.fittest_of_walk", " or prod(map(len, lists)) > MAX_WALK", ""),
     ],
     "topology/hints.py": [
         (
@@ -1248,9 +1330,40 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "single-numa-node takes the highest NUMA node",
             "merge_single",
-            "mask = 1 << tie_break(common)",
+            "mask = tie_break([1 << node for node in members(common)])",
             "mask = 1 << common.bit_length() - 1",
         ),
+        (
+            "numa-allocation-strategy sees the first preferred mask only",
+            "_merge_tabled",
+            "first=strategy is None",
+            "first=True",
+        ),
+        (
+            "numa-allocation-strategy ignores distances between preferred masks",
+            "_common_preferred",
+            "return equally_close(best, info.distances) if best else best",
+            "return best",
+        ),
+        (
+            "numa-allocation-strategy is without effect on what is not preferred",
+            "_merge_tabled",
+            "return Hint(strategy.fittest_of_walk(fittest, offered), preferred=False)",
+            "return Hint(min(fittest), preferred=False)",
+        ),
+        (
+            "numa-allocation-strategy is without effect on wide machines",
+            "_merge_wide",
+            "if strategy and preferred.bit_count() == 1:",
+            "if False:",
+        ),
+        (
+            "of equally fit preferred masks the largest wins",
+            "_merge_tabled",
+            "else min(preferred)",
+            "else max(preferred)",
+        ),
+        ("of equally fit masks the largest wins", "_merge_tabled", "Hint(min(fittest), ", "Hint(max(fittest), "),
         (
             "single-numa-node takes any resource's masks",
             "merge_single",
@@ -1423,18 +1536,12 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "topology/distances.py": [
-        ("of equal masks the largest wins", "closest", "return min(masks)\n", "return max(masks)\n"),
+        ("of equally close masks the largest wins", "closest", "return min(", "return max("),
         (
             "the farthest NUMA nodes win",
-            "closest",
-            "(total_distance(mask, distances), mask)",
-            "(-total_distance(mask, distances), mask)",
-        ),
-        (
-            "of equally close masks the largest wins",
-            "closest",
-            "(total_distance(mask, distances), mask)",
-            "(total_distance(mask, distances), -mask)",
+            "equally_close",
+            "least = min(totals.values())",
+            "least = max(totals.values())",
         ),
         (
             "a wide machine takes the widest mask",
@@ -1607,6 +1714,12 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "cpu/static.py": [
+        (
+            "reserved CPUs count for a score",
+            "CPUManager.usage",
+            " & ~self._policy.reserved",
+            "",
+        ),
         (
             "a pod's set of CPUs that cannot be divided is given back",
             "CPUManager.allocate_pod",
@@ -2184,6 +2297,12 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "memory/static.py": [
+        (
+            "huge pages score by ordinary memory",
+            "MemoryManager.usage",
+            "reserved.get(resource, 0)",
+            'reserved.get("memory", 0)',
+        ),
         ("huge pages count as memory too", "start", "node.memory - sum(totals.values())", "node.memory"),
         ("reserved memory is allocatable", "start", "total - reserved.get((node.id, resource), 0)", "total"),
         (
@@ -2399,6 +2518,18 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "devices/manager.py": [
+        (
+            "devices far from a mask count for its score",
+            "DeviceManager.usage",
+            " if numa_mask(device.numa_nodes) & mask",
+            "",
+        ),
+        (
+            "devices that are not healthy count for a score",
+            "DeviceManager.usage",
+            "len(near & pool.healthy)",
+            "len(near)",
+        ),
         (
             "device hints are made from requests",
             "DeviceManager.hints",

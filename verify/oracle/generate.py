@@ -15,6 +15,9 @@ from topomend.model.quantity import parse_quantity, value
 MIB, GIB = 1 << 20, 1 << 30
 MAX_PERMUTATIONS = 60_000
 DEFAULT_MAX_NUMA_NODES = 8
+PROPOSED_OPTIONS = (("prefer-most-allocated-numa-node", "true"), ("numa-allocation-strategy", "least-allocated"))
+"""Options of the Topology Manager that no released kubelet knows."""
+
 MAX_MASKED_NODES = 16
 """With more NUMA nodes the kubelet needs hours to list their masks."""
 
@@ -235,7 +238,8 @@ def _topology_options(random: Random) -> dict[str, str]:
     if _one_in(random, 20):
         options["max-allowable-numa-nodes"] = random.choice(("8", "16", "4", "many"))
     if _one_in(random, 100):
-        options["prefer-most-allocated-numa-node"] = "true"
+        name, value = random.choice(PROPOSED_OPTIONS)
+        options[name] = value
     return options
 
 
