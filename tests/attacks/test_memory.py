@@ -199,9 +199,9 @@ def _ghosts(topology: dict[str, Any]) -> Iterator[str]:
 
 
 def delete_collection(cluster: Cluster, path: str) -> None:
-    """Delete all objects of a kind in a namespace at once."""
+    """Delete all objects of a kind in a namespace at once: of 20,000 each request deletes some until it times out."""
     options = {"gracePeriodSeconds": 0}
-    eventually("all to be deleted", lambda: cluster.client._ask("DELETE", path, options) and True)
+    eventually("all to be deleted", lambda: cluster.client._ask("DELETE", path, options) and True, 300)
 
 
 @contextmanager
