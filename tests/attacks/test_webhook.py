@@ -2,11 +2,13 @@
 
 import http.client
 import json
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,10 +17,12 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.gating.certificates import renewed
-from topomend.runtime.answers import MAX_BODY, SMALL_BODY
+from topomend.runtime.answers import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY
 
 MOST_MIB = 256
 """What a webhook beside nothing else may grow by: half of the operator's limit."""
+
+REVIEW = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "object": pod_manifest("p", {"name": "c"})}}
 
 
 @pytest.fixture
@@ -68,5 +72,17 @@ def test_reviews_that_grow_when_they_are_decoded_take_bounded_memory(
     assert set(statuses) <= {0, 400, 503}, statuses
     assert 400 in statuses or size == MAX_BODY  # the longest do not all arrive in time
     assert (peak - before) / 2**20 < MOST_MIB
-    review = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "object": pod_manifest("p", {"name": "c"})}}
-    assert post(port, context, json.dumps(review).encode()) == 200
+    assert post(port, context, json.dumps(REVIEW).encode()) == 200
+
+
+def test_headers_without_end_take_bounded_memory(webhook: tuple[int, ssl.SSLContext, psutil.Process]) -> None:
+    port, context, process = webhook
+    lines = b"POST /steer HTTP/1.1\r\n" + (b"X: " + b"y" * 60_000 + b"\r\n") * 99
+    before = process.memory_info().rss
+    with ExitStack() as opened:
+        for _ in range(MAX_CONNECTIONS):
+            client = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            with suppress(OSError):  # it is closed before all is sent
+                opened.enter_context(context.wrap_socket(client, server_hostname="127.0.0.1")).sendall(lines)
+        assert (process.memory_info().rss - before) / 2**20 < MOST_MIB
+        assert post(port, context, json.dumps(REVIEW).encode()) == 200

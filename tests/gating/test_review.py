@@ -9,7 +9,7 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.gating.review import Parameter, answered, stamp
-from topomend.wire.group import FIT_GATE, UNREVIEWABLE
+from topomend.wire.group import CHANGED_ANNOTATION, FIT_GATE, UNREVIEWABLE
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 VALID = Parameter(exists=True, valid_until="2026-01-02T03:04:01Z", owners=frozenset({"u1"}))
@@ -98,6 +98,25 @@ def test_a_note_names_what_was_written_after_the_creation_and_only_grows() -> No
     assert change["value"] == "old a b label:l"
     noted = pod(annotations={"a": "1", "topomend.io/changed": "a"})
     assert not patch_of("changes", pod(annotations={"a": "3", "topomend.io/changed": "a"}), oldObject=noted)
+
+
+class Counted(str):
+    """A key that counts with how many others all such keys are compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_note_of_thousands_of_keys_is_not_searched_for_each_of_thousands_that_are_written() -> None:
+    before = pod(annotations={CHANGED_ANNOTATION: " ".join(f"noted-{number}" for number in range(3_000))})
+    written = pod(annotations={Counted(f"written-{number}"): "x" for number in range(3_000)})
+    Counted.compared = 0
+    assert patch_of("changes", written, oldObject=before)
+    assert Counted.compared < 30_000
 
 
 @pytest.mark.parametrize("review", [{}, {"request": {}}, {"request": {"uid": "1", "object": {}}}, {"request": 3}])

@@ -17,7 +17,7 @@ from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
 from topomend.runtime import answers
 from topomend.runtime.answers import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY, Answers
-from topomend.runtime.http_server import Page
+from topomend.runtime.http_server import MAX_HEAD_BYTES, Page
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,14 @@ def test_one_connection_carries_many_requests(server: Answers, pairs: KeyPairs) 
         assert ask(client, b"x" * length) == (200, str(length).encode())
     assert ask(client, b"x", "/elsewhere")[0] == 404
     assert client.sock is sock
+    client.close()
+
+
+def test_each_request_of_a_connection_may_have_as_long_headers_as_the_first(server: Answers, pairs: KeyPairs) -> None:
+    client = connection(server, pairs)
+    for _ in range(3):
+        client.request("POST", "/length", b"x", {"X": "y" * (MAX_HEAD_BYTES - 1_000)})
+        assert client.getresponse().read() == b"1"
     client.close()
 
 

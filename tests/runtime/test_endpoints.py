@@ -10,6 +10,7 @@ from tests.waiting import stretched
 
 from topomend.runtime import endpoints
 from topomend.runtime.endpoints import MAX_CONNECTIONS, Endpoints, check_page
+from topomend.runtime.http_server import MAX_HEAD_BYTES
 from topomend.runtime.process_metrics import metrics_page
 
 
@@ -57,6 +58,21 @@ def test_metrics_are_in_prometheus_text_format() -> None:
         assert "answer 42.0" in get("127.0.0.1", made.port, "/metrics?name=x")[1]
     finally:
         made.close()
+
+
+@pytest.mark.parametrize(("kibibytes", "status"), [(15, b"200"), (16, b"431")])
+def test_headers_are_read_up_to_their_limit(serving: Endpoints, kibibytes: int, status: bytes) -> None:
+    header = b"X: " + b"y" * 1_019 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\n" + kibibytes * header + b"\r\n")
+        assert client.recv(12) == b"HTTP/1.0 " + status
+
+
+def test_a_line_without_end_is_not_read_to_its_end(serving: Endpoints) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as client:
+        client.sendall(b"x" * (MAX_HEAD_BYTES + 1))
+        assert client.recv(1) == b""
+    assert get("127.0.0.1", serving.port, "/healthz") == (200, "ok\n")
 
 
 def test_an_unknown_path_names_the_known_ones(serving: Endpoints) -> None:

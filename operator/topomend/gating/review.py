@@ -91,6 +91,7 @@ def _changed(before: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
     """The note of all keys that were written since the pod's creation; empty if this write adds none."""
     old, new = before["metadata"], pod["metadata"]
     noted = (_annotations(old).get(CHANGED_ANNOTATION) or "").split()
+    known = frozenset(noted)  # a stranger may send hundreds of thousands
     written = [
         key
         for key, value in _annotations(new).items()
@@ -98,7 +99,7 @@ def _changed(before: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
     ]
     old_labels = old.get("labels") or {}
     written += [LABEL_PREFIX + key for key, value in (new.get("labels") or {}).items() if old_labels.get(key) != value]
-    fresh = [key for key in written if key not in noted]
+    fresh = [key for key in written if key not in known]
     return " ".join([*noted, *fresh]) if fresh else ""
 
 

@@ -3,7 +3,8 @@
 Owns its address family, TLS, its limits, and that it asks no name service. Leaves the requests to those two, and how
 many connections they need.
 Anybody in the cluster may connect, so connections are bounded in number and time, and a new one takes the place of the
-oldest: however many a stranger holds, kubelet's probe is answered.
+oldest: however many a stranger holds, kubelet's probe is answered. What a request may send before its body is bounded
+too.
 The standard library's server looks its own address up in reverse as it starts (``HTTPServer.server_bind``), which takes
 many seconds where no name service answers; this one never does.
 """
@@ -16,8 +17,10 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from io import BufferedReader
+from typing import Any, cast
 
 from topomend.model.address import host_and_port
 
@@ -32,6 +35,10 @@ FINISH_SECONDS = 2.0
 
 MAX_BACKLOG = 128
 """Connections that wait to be accepted."""
+
+MAX_HEAD_BYTES = 16 << 10
+"""How long a request's line and its headers may be together. The standard library allows 6.5 MB of each connection
+(http.client._MAXHEADERS lines of _MAXLINE bytes), and parses them into several times that."""
 
 _log = logging.getLogger(__name__)
 
@@ -161,11 +168,36 @@ class _Server(ThreadingHTTPServer):
         _log.debug("a connection to the endpoints broke off", exc_info=True)
 
 
+class _Requests(BufferedReader):
+    """What a client sends: of each request a line and headers of at most MAX_HEAD_BYTES, and a body."""
+
+    left = MAX_HEAD_BYTES
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """The next line of a request's head. Raises LineTooLong where the head is longer, as for one long line."""
+        del size
+        line = super().readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise LineTooLong("the request's headers")
+        return line
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection."""
 
     wbufsize = -1
     server: _Server
+
+    def setup(self) -> None:
+        """Bound what is read before a body."""
+        super().setup()
+        self.rfile = self._requests = _Requests(cast("BufferedReader", self.rfile).detach())
+
+    def handle_one_request(self) -> None:
+        """Read and answer a request; a longer head than may be ends the connection."""
+        self._requests.left = MAX_HEAD_BYTES
+        super().handle_one_request()
 
     def send_page(self, page: Page) -> None:
         """Send the page in one piece, and say whether it is the connection's last."""
