@@ -117,7 +117,9 @@ def test_a_resource_that_a_device_class_maps_is_the_schedulers_to_judge_where_th
 
 
 def test_what_other_pods_ask_counts_against_a_nodes_totals() -> None:
-    assert insufficient_resource(NODE, POD, [POD] * 3) == ""
-    assert insufficient_resource(NODE, POD, [POD] * 4) == "cpu"
-    assert insufficient_resource(NODE, POD, [POD, POD, replace(POD, overhead={"cpu": 100})]) == "cpu"
-    assert insufficient_resource(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [POD]) == "pods"
+    assert insufficient_resource(NODE, POD, [requests_of(POD)] * 3) == ""
+    assert insufficient_resource(NODE, POD, [requests_of(POD)] * 4) == "cpu"
+    assert insufficient_resource(NODE, POD, map(requests_of, [POD, POD, replace(POD, overhead={"cpu": 100})])) == "cpu"
+    assert (
+        insufficient_resource(replace(NODE, allocatable={"cpu": 4000, "pods": 1000}), POD, [requests_of(POD)]) == "pods"
+    )

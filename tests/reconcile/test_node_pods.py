@@ -1,7 +1,7 @@
 """The list of the pods on a node, by a clock that the test moves, from pods that the test makes up."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.builders import pod, pod_manifest
@@ -16,8 +16,8 @@ from topomend.reconcile.node_pods import FRESH_SECONDS, NodePods
 class Pods:
     """The pods on any node, by their uids."""
 
-    def __init__(self, *uids: str) -> None:
-        self.uids, self.lists = list(uids), 0
+    def __init__(self, *uids: str, containers: Sequence[str] = ()) -> None:
+        self.uids, self.containers, self.lists = list(uids), containers, 0
 
     def read(
         self, _: Resource, reader: Callable[[dict[str, Any]], Iterable[Pod]], *, fields: str, cached: bool
@@ -25,7 +25,7 @@ class Pods:
         self.lists += 1
         assert fields.startswith("spec.nodeName=")
         assert cached
-        contents = (pod_manifest(uid, namespace="ns", uid=uid) for uid in self.uids)
+        contents = (pod_manifest(uid, *self.containers, namespace="ns", uid=uid) for uid in self.uids)
         return Reading(tuple(value for content in contents for value in reader(content)), "1")
 
 
@@ -42,6 +42,12 @@ def test_a_list_is_used_for_a_moment_with_the_pods_assumed_since() -> None:
     clock.now += FRESH_SECONDS
     assert pods.listed("node") is None
     assert api.lists == 1
+
+
+def test_of_a_pod_of_thousands_of_containers_its_requests_alone_are_kept() -> None:
+    containers = ["request:cpu=1m", *["request:cpu=0"] * 5_000]
+    pods = NodePods(Pods("a", containers=containers))  # type: ignore[arg-type]
+    assert pods.list("node") == {"a": {"cpu": 1}}
 
 
 def test_listing_again_replaces_the_list() -> None:

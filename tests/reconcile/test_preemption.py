@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import running
+from tests.builders import pod_manifest, running
 from tests.clusters import NODE_B, Cluster, pod, priority_class
 from tests.reconcile.parts import EMPTY_B, Parts
 from tests.refused_pods import gated
@@ -16,8 +16,9 @@ from topomend.decide.eligibility import Limits
 from topomend.kube.client import Resource
 from topomend.kube.errors import Forbidden
 from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.pod import requests_of
 from topomend.reconcile.namespace_limits import NamespaceLimits
-from topomend.reconcile.preemption import PATIENCE_SECONDS, REST_SECONDS, Preemptor
+from topomend.reconcile.preemption import PATIENCE_SECONDS, REST_SECONDS, Preemptor, _read
 from topomend.wire.pod import read_pod
 
 pytestmark = pytest.mark.cluster
@@ -158,3 +159,14 @@ def _budget(cluster: Cluster, labels: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         cluster.client.delete(BUDGETS, name, "default", uid=made["metadata"]["uid"])
+
+
+def test_of_a_running_pod_neither_its_rules_about_nodes_nor_each_container_are_kept() -> None:
+    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 1_000}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = {"overhead": {"cpu": "1"}, "affinity": {"nodeAffinity": required}}
+    large = pod_manifest("large", *["request:cpu=10m"] * 100, node="n", spec=spec, uid="1", namespace="default")
+    (kept,) = _read(large)
+    assert requests_of(kept.pod) == {"cpu": 2_000}
+    assert (len(kept.pod.containers), kept.placement.terms, kept.node_affinity) == (1, None, {})
+    assert (kept.namespace, kept.name, kept.uid, kept.node) == ("default", "large", "1", "n")

@@ -45,11 +45,14 @@ def filter_node_affinity(node: Node, placement: Placement) -> str:
     return "" if HOSTNAME_LABEL in node.labels else NO_HOSTNAME_LABEL
 
 
-def insufficient_resource(node: Node, pod: Pod, others: Iterable[Pod]) -> str:
-    """The first resource of which the node has too little in total for ``pod`` beside ``others``; empty: none."""
+def insufficient_resource(node: Node, pod: Pod, others: Iterable[Mapping[str, MilliQuantity]]) -> str:
+    """The first resource of which the node has too little in total for ``pod``; empty: none.
+
+    ``others`` are the requests of the node's other pods (``requests_of``).
+    """
     used = _ITSELF
     for other in others:
-        used = sum_of(used, {"pods": 1000, **requests_of(other)})
+        used = sum_of(used, {"pods": 1000, **other})
     return _first_exceeded(node, requests_of(pod), used)
 
 

@@ -96,14 +96,14 @@ class _DryRun:
 
     def __init__(self, node: Node, publication: Publication, pod: Pod, running: Iterable[WatchedPod]) -> None:
         self._node, self._pod, self._fit = node, pod, admission_of(pod)
-        self._staying: dict[str, Pod] = {arriving.uid: arriving for arriving in publication.assumed_pods}
+        self._staying = {arriving.uid: requests_of(arriving) for arriving in publication.assumed_pods}
         self._state = publication.state_with_assumed
         for other in running:
             if other.deleting:
                 self._state = release(self._state, other.namespace, other.name)
                 self._staying.pop(other.uid, None)
             else:
-                self._staying[other.uid] = other.pod
+                self._staying[other.uid] = requests_of(other.pod)
 
     def admits_without(self, victims: Iterable[WatchedPod]) -> bool:
         """Whether the node would admit the pod and has enough in total once ``victims`` have left, too."""

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import Any
@@ -21,7 +22,8 @@ from topomend.decide.queue_lines import QueueLines
 from topomend.kube.client import PODS, PRIORITY_CLASSES, Client
 from topomend.kube.errors import Conflict, NotFound, TooManyRequests
 from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import Placement, WatchedPod
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.node_pods import UNENDED
@@ -168,6 +170,12 @@ def _is_protected(pod: WatchedPod) -> bool:
 
 
 def _read(content: dict[str, Any]) -> Iterator[WatchedPod]:
-    """A pod that cannot be read is no victim; what it holds, its node's agent has published."""
+    """A pod that cannot be read is no victim; what it holds, its node's agent has published.
+
+    Of the others neither the rules about nodes nor each container are kept: these may be megabytes.
+    """
     with suppress(MalformedObject):
-        yield read_watched_pod(content)
+        pod = read_watched_pod(content)
+        together = Container("", ContainerKind.APP, Resources(requests_of(pod.pod), {}))
+        small = Pod(pod.namespace, pod.name, pod.uid, (together,))
+        yield replace(pod, pod=small, placement=Placement(), node_affinity={})

@@ -23,10 +23,10 @@ from topomend.decide.filters import insufficient_resource
 from topomend.decide.gang import Placed, Unplaced
 from topomend.decide.node_status import insufficient
 from topomend.model.cluster import Node, WatchedPod
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, requests_of
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
-from topomend.reconcile.node_pods import NodePods
+from topomend.reconcile.node_pods import NodePods, Requests
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
@@ -40,7 +40,7 @@ FEW_CHANGED = 0.01
 
 GangDecision = tuple[Placed, ...] | Unplaced
 
-NO_SIBLINGS: Mapping[str, Pod] = MappingProxyType({})
+NO_SIBLINGS: Mapping[str, Requests] = MappingProxyType({})
 
 _Decision = TypeVar("_Decision", bound=plans.Decision)
 
@@ -110,13 +110,13 @@ class Reservations:
 
     def _first_insufficient(self, gang: Sequence[Placed]) -> tuple[WatchedPod, str, str] | None:
         """The first pod for whose node the totals do not suffice beside those before it, that node and the resource."""
-        beside: dict[str, dict[str, Pod]] = {}
+        beside: dict[str, dict[str, Requests]] = {}
         for placed in gang:
             siblings = beside.setdefault(placed.node, {})
             resource = self._insufficient_on(placed.node, placed.pod, siblings)
             if resource:
                 return placed.pod, placed.node, resource
-            siblings[placed.pod.uid] = placed.pod.pod
+            siblings[placed.pod.uid] = requests_of(placed.pod.pod)
         return None
 
     def forget(self, pod: PodID | WatchedPod) -> None:
@@ -166,10 +166,10 @@ class Reservations:
         nodes = decision.nodes if isinstance(decision, plans.RelaunchOn) else ()
         return self._store.assume(pod, nodes, decided_on, self._clock())
 
-    def _insufficient_on(self, name: str, pod: WatchedPod, siblings: Mapping[str, Pod] = NO_SIBLINGS) -> str:
+    def _insufficient_on(self, name: str, pod: WatchedPod, siblings: Mapping[str, Requests] = NO_SIBLINGS) -> str:
         """The resource of which the node's other pods leave too little in total; empty if there is none.
 
-        ``siblings`` (by uid) are about to go there too.
+        ``siblings`` (their requests by uid) are about to go there too.
 
         The snapshot does not contain running pods, so this lists them, which is slow. Only the best node is checked:
         the scheduler itself skips other nodes that are full. A list up to a second old may confirm that enough is free.
@@ -184,7 +184,7 @@ class Reservations:
         return _insufficient_beside(node, pod, {**self._node_pods.list(name), **siblings})
 
 
-def _insufficient_beside(node: Node, pod: WatchedPod, pods: Mapping[str, Pod]) -> str:
+def _insufficient_beside(node: Node, pod: WatchedPod, pods: Mapping[str, Requests]) -> str:
     return insufficient_resource(node, pod.pod, (other for uid, other in pods.items() if uid != pod.uid))
 
 
