@@ -13,7 +13,7 @@ from topomend.kube.client import BRAKES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile import brake as brakes
-from topomend.reconcile.brake import Brake
+from topomend.reconcile.brake import MOST, Brake
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import BRAKE_NAME
 
@@ -69,6 +69,18 @@ def listed(cluster: Cluster) -> dict[str, str]:
 def test_a_controller_that_exists_is_braked(cluster: Cluster, brake: Brake, victim: Owner) -> None:
     assert brake.engage(refused(victim)) == ""
     assert listed(cluster) == {victim.uid: "default/ReplicaSet/victim"}
+
+
+def test_namespaces_that_fill_the_list_together_keep_no_other_from_it(
+    cluster: Cluster, brake: Brake, victim: Owner
+) -> None:
+    filled = {f"uid-{number}": f"evil-{number % 25}/ReplicaSet/r" for number in range(MOST)}
+    cluster.client.merge(BRAKES, BRAKE_NAME, {"owners": filled}, SYSTEM)
+    assert brake.engage(refused(victim)) == ""
+    now = listed(cluster)
+    assert now[victim.uid] == "default/ReplicaSet/victim"
+    assert len(now) == MOST
+    assert len(filled.keys() - now.keys()) == 1
 
 
 def test_a_forged_reference_brakes_nobody(cluster: Cluster, brake: Brake, victim: Owner) -> None:

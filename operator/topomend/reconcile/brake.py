@@ -19,6 +19,7 @@ second time, a ConfigMap would have no effect.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -37,8 +38,8 @@ IN_FORCE_SECONDS = 2.0
 
 REMEMBERED = 10_000
 
-MOST_OF_A_NAMESPACE = 100
-"""How many controllers of one namespace are listed, so that none can fill the list of all."""
+MOST, MOST_OF_A_NAMESPACE = 2_500, 100
+"""How many controllers are listed, as the schema of the list allows, and how many of one namespace."""
 
 _LONGEST_TEXT = 400
 """The longest value that the schema of the list allows."""
@@ -102,13 +103,28 @@ class Brake:
             return f"{MOST_OF_A_NAMESPACE} controllers of namespace {pod.namespace} are braked, which is the most"
         if listed is None or (not pod.released and now - listed.written > IN_FORCE_SECONDS):
             name = f"{pod.namespace}/{owner.kind}/{owner.name}"
-            problem = self._write({owner.uid: name[:_LONGEST_TEXT]})
+            given_up = self._given_up(owner.uid)
+            problem = self._write({owner.uid: name[:_LONGEST_TEXT], **dict.fromkeys(given_up)})
             if problem:
                 return problem
             _log.info("new pods of %s are gated until a node admits them", name)
+            for uid in given_up:
+                del listed_owners[uid]
             listed = listed_owners[owner.uid] = _Listed(pod.namespace, now, now)
         listed.last_needed = now
         return ""
+
+    def _given_up(self, owner_uid: str) -> list[str]:
+        """The controller that leaves a full list for another: of the namespace with most the one needed least lately.
+
+        Whoever has many namespaces could otherwise fill the list, and no other storm would be braked.
+        """
+        listed_owners = self._listed()
+        if len(listed_owners) < MOST or owner_uid in listed_owners:
+            return []
+        ((crowded, _),) = Counter(listed.namespace for listed in listed_owners.values()).most_common(1)
+        of_it = [uid for uid, listed in listed_owners.items() if listed.namespace == crowded]
+        return [min(of_it, key=lambda uid: listed_owners[uid].last_needed)]
 
     def _is_full(self, namespace: str) -> bool:
         return sum(listed.namespace == namespace for listed in self._listed().values()) >= MOST_OF_A_NAMESPACE
