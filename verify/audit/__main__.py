@@ -1,4 +1,4 @@
-"""``python -m verify.audit``: the locked packages that have a known vulnerability, by the OSV database.
+"""``python -m verify.audit``: the locked Python packages that have a known vulnerability, by the OSV database.
 
 The database of Python packages is one file (https://google.github.io/osv.dev/data). ``--database`` names a copy of it,
 for a machine without the network; otherwise the program downloads it.
@@ -69,6 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(f"{hole.package} {hole.version}: {hole.identifier} {hole.summary}\n")
     names = ", ".join(lock.name for lock in locks)
     sys.stdout.write(f"{len(known)} known vulnerabilities in the packages of {names}\n")
+    sys.stdout.write(
+        "NOT CHECKED: Go modules (govulncheck) and the Debian packages of the image's base (its SBOM lists them)\n"
+    )
     return FOUND if known else 0
 
 

@@ -80,7 +80,9 @@ def test_the_command_says_what_it_found_and_what_it_could_not_check(
     assert main(["--database", str(database(tmp_path, entry({"introduced": "0"}, name="pyyaml")))]) == FOUND
     assert "PYSEC-1 A hole" in capsys.readouterr().out
     assert main(["--database", str(database(tmp_path, entry({"introduced": "0"}, name="none")))]) == 0
-    assert "0 known vulnerabilities" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "0 known vulnerabilities" in printed
+    assert "NOT CHECKED: Go modules" in printed
     assert main(["--database", str(tmp_path / "none.zip")]) == UNKNOWN
     assert "NOT CHECKED" in capsys.readouterr().err
     assert main(["--address", "http://127.0.0.1:9/all.zip"]) == UNKNOWN
