@@ -196,7 +196,5 @@ def test_after_a_restart_of_the_kubelet_only_a_pod_whose_init_container_had_a_de
         supervisor.start([DEVICE_PLUGIN])
     eventually("the new pod to run", lambda: cluster.running("next"), 60)
     assert len(before & _running(cluster)) == BARE + REPLICAS - 2
-    explained = eventually("its explanation", lambda: events_of(cluster, fetched, "TopologyRefusalExplained"))
-    assert "the devices of init container fetch again, though it has ended" in explained[0]["note"]
     assert "ReplayMismatch" not in operator.text()
     assert "Traceback" not in operator.text()
