@@ -27,12 +27,13 @@ def owner(request: pytest.FixtureRequest, two_nodes: Cluster) -> Iterator[Owner]
     content = {
         "apiVersion": resource.api_version,
         "kind": request.param,
-        "metadata": {"name": "owners"},
+        "metadata": {"generateName": "owners-"},  # the API server takes a while to remove the one of the test before
         "spec": {"replicas": 1, "selector": selector, "template": template},
     }
-    uid = two_nodes.client.create(resource, content, "default")["metadata"]["uid"]
-    yield Owner(request.param, "owners", uid, resource.api_version)
-    two_nodes.client.delete(resource, "owners", "default", uid=uid)
+    metadata = two_nodes.client.create(resource, content, "default")["metadata"]
+    yield Owner(request.param, metadata["name"], metadata["uid"], resource.api_version)
+    two_nodes.client.delete(resource, metadata["name"], "default", uid=metadata["uid"])
+    two_nodes.remove_all()  # a ReplicationController leaves its pods behind
 
 
 def test_a_controller_that_wants_pods_creates_another(owner: Owner, two_nodes: Cluster) -> None:
