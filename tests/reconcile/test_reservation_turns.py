@@ -11,10 +11,18 @@ from tests.reconcile.parts import EMPTY_A, Parts
 from tests.refused_pods import gated
 from tests.waiting import eventually
 
+from topomend.cache import changes
 from topomend.decide.queue_order import PATIENCE_SECONDS
 from topomend.kube.client import Resource
 from topomend.model.cluster import WatchedPod
-from topomend.reconcile.reservation_turns import LISTED_SECONDS, RESTS, RETRY_SECONDS, TURN_SECONDS, ReservationTurns
+from topomend.reconcile.reservation_turns import (
+    LISTED_SECONDS,
+    NAMESPACE_REST_SECONDS,
+    RESTS,
+    RETRY_SECONDS,
+    TURN_SECONDS,
+    ReservationTurns,
+)
 from topomend.wire.pod import read_pod
 
 pytestmark = pytest.mark.cluster
@@ -81,13 +89,50 @@ def test_a_turn_ends_the_place_is_free_and_the_next_turn_comes_after_a_rest(clus
         assert turns.holders() == ["wide"]
 
 
-def test_a_pod_that_rests_lets_the_next_one_have_a_turn(cluster: Cluster) -> None:
+def test_a_pod_that_rests_lets_one_of_another_namespace_have_a_turn_and_then_the_next_of_its_own(
+    cluster: Cluster,
+) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     turns.turns.refresh()
-    turns.waits(cluster, "next", "2026-01-01T00:00:01Z")
+    following = turns.waits(cluster, "next", "2026-01-01T00:00:01Z")
     turns.clock.now += TURN_SECONDS
     turns.turns.refresh()
+    assert turns.holders() == []
+    other = replace(following, uid="other", namespace="other", name="other")
+    turns.watch(other)
+    turns.clock.now += PATIENCE_SECONDS
+    turns.turns.refresh()
+    assert turns.holders() == ["other"]
+    turns.apply(changes.PodRemoved("other", "other", "other", turns.clock.now))
+    turns.clock.now += NAMESPACE_REST_SECONDS
+    turns.turns.refresh()
     assert turns.holders() == ["next"]
+
+
+def test_a_namespace_that_creates_its_pods_anew_keeps_places_no_longer(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    kept = 0.0
+    for number in range(20):
+        turns.apply(changes.PodRemoved("default", turns.wide.name, turns.wide.uid, turns.clock.now))
+        turns.wide = turns.waits(cluster, f"wide-{number}", "2026-01-01T00:00:00Z")
+        turns.turns.refresh()
+        kept += TURN_SECONDS / 5 if turns.holders() else 0
+        turns.clock.now += TURN_SECONDS / 5
+        turns.turns.refresh()
+    assert TURN_SECONDS <= kept <= 2.4 * TURN_SECONDS, "of four turns' time"
+
+
+def test_a_namespace_whose_pods_get_their_places_does_not_rest(cluster: Cluster) -> None:
+    turns = Turns(cluster, *bare_pods(cluster))
+    for number in range(5):
+        turns.turns.refresh()
+        assert turns.holders() == [turns.wide.name]
+        turns.clock.now += TURN_SECONDS / 2
+        turns.apply(changes.PodAssumed(turns.wide.pod, (NODE_A,), turns.clock.now))
+        turns.turns.refresh()
+        turns.apply(changes.PodForgotten("default", turns.wide.name))
+        turns.apply(changes.PodRemoved("default", turns.wide.name, turns.wide.uid, turns.clock.now))
+        turns.wide = turns.waits(cluster, f"wide-{number}", "2026-01-01T00:00:00Z")
 
 
 def test_nothing_is_reserved_where_a_service_is_in_the_way(cluster: Cluster) -> None:

@@ -1,8 +1,9 @@
 """For whom NUMA nodes are reserved, and for how long: a turn ends, and the next one comes after a rest.
 
 A reservation keeps CPUs idle for a pod that may never fit, so it is for a bounded time, only where the pods in the way
-are expected to end, and never for a gate that a user wrote himself. Owns the turns and what is known of the pods in the
-way. Leaves the choice of NUMA nodes to ``decide/queue_order``.
+are expected to end, and never for a gate that a user wrote himself. A namespace rests as well: else its pods that never
+fit, or are created anew, would keep a place from everybody by taking turns. Owns the turns and what is known of the
+pods in the way. Leaves the choice of NUMA nodes to ``decide/queue_order``.
 """
 
 import time
@@ -33,6 +34,10 @@ TURN_SECONDS = 300.0
 RESTS = Exponential(300.0, 3600.0)
 """The rest after the first turn, the second, and so on: others get the places of a pod that never fits."""
 
+NAMESPACE_REST_SECONDS = 240.0
+"""How long a namespace rests after NUMA nodes were reserved for its pods for as long as a turn, and none got them. Its
+next pod has a turn before the same one again."""
+
 RETRY_SECONDS = 30.0
 """When a pod is tried again for which no NUMA node could be reserved."""
 
@@ -45,7 +50,7 @@ MAX_LISTS = 5
 MAX_ASKED = 50
 """Pods at a time for which to ask who gated them."""
 
-MAX_TURNS, MAX_NODES = 10_000, 1_000
+MAX_TURNS, MAX_NAMESPACES, MAX_NODES = 10_000, 10_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,9 @@ class ReservationTurns:
     ) -> None:
         self._client, self._store, self._is_gated_by_us, self._clock = client, store, is_gated_by_us, clock
         self._turns: BoundedDict[str, _Turn] = BoundedDict(MAX_TURNS)
+        self._kept: BoundedDict[str, float] = BoundedDict(MAX_NAMESPACES)
+        self._namespace_rests: BoundedDict[str, float] = BoundedDict(MAX_NAMESPACES)
+        self._counted = clock()
         self._lasting: BoundedDict[str, tuple[float, frozenset[str]]] = BoundedDict(MAX_NODES)
         self._lists = 0
         self._lines = lines or QueueLines()
@@ -87,6 +95,8 @@ class ReservationTurns:
         """Drop all: another operator has led since."""
         self._reservations = ()
         self._turns.clear()
+        self._kept.clear()
+        self._namespace_rests.clear()
 
     def refresh(self) -> bool:
         """Reserve anew. Returns whether a NUMA node is free again of a pod that still waits.
@@ -96,6 +106,7 @@ class ReservationTurns:
         now = self._clock()
         before, self._reservations = self._reservations, ()
         self._end_turns(now)
+        self._rest_namespaces(before, now)
         reserved = within_shares(self._store, lambda: self._reserve(self._store.snapshot, now))
         for reservation in reserved.reservations:
             self._begin_turn(reservation.pod.uid, now)
@@ -109,9 +120,12 @@ class ReservationTurns:
     def _reserve(self, snapshot: Snapshot, now: float) -> Reserved:
         self._lists = 0
         resting = {uid for uid, turn in self._turns.items() if now < turn.rests}
-        patient = islice(queue_order.patient_pods(snapshot, now, resting, self._lines), MAX_ASKED)
+        patient = queue_order.patient_pods(snapshot, now, resting, self._lines)
+        in_turn = (pod for pod in patient if self._namespace_rests.get(pod.namespace, now) <= now)
         return queue_order.reserve(
-            snapshot, self._gated_by_us(patient, now), lambda name: self._remaining(snapshot, name, now)
+            snapshot,
+            self._gated_by_us(islice(in_turn, MAX_ASKED), now),
+            lambda name: self._remaining(snapshot, name, now),
         )
 
     def _gated_by_us(self, pods: Iterator[WatchedPod], now: float) -> Iterator[WatchedPod]:
@@ -133,6 +147,19 @@ class ReservationTurns:
 
     def _rest(self, uid: str, until: float) -> None:
         self._turns[uid] = replace(self._turns.get(uid, _Turn()), rests=until)
+
+    def _rest_namespaces(self, kept: Sequence[Reservation], now: float) -> None:
+        """Count how long places were ``kept`` for a namespace since one of its pods got its own; let it rest."""
+        seconds, self._counted = now - self._counted, now
+        for namespace in {reservation.pod.namespace for reservation in kept}:
+            self._kept[namespace] = self._kept.get(namespace, 0.0) + seconds
+        assumed = self._store.snapshot.assumed
+        for pod in (reservation.pod for reservation in kept):
+            if (pod.namespace, pod.name) in assumed:
+                self._kept.pop(pod.namespace, None)
+        for namespace in [name for name, seconds in self._kept.items() if seconds >= TURN_SECONDS]:
+            del self._kept[namespace]
+            self._namespace_rests[namespace] = now + NAMESPACE_REST_SECONDS
 
     def _remaining(self, snapshot: Snapshot, name: str, now: float) -> NodeState | None:
         """The node's state once all pods have ended that are expected to; None where it is not known yet."""
