@@ -17,11 +17,12 @@ from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile.gangs import INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SETTLE_SECONDS
-from topomend.reconcile.gated_pods import GatedPods
+from topomend.reconcile.gated_pods import GROUP_BUSY_SECONDS, GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.reconcile.scale_up import PATIENCE_SECONDS
 from topomend.runtime.backoff import Backoff, Exponential
+from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import FIT_GATE
 from topomend.wire.pod_group import KUEUE_SIZE, LABELS, SCHEDULER_PLUGINS
 
@@ -177,6 +178,38 @@ def test_a_group_larger_than_the_limit_is_let_go_pod_by_pod(groups: Groups) -> N
     pods = groups.members(2, size=MAX_SIZE + 1)
     assert groups.reconcile(pods[0]) == DONE
     assert groups.gates(pods) == [()]
+
+
+def test_a_group_for_which_choosing_nodes_takes_too_long_is_let_go_pod_by_pod(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = groups.members(2, 2)
+    monkeypatch.setattr("topomend.reconcile.gated_pods.GROUP_SECONDS", 0.0)
+    assert groups.reconcile(pods[0]) == Result(GROUP_BUSY_SECONDS)
+    assert groups.reconcile(pods[0]) == DONE
+    assert groups.gates(pods) == [(), (FIT_GATE,)]
+    assert groups.reconcile(pods[1]) == DONE
+    assert groups.gates(pods) == [(), ()]
+
+
+def test_a_namespace_waits_for_its_own_group_and_not_for_that_of_another(groups: Groups) -> None:
+    ours = groups.members(1, 1)
+    content = pod("theirs", 1, labels={LABELS["kueue.x-k8s.io"]: "train"}, annotations={KUEUE_SIZE: "1"})
+    content["spec"]["schedulingGates"] = [{"name": FIT_GATE}]
+    theirs = read_watched_pod(groups.cluster.create(content, "kube-public"))
+    groups.watch(theirs)
+    meanwhile: list[Result] = []
+
+    def reserved() -> tuple[()]:
+        """Asked while nodes are chosen for our group."""
+        groups.gated_pods._reserved = tuple
+        meanwhile.extend(groups.reconcile(other) for other in (ours[1], theirs))
+        return ()
+
+    groups.gated_pods._reserved = reserved
+    assert groups.reconcile(ours[0]) == DONE
+    assert meanwhile == [Result(GROUP_BUSY_SECONDS), DONE]
+    assert groups.cluster.get("theirs", "kube-public")["spec"].get("schedulingGates") is None
 
 
 def test_the_group_s_object_says_how_many_pods_are_needed(groups: Groups) -> None:

@@ -18,6 +18,7 @@ from topomend.decide.plan import RelaunchOn, Wait, choose
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.pod import requests_of
+from topomend.replay.effort import end_turn
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def choose_for_all(
     """A node for each of ``pods``, the gated pods of one group, or the first one that gets none.
 
     ``excluded_nodes`` are by the pod's uid, and as in ``plan.choose``. The choice for each pod is made within
-    ``for_one``, which gives replay its share of time for one pod.
+    ``for_one``, which gives replay its share of time for one pod. Raises TurnOver.
     """
     excluded_nodes = excluded_nodes or {}
     first = min(pods, key=lambda pod: pod.order)
@@ -56,6 +57,7 @@ def choose_for_all(
     placed: list[Placed] = []
     for pod in sorted(pods, key=_largest_first):
         excluded = excluded_nodes.get(pod.uid, NO_EXCLUDED_NODES)
+        end_turn()
         with for_one():
             choice = choose(snapshot, pod, None, excluded, reserved, most=1)
         if isinstance(choice, RelaunchOn):

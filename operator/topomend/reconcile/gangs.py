@@ -70,15 +70,14 @@ class _Known:
 
 
 class Gangs:
-    """Finds the pods of groups. For one thread at a time."""
+    """Finds the pods of groups. May be used by several threads, a namespace each."""
 
     def __init__(self, client: Client, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._client, self._store, self._clock = client, store, clock
         self._requests = FairTokenBucket(REQUESTS_PER_SECOND, REQUEST_BURST, clock)
         self._sizes: BoundedDict[GroupKey, _Known] = BoundedDict(MAX_GROUPS)
         self._let_go: BoundedDict[GroupKey, _Known] = BoundedDict(MAX_GROUPS)
-        self._indexed: Mapping[PodKey, WatchedPod] | None = None
-        self._groups: Mapping[GroupKey, Sequence[WatchedPod]] = {}
+        self._indexed: tuple[Mapping[PodKey, WatchedPod], Mapping[GroupKey, Sequence[WatchedPod]]] = {}, {}
 
     def gather(self, pod: WatchedPod, group: PodGroup) -> Sequence[WatchedPod] | Result:
         """The gated pods of the group of ``pod`` that go together, it among them; or when to try again.
@@ -105,13 +104,15 @@ class Gangs:
 
     def _gated(self, gated: Mapping[PodKey, WatchedPod]) -> Mapping[GroupKey, Sequence[WatchedPod]]:
         """By group, the pods that nothing holds but our gate; worked out once for all pods of a snapshot."""
-        if self._indexed is not gated:
-            groups: dict[GroupKey, list[WatchedPod]] = {}
-            for (namespace, _), pod in gated.items():
-                if pod.group and pod.gates == (FIT_GATE,) and not pod.deleting:
-                    groups.setdefault((namespace, pod.group), []).append(pod)
-            self._indexed, self._groups = gated, groups
-        return self._groups
+        indexed, by_group = self._indexed
+        if indexed is gated:
+            return by_group
+        groups: dict[GroupKey, list[WatchedPod]] = {}
+        for (namespace, _), pod in gated.items():
+            if pod.group and pod.gates == (FIT_GATE,) and not pod.deleting:
+                groups.setdefault((namespace, pod.group), []).append(pod)
+        self._indexed = gated, groups
+        return groups
 
     def _missing(self, key: GroupKey, gated: int, size: int, since: Sequence[float]) -> Result | None:
         """When to ask again about a group of which pods are missing; None where none is, or none is waited for."""

@@ -21,7 +21,7 @@ from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import ExcludedNodes
 from topomend.decide.filters import insufficient_resource
 from topomend.decide.gang import Placed, Unplaced
-from topomend.decide.node_status import insufficient
+from topomend.decide.node_status import NodeStatus, insufficient
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.pod import Pod, requests_of
 from topomend.reconcile.metrics import Metrics
@@ -95,10 +95,7 @@ class Reservations:
             decision = decide(snapshot, excluded)
             if isinstance(decision, Unplaced):
                 return decision
-            full = self._first_insufficient(decision)
-            if full:
-                pod, node, resource = full
-                excluded[pod.uid][node] = insufficient(node, resource)
+            if self._exclude_insufficient(decision, excluded):
                 continue
             assumed = [(placed.pod.pod, (placed.node,)) for placed in decision if placed.node]
             if not self._store.assume_all(assumed, snapshot, self._clock()):
@@ -108,16 +105,23 @@ class Reservations:
             tries += 1
         return None
 
-    def _first_insufficient(self, gang: Sequence[Placed]) -> tuple[WatchedPod, str, str] | None:
-        """The first pod for whose node the totals do not suffice beside those before it, that node and the resource."""
+    def _exclude_insufficient(self, gang: Sequence[Placed], excluded: Mapping[str, dict[str, NodeStatus]]) -> bool:
+        """Exclude from each pod the node whose totals do not suffice for it beside those before it.
+
+        Returns whether there is any. The pods after one that does not fit are judged as if it were not there: it goes
+        elsewhere.
+        """
         beside: dict[str, dict[str, Requests]] = {}
+        are_insufficient = False
         for placed in gang:
             siblings = beside.setdefault(placed.node, {})
             resource = self._insufficient_on(placed.node, placed.pod, siblings)
             if resource:
-                return placed.pod, placed.node, resource
-            siblings[placed.pod.uid] = requests_of(placed.pod.pod)
-        return None
+                excluded[placed.pod.uid][placed.node] = insufficient(placed.node, resource)
+                are_insufficient = True
+            else:
+                siblings[placed.pod.uid] = requests_of(placed.pod.pod)
+        return are_insufficient
 
     def forget(self, pod: PodID | WatchedPod) -> None:
         """Take the assumption of the pod of this name back."""

@@ -3,16 +3,10 @@
 import math
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from topomend.model.bounded_dict import BoundedDict
-
-MAX_GROUPS = 1_000
-"""For how many groups a bucket is kept."""
-
-PATIENCE_SECONDS = 2.0
-"""How long after its time a group that had to wait keeps its turn."""
+from topomend.runtime.turns import MAX_GROUPS, Turns
 
 
 class TokenBucket:
@@ -71,10 +65,9 @@ class FairTokenBucket:
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._all = TokenBucket(rate, burst, clock)
         self._buckets = TokenBuckets(rate, math.ceil(burst / 2), MAX_GROUPS, clock)
-        self._turns: OrderedDict[str, float] = OrderedDict()
+        self._turns = Turns(clock)
         self._lock = threading.Lock()
 
     def take(self, group: str) -> float:
@@ -84,20 +77,11 @@ class FairTokenBucket:
             wait = bucket.seconds_until(1)
             if wait:
                 return wait
-            wait = self._all.seconds_until(self._groups_ahead_of(group) + 1)
-            if not wait:
-                bucket.take()
-                self._all.take()
-                self._turns.pop(group, None)
-                return 0.0
-            if group in self._turns or len(self._turns) < MAX_GROUPS:
-                self._turns[group] = self._clock() + wait + PATIENCE_SECONDS
-            return wait
-
-    def _groups_ahead_of(self, group: str) -> int:
-        """The number of groups whose turn is before that of ``group``; those that no longer ask have none."""
-        now = self._clock()
-        for other in [other for other, until in self._turns.items() if until < now]:
-            del self._turns[other]
-        names = list(self._turns)
-        return names.index(group) if group in self._turns else len(names)
+            wait = self._all.seconds_until(self._turns.ahead_of(group) + 1)
+            if wait:
+                self._turns.wait(group, wait)
+                return wait
+            bucket.take()
+            self._all.take()
+            self._turns.end(group)
+            return 0.0
