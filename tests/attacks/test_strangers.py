@@ -201,6 +201,31 @@ def test_what_is_written_on_a_stamped_pod_after_its_creation_is_noted_and_stays_
         assert _is_denied(answer), answer.content
 
 
+def test_nobody_hides_a_change_behind_more_keys_than_the_api_server_compares(stranger: API, plain: str) -> None:
+    """The policy that notes changes lets a pod through where it costs too much, so that it blocks no pod."""
+    content = pod()
+    path = _path(plain, content)
+    assert stranger.create(f"{plain}/pods", content).allowed
+    before: dict[str, str] = {}
+    for letter in "abc":  # the longest names, as many as may change at once and before
+        keys = {f"{letter * 253}/{'k' * 58}{number:05}": "1" for number in range(124)}
+        answer = stranger.patch(path, {"metadata": {"annotations": dict.fromkeys(before) | keys}})
+        assert answer.allowed, answer.message
+        assert keys.keys() <= set(answer.content["metadata"]["annotations"][group.CHANGED_ANNOTATION].split())
+        before = keys
+    hidden = {f"k{number}": "1" for number in range(1_000)} | {"k8s.v1.cni.cncf.io/networks": "other"}
+    assert _is_denied(stranger.patch(path, {"metadata": {"annotations": hidden}}), "of at most 500 in all")
+    assert _is_denied(stranger.patch(path, {"metadata": {"labels": hidden}}), "of at most 500 in all")
+
+
+def test_a_pod_of_many_annotations_is_changed_in_all_else(admin: API, stranger: API, plain: str) -> None:
+    content = pod({"metadata": {"annotations": {f"k{number}": "1" for number in range(1_000)}}})
+    assert stranger.create(f"{plain}/pods", content).allowed
+    status = {"status": {"conditions": [{"type": "Seen", "status": "True"}]}}
+    assert _controller(admin, "pod-garbage-collector").patch(f"{_path(plain, content)}/status", status).allowed
+    assert stranger.patch(_path(plain, content), {"spec": {"schedulingGates": None}}).allowed
+
+
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": True}
 
 
