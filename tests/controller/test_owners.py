@@ -20,7 +20,7 @@ import pytest
 from tests.clusters import NODE_A, SYSTEM, Cluster, events_of, pod
 from tests.controller.storms import Storm, storm_in
 from tests.operator_process import Operator
-from tests.waiting import eventually, stretched
+from tests.waiting import TimedOut, eventually, stretched
 
 from topomend.kube.client import BRAKES, NAMESPACES, PODS, Client, Resource
 from topomend.kube.errors import APIError
@@ -163,7 +163,11 @@ def _go_through_a_storm(owner: Owner, cluster: Cluster) -> Storm:
         uid = gated[0]["metadata"]["ownerReferences"][0]["uid"]
         assert uid in _listed(cluster)
         if owner.kind not in ("Job", "ConfigMap"):
-            eventually("the refused pods to be cleared away", lambda: not _failed(cluster, namespace))
+            try:
+                eventually("the refused pods to be cleared away", lambda: not _failed(cluster, namespace))
+            except TimedOut:
+                print("not cleared away:", *_failed(cluster, namespace), sep="\n")
+                raise
         assert not _refusals_late(cluster, namespace)
         begun = time.monotonic()
         cluster.vacate(NODE_A, "filler-1")
