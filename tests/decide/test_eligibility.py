@@ -24,6 +24,16 @@ LIMITS = Limits()
         ({"finalizers": ("topomend.io/relaunch",)}, Treatment.RELAUNCH, "p has no controller that recreates it"),
         ({"owner": Owner("ReplicaSet", "rs", "2", "apps/v1")}, Treatment.CLEAR, "ReplicaSet rs recreates its pods"),
         (
+            {"critical": True},
+            Treatment.LEAVE,
+            "p has a priority class of the cluster's own, so only its user recreates it",
+        ),
+        (
+            {"critical": True, "owner": Owner("ReplicaSet", "rs", "2", "apps/v1")},
+            Treatment.CLEAR,
+            "ReplicaSet rs recreates its pods",
+        ),
+        (
             {"owner": Owner("ReplicationController", "rc", "2", "v1")},
             Treatment.CLEAR,
             "ReplicationController rc recreates its pods",

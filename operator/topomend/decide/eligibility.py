@@ -108,6 +108,9 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
         return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
     if pod.gates:
         return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
+    if pod.critical:
+        # Such pods are never gated, and the operator's account creates none (deploy/base/operator-policy.yaml).
+        return _leave(f"{pod.name} has a priority class of the cluster's own, so only its user recreates it")
     if pod.ran and pod.relaunch_started != "true":
         why = f"a container of {pod.name} has run, and restartPolicy Never promises that it runs once"
         return _leave(f'{why}; annotate it with {RELAUNCH_STARTED_ANNOTATION}: "true" to have it run again')
