@@ -8,11 +8,13 @@ import pytest
 import yaml
 from deploy.manifests import ROOT, objects
 from tests.attacks.conftest import PLAIN
+from tests.clusters import every_policy
 from tests.deploy.api import API, Answer
 from tests.waiting import eventually
 
 from topomend.relaunch import manifest
 from topomend.wire import group
+from topomend.wire.cluster import CRITICAL_CLASSES
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 
@@ -242,19 +244,51 @@ def test_a_tenant_gates_pods_only_where_the_namespace_is_steered(admin: API, str
         eventually("the label's end", lambda: _is_denied(stranger.apply(_path(plain, gated), gated, dry_run=True), ""))
 
 
-def test_a_pod_of_a_braked_controller_is_gated_and_created(
-    admin: API, operator: API, stranger: API, plain: str, brake: str
-) -> None:
+def braked(uid: str, **spec: Any) -> dict[str, Any]:
+    """A pod of the controller of that uid, which even topomend's own namespaces accept."""
+    content = pod({"metadata": {"ownerReferences": [OWNER | {"uid": uid}]}, "spec": spec})
+    content["spec"] |= {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}}
+    (container,) = content["spec"]["containers"]
+    container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return content
+
+
+def is_gated(by: API, namespace: str, content: dict[str, Any]) -> bool:
+    answer = by.apply(_path(namespace, content), content, dry_run=True)
+    assert answer.allowed, answer.message
+    return {"name": group.FIT_GATE} in answer.content["spec"]["schedulingGates"]
+
+
+@pytest.fixture
+def braked_uid(admin: API, operator: API, plain: str, brake: str) -> Iterator[str]:
+    """A controller on the list of the brake, which is in force."""
     uid = "0f3e1a52-6c52-4d5c-9c3f-1f9c0d8f7b12"
-    content = pod({"metadata": {"ownerReferences": [OWNER | {"uid": uid}]}})
     assert operator.patch(brake, {"owners": {uid: f"{PLAIN}/ReplicaSet/r"}}).allowed
-
-    def is_gated() -> bool:
-        answer = stranger.apply(_path(plain, content), content, dry_run=True)
-        return answer.allowed and FIT["spec"]["schedulingGates"][0] in answer.content["spec"]["schedulingGates"]
-
-    eventually("the brake", is_gated)
+    eventually("the brake", lambda: is_gated(admin, plain, braked(uid)))
+    yield uid
     assert admin.patch(brake, {"owners": None}).allowed
+
+
+def test_a_pod_of_a_braked_controller_is_gated_and_created(stranger: API, plain: str, braked_uid: str) -> None:
+    assert is_gated(stranger, plain, braked(braked_uid))
+
+
+@pytest.mark.parametrize("namespace", group.UNGATED_NAMESPACES)
+def test_no_pod_of_what_topomend_needs_is_gated_even_if_its_controller_is_on_the_list(
+    admin: API, braked_uid: str, namespace: str
+) -> None:
+    """The operator's pods would wait for an operator."""
+    path = f"/api/v1/namespaces/{namespace}"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    assert admin.apply(f"{path}/serviceaccounts/default", account).allowed
+    assert not is_gated(admin, path, braked(braked_uid))
+
+
+@pytest.mark.parametrize("name", CRITICAL_CLASSES)
+def test_no_critical_pod_is_gated_even_if_its_controller_is_on_the_list(
+    stranger: API, plain: str, braked_uid: str, name: str
+) -> None:
+    assert not is_gated(stranger, plain, braked(braked_uid, priorityClassName=name))
 
 
 @pytest.mark.parametrize("mark", [*MARKS, "fit"])
@@ -305,19 +339,25 @@ def _name_of(item: dict[str, Any]) -> str:
     return f"{item['kind']} {item['metadata']['name']}"
 
 
-@pytest.mark.parametrize("item", [item for item in objects() if item["kind"].endswith("AdmissionPolicy")], ids=_name_of)
+EVERYTHING = (*objects(), *every_policy())
+"""What the manifests install, and what the operator installs."""
+
+
+@pytest.mark.parametrize(
+    "item", [item for item in EVERYTHING if item["kind"].endswith("AdmissionPolicy")], ids=_name_of
+)
 def test_no_policy_asks_the_authorizer_about_writes_that_are_not_about_topomend(item: dict[str, Any]) -> None:
     """The API server evaluates every condition of every policy for each write, whatever the others say."""
     for condition in item["spec"].get("matchConditions", ()):
         assert "authorizer" not in condition["expression"]
 
 
-@pytest.mark.parametrize("item", [item for item in objects() if "paramKind" in item.get("spec", {})], ids=_name_of)
+@pytest.mark.parametrize("item", [item for item in EVERYTHING if "paramKind" in item.get("spec", {})], ids=_name_of)
 def test_a_policy_with_a_parameter_denies_nothing_without_it(item: dict[str, Any]) -> None:
     """While the kind of its parameter is not served, one that fails closed denies every write that it could match."""
     is_always_served = item["spec"]["paramKind"]["apiVersion"] == "rbac.authorization.k8s.io/v1"
     assert is_always_served or item["spec"]["failurePolicy"] == "Ignore"
-    bindings = [binding for binding in objects() if binding["kind"] == f"{item['kind']}Binding"]
+    bindings = [binding for binding in EVERYTHING if binding["kind"] == f"{item['kind']}Binding"]
     (binding,) = (binding for binding in bindings if binding["spec"]["policyName"] == item["metadata"]["name"])
     assert binding["spec"]["paramRef"]["parameterNotFoundAction"] == "Allow"
 
