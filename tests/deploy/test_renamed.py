@@ -4,6 +4,7 @@ Installed as docs/layouts.md says, on a cluster of its own: the policies of anot
 accounts too.
 """
 
+import functools
 import os
 import re
 import subprocess
@@ -15,12 +16,12 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.manifests import ROOT
+from deploy.manifests import ROOT, objects
 from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod, two_node_cluster
 from tests.deploy.api import API, Answer, administrator
 from tests.deploy.conftest import token_of
 from tests.deploy.test_components import built
-from tests.deploy.test_install import kubectl
+from tests.deploy.test_install import WORKLOADS, kubectl
 from tests.deploy.test_policies import record
 from tests.operator_process import Operator
 from tests.waiting import eventually
@@ -111,8 +112,8 @@ def replacement(**spec: Any) -> dict[str, Any]:
     }
 
 
-def _is_denied_by(answer: Answer, policy: str) -> bool:
-    return answer.code == 403 and f"'{PREFIX}{policy}'" in answer.message
+def _is_denied_by(answer: Answer, policy: str, prefix: str = PREFIX) -> bool:
+    return answer.code == 403 and f"'{prefix}{policy}'" in answer.message
 
 
 def test_the_policies_bind_the_operator_under_its_new_name(admin: API) -> None:
@@ -127,12 +128,12 @@ def test_the_policies_bind_the_operator_under_its_new_name(admin: API) -> None:
     admin.delete(f"{PODS_PATH}/{made.content['metadata']['name']}")
 
 
-def test_what_the_operator_alone_may_write_it_writes_and_no_stranger_does(admin: API) -> None:
-    """A stranger with every right there is but to change policies, and one of the name that the operator had."""
-    operator = admin.as_token(token_of(admin, HOME, OPERATOR))
-    rules = [
-        {"apiGroups": ["", "topomend.io"], "resources": ["*"], "verbs": ["*"]},
-    ]
+BRAKE = {"apiVersion": group.API_VERSION, "kind": group.BRAKE, "metadata": {"name": group.BRAKE_NAME}}
+
+
+def check_that_strangers_write_nothing(admin: API, home: str, prefix: str, former_operator: str) -> None:
+    """Somebody with every right there is but to change policies, and one of the name that another operator had."""
+    rules = [{"apiGroups": ["", "topomend.io"], "resources": ["*"], "verbs": ["*"]}]
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "strangers"}}
     roles = "/apis/rbac.authorization.k8s.io/v1"
     assert admin.apply(f"{roles}/clusterroles/strangers", head | {"kind": "ClusterRole", "rules": rules}).allowed
@@ -140,22 +141,32 @@ def test_what_the_operator_alone_may_write_it_writes_and_no_stranger_does(admin:
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "strangers"}
     binding = head | {"kind": "ClusterRoleBinding", "subjects": subjects, "roleRef": reference}
     assert admin.apply(f"{roles}/clusterrolebindings/strangers", binding).allowed
-    brakes = f"/apis/{group.API_VERSION}/namespaces/{HOME}/brakes"
-    brake = {"apiVersion": group.API_VERSION, "kind": group.BRAKE, "metadata": {"name": group.BRAKE_NAME}}
-    for user in ("jane", "system:serviceaccount:topomend-system:topomend-operator"):
+    brakes = f"/apis/{group.API_VERSION}/namespaces/{home}/brakes"
+    for user in ("jane", former_operator):
         stranger = admin.impersonating(user, "strangers")
-        eventually("the rights", lambda stranger=stranger: stranger.get(brakes).allowed)  # type: ignore[misc]
-        eventually(
-            "the records' policy",
-            lambda stranger=stranger: _is_denied_by(
-                stranger.create(RELAUNCHES, record(next(_names))), "topomend-relaunch"
-            ),  # type: ignore[misc]
-        )
-        assert _is_denied_by(stranger.create(brakes, brake), "topomend-parameter")
-        assert _is_denied_by(stranger.create(PODS_PATH, replacement()), "topomend-marks")
+        for path, policy, content in (
+            (RELAUNCHES, "topomend-relaunch", record(next(_names))),
+            (brakes, "topomend-parameter", BRAKE),
+            (PODS_PATH, "topomend-marks", replacement()),
+        ):
+            eventually(
+                f"the policy {policy}",
+                functools.partial(_create_is_denied_by, stranger, path, content, policy, prefix),
+            )
+
+
+def _create_is_denied_by(by: API, path: str, content: dict[str, Any], policy: str, prefix: str) -> bool:
+    return _is_denied_by(by.create(path, content, dry_run=True), policy, prefix)
+
+
+def test_what_the_operator_alone_may_write_it_writes_and_no_stranger_does(admin: API) -> None:
+    """A stranger with every right there is but to change policies, and one of the name that the operator had."""
+    operator = admin.as_token(token_of(admin, HOME, OPERATOR))
+    brakes = f"/apis/{group.API_VERSION}/namespaces/{HOME}/brakes"
+    check_that_strangers_write_nothing(admin, HOME, PREFIX, "system:serviceaccount:topomend-system:topomend-operator")
     made = operator.create(RELAUNCHES, record(next(_names)))
     assert made.allowed, made.message
-    assert operator.create(brakes, brake).allowed
+    assert operator.create(brakes, BRAKE).allowed
     assert admin.delete(f"{brakes}/{group.BRAKE_NAME}").allowed
     assert admin.delete(f"{RELAUNCHES}/{made.content['metadata']['name']}").allowed
 
@@ -224,6 +235,31 @@ def test_the_operator_gates_and_relaunches_there_and_a_drain_leaves_nothing(
     assert "schedulingGates" not in cluster.get("waits", STEERED)["spec"]
     assert [left for left in map(leftovers, cluster.pods()) if left.any] == []
     assert admin.get(f"{POLICIES}/mutatingadmissionpolicybindings").content["items"] == []
+
+
+def test_strangers_stay_out_of_an_installation_that_follows_another_under_other_names(
+    cluster: Cluster, admin: API, tmp_path: Path
+) -> None:
+    """The API server's policies then read their parameters from ClusterRoleBindings of other names."""
+    (tmp_path / "first.yaml").write_text(yaml.safe_dump_all(renamed(tmp_path)))
+    (tmp_path / "second.yaml").write_text(
+        yaml.safe_dump_all(item for item in objects() if item["kind"] not in WORKLOADS)
+    )
+    kubeconfig = cluster.sandbox.kubeconfig
+    kubectl("delete", "--ignore-not-found", "-f", str(tmp_path / "first.yaml"), kubeconfig=kubeconfig)
+    kubectl("apply", "--server-side", "-f", str(tmp_path / "second.yaml"), kubeconfig=kubeconfig)
+    home, name = "topomend-system", "topomend-operator"
+    check_that_strangers_write_nothing(admin, home, "", f"system:serviceaccount:{HOME}:{OPERATOR}")
+    operator = admin.as_token(token_of(admin, home, name))
+    forbidden = replacement(hostNetwork=True)
+    eventually("the policy", lambda: _is_denied_by(operator.create(PODS_PATH, forbidden), name, ""))
+    for path, content in (
+        (RELAUNCHES, record(next(_names))),
+        (f"/apis/{group.API_VERSION}/namespaces/{home}/brakes", BRAKE),
+        (PODS_PATH, replacement()),
+    ):
+        answer = operator.create(path, content, dry_run=True)
+        assert answer.allowed, answer.message
 
 
 def _start_as_deployed(cluster: Cluster, admin: API, folder: Path) -> Operator:
