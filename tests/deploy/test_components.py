@@ -100,9 +100,30 @@ def test_another_root_folder_is_one_setting(tmp_path: Path, components: tuple[st
     assert paths.get("kubelet-state", (root, ""))[0] == root
 
 
+def patches_of_the_documentation() -> list[dict[str, Any]]:
+    text = (ROOT / "docs" / "layouts.md").read_text()
+    return [yaml.safe_load(example) for example in re.findall(r"```\n(patches:\n.*?)```", text, re.DOTALL)]
+
+
+def test_the_patch_that_the_documentation_has_covers_files_with_credentials_where_the_agent_would_find_them(
+    tmp_path: Path,
+) -> None:
+    _, covering = patches_of_the_documentation()
+    before, pod = (pod_of(built(tmp_path, "kubelet-state", **more)) for more in ({}, covering))
+    assert host_paths(pod) == host_paths(before) | {"no-file": ("/dev/null", "CharDevice")}
+    added = pod["containers"][0]["volumeMounts"][len(before["containers"][0]["volumeMounts"]) :]
+    assert {(mount["mountPath"], mount["name"]) for mount in added} == {
+        ("/kubelet-state/config.json", "no-file"),
+        ("/kubelet-state/bootstrap-kubeconfig", "no-file"),
+        ("/kubelet-state/kubeconfig", "no-file"),
+        ("/kubelet-state/image_manager", "nothing"),
+    }
+    assert all(mount["readOnly"] for mount in added)
+
+
 def test_the_patch_that_the_documentation_has_takes_one_cover_out(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```\n(patches:\n.*?)```", (ROOT / "docs" / "layouts.md").read_text(), re.DOTALL)
-    mounts = pod_of(built(tmp_path, "kubelet-state", **yaml.safe_load(example)))["containers"][0]["volumeMounts"]
+    without_pki, _ = patches_of_the_documentation()
+    mounts = pod_of(built(tmp_path, "kubelet-state", **without_pki))["containers"][0]["volumeMounts"]
     covered = {mount["mountPath"] for mount in mounts if mount["name"] == "nothing"}
     assert covered == {f"/kubelet-state/{name}" for name in ("pods", "plugins", "plugins_registry", "checkpoints")}
 
