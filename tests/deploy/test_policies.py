@@ -10,7 +10,7 @@ from deploy.manifests import DEPLOY, objects
 from tests.clusters import policies
 from tests.deploy.api import API
 from tests.deploy.conftest import NAMESPACE, tenant_of, token_of
-from tests.waiting import eventually
+from tests.waiting import consistently, eventually
 
 from topomend.decide.eligibility import REASONS
 from topomend.model.narrowing import Narrowing
@@ -184,9 +184,10 @@ def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
 DEFAULT_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 
 
-def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API]) -> None:
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API], reason: str) -> None:
     admin, operator = pods_of
-    assert operator.delete(existing(admin, REFUSED)).allowed
+    assert operator.delete(existing(admin, REFUSED | {"reason": reason})).allowed
 
 
 @pytest.mark.parametrize(
@@ -245,10 +246,11 @@ def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, 
         new_pod(annotations=OURS),
         new_pod(gates=(group.RELAUNCH_GATE,)),
         new_pod(gates=(group.RELAUNCH_GATE,), annotations={group.RECORD_ANNOTATION: "x"}),
+        new_pod(gates=(group.RELAUNCH_GATE,), annotations={group.REPLACES_ANNOTATION: "x"}),
         new_pod(gates=("other.io/gate",), annotations=OURS),
         new_pod(annotations=OURS, nodeName="deploy-tests-none"),
     ],
-    ids=["no gate", "no annotations", "no uid", "another's gate", "bound"],
+    ids=["no gate", "no annotations", "no uid", "no record", "another's gate", "bound"],
 )
 def test_the_operator_creates_no_other_pod(pods_of: tuple[API, API], pod: dict[str, Any]) -> None:
     answer = pods_of[1].create(PODS, pod)
@@ -297,6 +299,24 @@ def test_the_operator_creates_a_privileged_pod_where_the_namespace_says_that_it_
 def test_the_operator_creates_no_pod_where_accounts_may_do_much(pods_of: tuple[API, API], namespace: str) -> None:
     answer = pods_of[1].create(f"/api/v1/namespaces/{namespace}/pods", gated_pod(containers=[RESTRICTED]))
     assert (answer.code, f"may not create pods in {namespace}" in answer.message) == (403, True), answer.content
+
+
+def test_the_operator_creates_no_pod_beside_itself_in_a_namespace_without_topomends_label(
+    pods_of: tuple[API, API],
+) -> None:
+    """Somebody else may have made the operator's namespace."""
+    admin, operator = pods_of
+    home, label = "/api/v1/namespaces/topomend-system", "app.kubernetes.io/name"
+
+    def is_denied() -> bool:
+        answer = operator.create(f"{home}/pods", gated_pod(containers=[RESTRICTED]), dry_run=True)
+        return (answer.code, "may not create pods in topomend-system" in answer.message) == (403, True)
+
+    assert admin.patch(home, {"metadata": {"labels": {label: None}}}).allowed
+    try:
+        consistently("denied", is_denied, 1)  # which the policy is to learn first
+    finally:
+        assert admin.patch(home, {"metadata": {"labels": {label: "topomend"}}}).allowed
 
 
 def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> None:
