@@ -190,6 +190,19 @@ def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API], reason: st
     assert operator.delete(existing(admin, REFUSED | {"reason": reason})).allowed
 
 
+def test_the_operator_deletes_a_refused_pod_where_it_creates_none(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    pods = "/api/v1/namespaces/kube-system/pods"
+    account = "/api/v1/namespaces/kube-system/serviceaccounts"
+    eventually(
+        account, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed
+    )
+    made = admin.create(pods, new_pod(nodeName="deploy-tests-none"))
+    path = f"{pods}/{made.content['metadata']['name']}"
+    assert admin.patch(f"{path}/status", {"status": REFUSED}).allowed
+    assert operator.delete(path).allowed
+
+
 @pytest.mark.parametrize(
     "status",
     [
@@ -215,6 +228,7 @@ def test_the_operator_deletes_its_own_replacement_while_it_is_held_and_no_other_
     assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,), annotations=OURS)).allowed
     assert operator.delete(existing(admin, gates=(group.RELAUNCH_GATE,))).code == 403
     assert operator.delete(existing(admin, gates=("topomend.io/fit",))).code == 403
+    assert operator.delete(existing(admin, gates=("other.io/gate",), annotations=OURS)).code == 403
 
 
 def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controller_creates_another(
@@ -232,6 +246,9 @@ def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controlle
         patch = manifest.launch(read_watched_pod(operator.get(path).content), Narrowing(("no-such-node",)))
         assert operator.patch(path, patch).allowed
         assert operator.delete(path).code == code
+    bound = new_pod(annotations={group.RELEASED_ANNOTATION: "true"}, nodeName="deploy-tests-none")
+    bound["metadata"]["ownerReferences"] = [owner]
+    assert operator.delete(f"{PODS}/{admin.create(PODS, bound).content['metadata']['name']}").code == 403
     admin.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{made['name']}")
 
 
@@ -374,6 +391,7 @@ METADATA = "in a pod's metadata the operator may change only"
     ("patch", "words"),
     [
         ([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}], SPEC),
+        ([{"op": "replace", "path": "/spec/initContainers/0/image", "value": "evil"}], SPEC),
         ([{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}], SPEC),
         ({"spec": {"nodeSelector": {"a": "b"}}}, SPEC),
         ({"spec": {"activeDeadlineSeconds": 1}}, SPEC),
@@ -391,7 +409,9 @@ METADATA = "in a pod's metadata the operator may change only"
 )
 def test_the_operator_changes_nothing_else_of_a_pod(pods_of: tuple[API, API], patch: Any, words: str) -> None:
     admin, operator = pods_of
-    answer = operator.patch(existing(admin, gates=(group.RELAUNCH_GATE, "other.io/gate"), annotations=OURS), patch)
+    init = [{"name": "i", "image": "none"}]
+    pod = existing(admin, gates=(group.RELAUNCH_GATE, "other.io/gate"), annotations=OURS, initContainers=init)
+    answer = operator.patch(pod, patch)
     assert (answer.code, words in answer.message) == (403, True), answer.message
 
 
