@@ -4,6 +4,8 @@ A proxy before the API server counts the operator's writes and kills the process
 it took effect and before the answer, or right after the answer. Slow: every case starts two operators.
 """
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,11 +13,18 @@ import pytest
 from tests import audit_log
 from tests.clusters import NODE_A, NODE_B, Cluster, pod
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
-from tests.faults.steps import MAIN_LINE
+from tests.faults.steps import CLAIM, COMMIT, CREATE, DELETE, MAIN_LINE, step_of
 from tests.operator_process import Operator
+from tests.unbound_pods import unbound
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
+
+SHORT_PATIENCE = "tests.controller.operator_with_short_patience"
+
+UNBOUND_STEPS = MAIN_LINE if "FURTHER" in os.environ else (CLAIM, COMMIT, DELETE, CREATE)
+UNBOUND_MOMENTS = tuple(Moment) if "FURTHER" in os.environ else (Moment.BEFORE,)
+"""The other steps are those of a refused pod. FURTHER in the environment kills at each."""
 
 
 @pytest.fixture
@@ -55,6 +64,38 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
     assert fragmented.sandbox.audit_log
     bound = audit_log.histories(fragmented.sandbox.audit_log)[("default", name)].bound
     assert set(bound) - {refused["metadata"]["uid"]} == {moved["metadata"]["uid"]}
+    assert "Traceback" not in operator.text() + second.text()
+
+
+@pytest.mark.parametrize("moment", UNBOUND_MOMENTS, ids=lambda moment: moment.name.lower())
+@pytest.mark.parametrize("step", UNBOUND_STEPS)
+def test_a_killed_operator_relaunches_a_pod_that_no_scheduler_binds_once(
+    step: str, moment: Moment, fragmented: Cluster, proxy: Proxy, start_operator: Callable[..., Operator]
+) -> None:
+    pod_before = unbound(fragmented, "train")
+    killed = threading.Event()
+
+    def kill(written: Write, now: Moment) -> None:
+        if (step_of(written), now) == (step, moment) and not killed.is_set():
+            operator.kill()
+            killed.set()
+        if killed.is_set() and moment is Moment.BEFORE:
+            raise HangUp("the client is dead")
+
+    proxy.fault = kill
+    operator = start_operator(kubeconfig=proxy.kubeconfig, module=SHORT_PATIENCE)
+    eventually(f"the operator to be killed at {step}", killed.is_set, 60)
+    second = start_operator(module=SHORT_PATIENCE)
+    eventually("the record to end", lambda: _step(fragmented) == "Launched", 60)
+    moved = eventually("the pod to run", lambda: fragmented.running("train"))
+    record = fragmented.records()[0]
+    assert record["spec"]["pod"]["uid"] == pod_before.uid
+    assert record["status"]["newPod"]["uid"] == moved["metadata"]["uid"] != pod_before.uid
+    assert "finalizers" not in moved["metadata"]
+    assert fragmented.sandbox.audit_log
+    bound = audit_log.histories(fragmented.sandbox.audit_log)[("default", "train")].bound
+    assert moved["metadata"]["uid"] in bound
+    assert pod_before.uid not in bound
     assert "Traceback" not in operator.text() + second.text()
 
 

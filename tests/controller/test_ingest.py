@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.builders import gated_pod, node, node_state, node_topology_object, pod_manifest, refused_pod
+from tests.builders import gated_pod, node, node_state, node_topology_object, pod_manifest, refused_pod, watched_pod
 from tests.waiting import eventually
 
 from topomend.cache import changes, topology_reader
@@ -16,7 +16,7 @@ from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent, watch_event
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.cluster import REFUSAL_PREFIX, Owner, WatchedPod
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
@@ -143,6 +143,21 @@ def test_taking_a_change_in_asks_no_node_about_the_pods_that_wait(monkeypatch: p
     assert seen.store.snapshot.assumed["ns", "first"].nodes == ("a",)
 
 
+def test_an_unbound_pod_is_reconciled_when_it_is_seen_and_by_the_next_leader_unless_a_controller_has_it() -> None:
+    seen = Seen()
+    fields: dict[str, Any] = {"narrowed": True, "unschedulable": True}
+    owner = Owner("ReplicaSet", "rs", "2", "apps/v1")
+    for pod in (watched_pod("alone", uid="u", **fields), watched_pod("owned", uid="o", owner=owner, **fields)):
+        seen.take(changes.PodUpdated(pod, seen.now))
+    assert [pod.name for pod in seen.requeued if pod != POD] == ["alone"]
+    seen.requeued.clear()
+    seen.ingest.enqueue_all()
+    assert seen.requeued == [PodID("ns", "alone", "u")]
+    seen.take(changes.PodUpdated(watched_pod("alone", uid="u", node="a", **fields), seen.now))
+    assert [pod.name for pod in seen.bound] == ["alone"]
+    assert len(seen.requeued) == 1
+
+
 def test_of_what_a_node_publishes_the_newest_is_taken_in_at_intervals_and_other_nodes_do_not_wait() -> None:
     seen = Seen()
     seen.ingest.start()
@@ -215,7 +230,7 @@ def test_what_happens_to_a_pod_is_taken_in_as_it_happened() -> None:
     owner = {"kind": "StatefulSet", "name": "db", "uid": "9", "controller": True, "apiVersion": "apps/v1"}
     content["metadata"]["ownerReferences"] = [owner]
     seen.ingest.put(arrived(content))
-    status = {"phase": "Failed", "message": f"{changes.REFUSAL_PREFIX}why"}
+    status = {"phase": "Failed", "message": f"{REFUSAL_PREFIX}why"}
     seen.ingest.put(arrived(content | {"status": status}, "MODIFIED"))
     seen.ingest.put(arrived(content | {"status": status}, "DELETED"))
     seen.apply()

@@ -22,6 +22,7 @@ from topomend.kube.client import (
     NAMESPACES,
     NODE_TOPOLOGIES,
     PODS,
+    RELAUNCHES,
     RESOURCE_CLAIMS,
     Resource,
 )
@@ -294,7 +295,7 @@ def _asked(cluster: Cluster, *arguments: str, kubeconfig: Path | None = None) ->
 
 
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
-def test_a_replica_that_pods_on_the_best_nodes_repel_runs_on_another(
+def test_a_replica_and_a_bare_pod_that_pods_on_the_best_nodes_repel_run_on_others(
     namespace: str, five_nodes: Cluster, operator: Operator
 ) -> None:
     """Slow: the scheduler is given half a minute. The repelling pods are why best fit prefers their nodes."""
@@ -309,10 +310,19 @@ def test_a_replica_that_pods_on_the_best_nodes_repel_runs_on_another(
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": _template()}
     content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     made = five_nodes.client.create(DEPLOYMENTS, content, namespace)
+    bare = five_nodes.create(pod("alone", 1, labels={"app": "web"}), namespace)
     try:
-        eventually("both replicas to run", lambda: len(_running_of(five_nodes, namespace, "web")) == 2, 120)
-        nodes = {replica["spec"]["nodeName"] for replica in _running_of(five_nodes, namespace, "web")}
-        assert nodes <= set(NAMES[MAX_NAMED_NODES:])
+        eventually(
+            "both replicas and the bare pod to run",
+            lambda: len(_running_of(five_nodes, namespace, "web")) == 3,
+            120,
+        )
+        running = {content["metadata"]["name"]: content for content in _running_of(five_nodes, namespace, "web")}
+        assert {content["spec"]["nodeName"] for content in running.values()} <= set(NAMES[MAX_NAMED_NODES:])
+        records = five_nodes.client.list(RELAUNCHES, namespace=namespace).items
+        relaunched = [(record["spec"]["pod"]["uid"], record["status"]["newPod"]["uid"]) for record in records]
+        uids = (bare["metadata"]["uid"], running["alone"]["metadata"]["uid"])
+        assert relaunched == ([uids] if namespace == STEERED else [])
         assert "Traceback" not in operator.text()
         assert ("no scheduler uses its nodes" in operator.text()) is (namespace == STEERED)
     finally:

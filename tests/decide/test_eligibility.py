@@ -3,9 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.builders import refused_pod
+from tests.builders import refused_pod, watched_pod
 
-from topomend.decide.eligibility import Limits, Treatment, eligibility, is_recreated_when_deleted
+from topomend.decide.eligibility import (
+    Limits,
+    Treatment,
+    eligibility,
+    is_recreated_when_deleted,
+    is_relaunched_when_unbound,
+)
 from topomend.model.cluster import Owner
 
 LIMITS = Limits()
@@ -142,3 +148,26 @@ def test_a_pod_that_has_not_run_may_be_deleted_if_its_controller_creates_another
     assert is_recreated_when_deleted(refused_pod(owner=owner), LIMITS) is is_recreated
     assert not is_recreated_when_deleted(refused_pod(owner=owner, relaunch="false"), LIMITS)
     assert not is_recreated_when_deleted(refused_pod(owner=owner), Limits("the operator runs with --mode observe"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_relaunched"),
+    [
+        ({}, True),
+        ({"attempt": 1_000}, True),
+        ({"generation": 2, "released": True}, True),
+        ({"generation": 3, "released": True}, False),
+        ({"finalizers": ("topomend.io/relaunch",)}, True),
+        ({"finalizers": ("x.io/y",)}, False),
+        ({"gates": ("x.io/y",)}, False),
+        ({"relaunch": "false"}, False),
+        ({"mirror": True}, False),
+        ({"deleting": True}, False),
+        ({"owner": Owner("Job", "j", "2", "batch/v1")}, False),
+    ],
+)
+def test_an_unbound_pod_is_relaunched_where_a_refused_one_would_be_however_often(
+    fields: dict[str, Any], is_relaunched: bool
+) -> None:
+    assert is_relaunched_when_unbound(watched_pod(**fields), LIMITS) is is_relaunched
+    assert not is_relaunched_when_unbound(watched_pod(**fields), Limits("the operator runs with --mode observe"))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from deploy.manifests import DEPLOY, objects
 from tests.clusters import policies
-from tests.deploy.api import API
+from tests.deploy.api import API, Answer
 from tests.deploy.conftest import NAMESPACE, tenant_of, token_of
 from tests.waiting import consistently, eventually
 
@@ -231,7 +231,7 @@ def test_the_operator_deletes_its_own_replacement_while_it_is_held_and_no_other_
     assert operator.delete(existing(admin, gates=("other.io/gate",), annotations=OURS)).code == 403
 
 
-def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controller_creates_another(
+def test_the_operator_deletes_an_unbound_pod_that_it_ungated_if_a_controller_creates_another(
     pods_of: tuple[API, API],
 ) -> None:
     admin, operator = pods_of
@@ -250,6 +250,59 @@ def test_the_operator_deletes_an_unbound_pod_that_it_ungated_only_if_a_controlle
     bound["metadata"]["ownerReferences"] = [owner]
     assert operator.delete(f"{PODS}/{admin.create(PODS, bound).content['metadata']['name']}").code == 403
     admin.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{made['name']}")
+
+
+UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+def _ungated(admin: API, operator: API) -> str:
+    path = existing(admin, gates=("topomend.io/fit",), schedulerName="nobody")
+    patch = manifest.launch(read_watched_pod(operator.get(path).content), Narrowing(("no-such-node",)))
+    assert operator.patch(path, patch).allowed
+    return path
+
+
+def _claim(operator: API, path: str) -> Answer:
+    return operator.patch(path, manifest.claim(operator.get(path).content, "a-record"))
+
+
+def test_the_operator_deletes_an_unbound_pod_without_a_controller_only_once_it_has_claimed_it(
+    pods_of: tuple[API, API],
+) -> None:
+    admin, operator = pods_of
+    path = _ungated(admin, operator)
+    assert _claim(operator, path).code == 403, "no scheduler has tried it yet"
+    assert admin.patch(f"{path}/status", {"status": UNSCHEDULABLE}).allowed
+    assert operator.delete(path).code == 403, "it is not claimed"
+    assert operator.patch(path, {"metadata": {"labels": {"a": "b"}}}).code == 403
+    assert _claim(operator, path).allowed
+    assert operator.delete(path).allowed
+    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+    assert operator.get(path).code == 404
+
+
+def test_the_operator_deletes_no_pod_that_was_bound_after_the_claim(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    path = _ungated(admin, operator)
+    assert admin.patch(f"{path}/status", {"status": UNSCHEDULABLE}).allowed
+    assert _claim(operator, path).allowed
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": path.rpartition("/")[2]},
+        "target": {"kind": "Node", "name": "deploy-tests-none"},
+    }
+    assert admin.create(f"{path}/binding", binding).allowed
+    assert operator.delete(path).code == 403
+    assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
+
+
+def test_the_operator_claims_no_unschedulable_pod_that_it_did_not_ungate(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    path = f"{PODS}/{admin.create(PODS, new_pod(nodeSelector={'no-such': 'node'})).content['metadata']['name']}"
+    assert admin.patch(f"{path}/status", {"status": UNSCHEDULABLE}).allowed
+    assert _claim(operator, path).code == 403
+    assert operator.delete(path).code == 403
 
 
 def test_the_operator_creates_a_replacement_behind_its_gate(pods_of: tuple[API, API]) -> None:

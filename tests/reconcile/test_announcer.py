@@ -1,5 +1,7 @@
 """The object, reason and text of each Event. A list records the events instead of posting them."""
 
+from dataclasses import replace
+
 import pytest
 from tests.builders import gated_pod, refused_pod
 from tests.reconcile.emitted import Emitted
@@ -58,10 +60,18 @@ def test_a_relaunch_names_both_pods_the_nodes_and_the_attempt_on_pod_and_record(
     assert emitted.events == [(name, "Normal", "Relaunched", "Relaunch", note) for name in ("Pod/p-r2", "Relaunch/p-1")]
 
 
+def test_the_relaunch_of_a_pod_that_no_scheduler_bound_names_no_node_that_refused_it(emitted: Emitted) -> None:
+    record = replace(RECORD, refused_by="scheduler", reason="Unschedulable")
+    emitted.announcer.relaunched(gated_pod(), record, "b NUMA 0 admits it", 5)
+    note = "replaces ns/p, which no scheduler bound to its nodes; b NUMA 0 admits it"
+    assert {event[-1] for event in emitted.events} == {note}
+
+
 def test_a_pod_that_is_not_scheduled_is_reported_what_to_do(emitted: Emitted) -> None:
     emitted.announcer.not_scheduled(gated_pod(), ["b", "c"])
     [(_, kind, reason, _, note)] = emitted.events
     assert (kind, reason) == ("Warning", "NotScheduled")
     assert note.startswith("Ungated for nodes b, c but not scheduled: ")
     assert "See `kubectl describe pod p`. " in note
-    assert note.endswith("To retry on other nodes, delete and recreate the pod.")
+    assert "It is replaced once other nodes admit it, unless" in note
+    assert note.endswith("Then, to retry on other nodes, delete and recreate the pod.")

@@ -1,28 +1,30 @@
-"""Which unbound pods are deleted, on a real API server: only where another would have more nodes."""
+"""Which unbound pods are deleted or relaunched, on a real API server: only where another would have more nodes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import applied, node_state, snapshot_of
-from tests.clock import Clock
-from tests.clusters import Cluster, pod
+from tests.clusters import NODE_A, NODE_B, Cluster, pod
+from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
+from tests.refused_pods import watched
+from tests.unbound_pods import NOWHERE, narrowed, unbound
 from tests.waiting import eventually
 
-from topomend.cache import changes
-from topomend.cache.snapshot import Snapshot
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import PODS, Resource
+from topomend.kube.client import RELAUNCHES, Resource
 from topomend.model.cluster import WatchedPod
-from topomend.model.narrowing import Narrowing
+from topomend.model.relaunch import Step
 from topomend.reconcile.namespace_limits import NamespaceLimits
-from topomend.reconcile.store import Store
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.refused_pods import RefusedPods
+from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
 from topomend.reconcile.unbound_pods import CHECK_SECONDS, PATIENCE_SECONDS, UnboundPods
-from topomend.relaunch import manifest
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.runtime.backoff import Backoff
-from topomend.wire.cluster import read_watched_pod
-from topomend.wire.group import FIT_GATE
+from topomend.runtime.token_bucket import FairTokenBucket
+from topomend.wire.group import ATTEMPT_ANNOTATION, CREATOR_ANNOTATION, FIT_GATE
+from topomend.wire.relaunch import read_relaunch, record_name
 
 pytestmark = pytest.mark.cluster
 
@@ -44,9 +46,7 @@ def replica(two_nodes: Cluster) -> Iterator[WatchedPod]:
     made = two_nodes.client.create(REPLICA_SETS, content, "default")["metadata"]
     try:
         gated = eventually("its pod", lambda: _pods(two_nodes))[0]
-        name = gated["metadata"]["name"]
-        two_nodes.client.merge(PODS, name, manifest.launch(read_watched_pod(gated), Narrowing(("nowhere",))), "default")
-        yield eventually("the scheduler to find no node", lambda: _unschedulable(two_nodes, name))
+        yield narrowed(two_nodes, gated)
     finally:
         two_nodes.client.delete(REPLICA_SETS, made["name"], "default", uid=made["uid"])
         two_nodes.clear()
@@ -56,35 +56,34 @@ def _pods(cluster: Cluster) -> list[dict[str, Any]]:
     return [content for content in cluster.pods() if content["metadata"].get("labels") == LABELS]
 
 
-def _unschedulable(cluster: Cluster, name: str) -> WatchedPod | None:
-    watched = read_watched_pod(cluster.get(name))
-    return watched if watched.unschedulable else None
-
-
-class Scene:
-    """The parts around one unbound pod; ``nodes`` is whether another node admits it."""
+class Scene(Parts):
+    """The parts around one unbound pod; ``nodes`` is whether other nodes admit it."""
 
     def __init__(self, cluster: Cluster, unbound: WatchedPod, *, nodes: bool = True, opted_out: str = "") -> None:
-        self.clock, self.store = Clock(0.0), Store()
+        super().__init__(cluster, *((EMPTY_A, EMPTY_B) if nodes else ()))
+        self.pod, self.began = unbound, self.clock.now
         self.backoff = Backoff(self.clock)
-        snapshot = snapshot_of(node_state()) if nodes else Snapshot()
-        self.store.apply(Whole(applied(changes.PodUpdated(unbound, 0.0), to=snapshot)))
-        limits = NamespaceLimits(cluster.client, Limits(opted_out))
-        self.pods = UnboundPods(cluster.client, self.store, limits, self.backoff, self.clock)
+        self.watch(unbound)
+        self.limits = Limits(opted_out, max_attempts=1)
+        refused_pods = RefusedPods(self.collaborators, FairTokenBucket(10.0, 10, self.clock))
+        self.pods = UnboundPods(
+            cluster.client,
+            self.store,
+            NamespaceLimits(cluster.client, self.limits),
+            refused_pods,
+            backoff=self.backoff,
+            clock=self.clock,
+        )
 
     def check_after(self, seconds: float) -> None:
-        self.clock.now = seconds
+        self.clock.now = self.began + seconds
         self.pods.check()
 
-
-@dataclass(frozen=True)
-class Whole:
-    """A change to a snapshot that a test has built."""
-
-    snapshot: Snapshot
-
-    def apply_to(self, _: Snapshot) -> Snapshot:
-        return self.snapshot
+    def reconcile_after(self, seconds: float) -> Result:
+        self.clock.now = self.began + seconds
+        unbound = self.pods.bare(PodID(self.pod.namespace, self.pod.name, self.pod.uid))
+        assert unbound
+        return self.pods.reconcile(unbound)
 
 
 def test_a_replica_that_other_nodes_admit_is_deleted_and_the_next_one_goes_to_all_of_them(
@@ -109,6 +108,80 @@ def test_a_replica_is_kept_if_no_other_node_admits_it_or_refusals_are_only_expla
 ) -> None:
     Scene(two_nodes, replica, **fields).check_after(PATIENCE_SECONDS + 1)
     assert _uids(two_nodes) == {replica.uid}
+
+
+@pytest.fixture
+def cluster(two_nodes: Cluster) -> Iterator[Cluster]:
+    yield two_nodes
+    two_nodes.clear()
+
+
+def test_a_bare_pod_that_other_nodes_admit_is_relaunched_for_all_of_them(cluster: Cluster) -> None:
+    pod = unbound(cluster, "train")
+    scene = Scene(cluster, pod)
+    scene.check_after(PATIENCE_SECONDS + 1)
+    assert watched(cluster, "train").uid == pod.uid, "only pods of controllers are merely deleted"
+    assert scene.reconcile_after(PATIENCE_SECONDS - CHECK_SECONDS) == Result(CHECK_SECONDS)
+    assert scene.reconcile_after(PATIENCE_SECONDS) == DONE
+    replacement = watched(cluster, "train")
+    assert (replacement.replaces, replacement.gates) == (pod.uid, ())
+    assert set(narrowing_of(replacement.node_affinity).hosts) == {NODE_A, NODE_B}
+    eventually("the replacement to run", lambda: cluster.running("train"))
+    record = read_relaunch(cluster.client.get(RELAUNCHES, record_name("train", pod.uid), "default"))
+    assert (record.step, record.new_uid, record.is_open) == (Step.LAUNCHED, replacement.uid, False)
+    assert (record.refused_by, record.reason, record.attempt) == ("scheduler", "Unschedulable", 1)
+    assert record.message.endswith(NOWHERE)
+    assert scene.emitted.reasons() == ["Relaunched", "Relaunched"]
+
+
+def test_a_bare_pod_is_relaunched_as_often_as_it_is_unbound_each_time_after_a_longer_wait(cluster: Cluster) -> None:
+    pod = unbound(cluster, "train", annotations={ATTEMPT_ANNOTATION: "1"})
+    scene = Scene(cluster, pod)
+    for number in range(10):
+        scene.backoff.failed("default/train", f"an earlier pod of this name, number {number}")
+    later = scene.reconcile_after(2 * PATIENCE_SECONDS).after
+    assert later
+    assert later == scene.backoff.remaining("default/train")
+    assert later > PATIENCE_SECONDS
+    assert watched(cluster, "train").uid == pod.uid
+    scene.reconcile_after(2 * PATIENCE_SECONDS + later)
+    replacement = watched(cluster, "train")
+    assert (replacement.replaces, replacement.attempt) == (pod.uid, 1), "what no kubelet refused counts as no attempt"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"nodes": False}, {"opted_out": "the operator runs with --mode observe"}],
+    ids=["no node", "opted out"],
+)
+def test_a_bare_pod_is_kept_if_no_other_node_admits_it_or_refusals_are_only_explained(
+    fields: dict[str, Any], cluster: Cluster
+) -> None:
+    pod = unbound(cluster, "train")
+    Scene(cluster, pod, **fields).reconcile_after(PATIENCE_SECONDS)
+    assert (watched(cluster, "train"), cluster.records()) == (pod, ())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"generation": 3}, {"finalizers": ("other.io/finalizer",)}, {"relaunch": "false"}],
+    ids=["changed", "another's finalizer", "opted out"],
+)
+def test_a_bare_pod_is_kept_if_a_refused_one_would_be(fields: dict[str, Any], cluster: Cluster) -> None:
+    pod = unbound(cluster, "train")
+    assert Scene(cluster, replace(pod, **fields)).reconcile_after(PATIENCE_SECONDS) == DONE
+    assert (watched(cluster, "train"), cluster.records()) == (pod, ())
+
+
+def test_a_bare_pod_whose_creator_lost_the_right_waits_with_the_reason_in_its_record(cluster: Cluster) -> None:
+    pod = unbound(cluster, "train", annotations={CREATOR_ANNOTATION: "somebody"})
+    scene = Scene(cluster, pod)
+    assert scene.reconcile_after(PATIENCE_SECONDS) == Result(RETRY_SECONDS)
+    assert (watched(cluster, "train"), scene.emitted.reasons()) == (pod, ["RelaunchDeferred"])
+    record = read_relaunch(cluster.client.get(RELAUNCHES, record_name("train", pod.uid), "default"))
+    succeeded = record.condition("Succeeded")
+    assert succeeded
+    assert (record.step, succeeded.reason) == (Step.RECORDED, "CreatorMayNot")
 
 
 def _uids(cluster: Cluster) -> set[str]:

@@ -44,6 +44,10 @@ ALL = Bounds(operators=2, faults=1, deletions=1, squatters=1)
 RECORDS = Bounds(operators=1, faults=1, records=1)
 DRAINED = Bounds(operators=1, drains=1)
 ENDING = Bounds(operators=1, deletions=1, ends=1)
+UNBOUND = Bounds(operators=1, faults=1, deletions=1, unbound=1)
+UNBOUND_TWO = Bounds(operators=2, faults=1, deletions=1, unbound=1)
+UNBOUND_RECORDS = Bounds(operators=1, faults=1, records=1, deletions=1, unbound=1)
+UNBOUND_DRAINED = Bounds(operators=1, deletions=1, drains=1, unbound=1)
 
 GUARDS = [
     Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
@@ -137,10 +141,10 @@ GUARDS = [
     ),
     Guard(
         "a refused pod that is read from before ends no relaunch",
-        "        return Pause(END_OF_RECORD)\n    if record.manifest_hash",
+        "        return Pause(END_OF_RECORD)\n    if record.is_of_unbound",
         "        return Pause(END_OF_RECORD)\n"
         "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
-        "    if record.manifest_hash",
+        "    if record.is_of_unbound",
         Bounds(operators=1, faults=3),
     ),
     Guard(
@@ -181,8 +185,8 @@ GUARDS = [
     ),
     Guard(
         "a drain gives a pod back that nothing was done about",
-        "    if progress.draining:\n        return _give_back(pod, record)\n    if record.deleting:\n",
-        "    if progress.draining:\n        return Stop(DRAINED)\n    if record.deleting:\n",
+        "    if progress.draining:\n        return _give_back(pod, record)\n    is_its",
+        "    if progress.draining:\n        return Stop(DRAINED)\n    is_its",
         DRAINED,
     ),
     Guard(
@@ -196,6 +200,44 @@ GUARDS = [
         "    if progress.draining:\n        return Launch(pod, ())\n",
         "    if progress.draining:\n        return Stop(DRAINED)\n",
         DRAINED,
+    ),
+    Guard(
+        "a pod that a scheduler has bound stays",
+        "    if refused and refused.node and record.is_of_unbound:\n",
+        "    if False:\n",
+        UNBOUND,
+    ),
+    Guard(
+        "the record of a pod that was bound ends before the finalizer goes",
+        "    if not record.step.ended:\n        return Mark(record, Step.CANCELLED, why=BOUND)\n"
+        "    if _is_claimed(pod):\n        return Unclaim(pod)\n",
+        "    if _is_claimed(pod):\n        return Unclaim(pod)\n"
+        "    if not record.step.ended:\n        return Mark(record, Step.CANCELLED, why=BOUND)\n",
+        UNBOUND,
+    ),
+    Guard(
+        "an unbound pod that is claimed has a record, also where none was read",
+        "    if not progress.denied:\n        return Record(pod)\n    return Unclaim(pod) if pod.deleting",
+        "    return Unclaim(pod) if pod.deleting or True",
+        UNBOUND,
+    ),
+    Guard(
+        "an unbound pod whose record somebody removed gets another",
+        "    if not progress.denied:\n        return Record(pod)\n    return Unclaim(pod) if pod.deleting",
+        "    return Unclaim(pod) if pod.deleting",
+        UNBOUND_RECORDS,
+    ),
+    Guard(
+        "an unbound pod is not given back because its record is denied to who did not read it",
+        "    return Unclaim(pod) if pod.deleting and not pod.node else Pause(progress.denied)",
+        "    return Unclaim(pod)",
+        UNBOUND_TWO,
+    ),
+    Guard(
+        "a drain ends the record of an unbound pod before it gives the pod back",
+        "    is_first = _is_claimed(pod) and not record.is_of_unbound\n",
+        "    is_first = _is_claimed(pod)\n",
+        UNBOUND_DRAINED,
     ),
     Guard(
         "what was known is forgotten once a precondition fails",
@@ -215,4 +257,6 @@ PRECONDITIONS = {
     "a pod has one record": (Rules(record_once=False), TWO),
     "the replacement has a gate": (Rules(gate=False), TWO),
     "the finalizer holds the pod": (Rules(finalizer=False), TWO),
+    "deleting an unbound pod names the version that a binding changes": (Rules(delete_precondition=False), UNBOUND),
+    "the finalizer tells whose deletion it was, after a pod was bound": (Rules(finalizer=False), UNBOUND),
 }

@@ -12,7 +12,7 @@ import pytest
 from tests.relaunch.guards import Guard, lacking
 from tests.relaunch.walk import Bounds, Machine
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
 from topomend.model.pod import Pod
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch import messages, protocol
@@ -42,6 +42,8 @@ class Thing:
             uid=self.uid,
             version=str(self.version),
             pod=Pod("ns", self.name, self.uid),
+            phase="Pending" if self.ours else "Failed",
+            message="" if self.ours else REFUSAL_PREFIX,
             deleting=self.deleting,
             finalizers=(RELAUNCH_FINALIZER,) if self.claimed else (),
             gates=(RELAUNCH_GATE,) if self.gated else (),

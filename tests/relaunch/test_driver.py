@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.clusters import NODE_A, NODE_B, Cluster
 from tests.refused_pods import refused, watched
+from tests.unbound_pods import bind, unbound
 
 from topomend.kube.client import PODS, RELAUNCHES, Client
 from topomend.kube.errors import NotFound, NotPermitted
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.cluster
 NOW = "2026-01-01T00:00:00Z"
 ON_B = Chosen((NODE_B,), Narrowing((NODE_B,)), counts=(("Admits", 1),), reason="numa-b admits it")
 NOWHERE = Chosen()
+
+GHOST = "ghost"
+"""A node without a kubelet: the kubelet of another would refuse a pod that was narrowed to nodes that do not exist."""
 
 MAIN_LINE = 10
 """The writes of one relaunch that nothing disturbs."""
@@ -58,11 +62,12 @@ class Attempts:
         renames: bool = False,
         draining: bool = False,
         client: Client | None = None,
+        now: Callable[[], str] = lambda: NOW,
     ) -> Outcome:
         driver = Driver(
             client or self.cluster.client,
             lambda _pod, _record: chosen,
-            lambda: NOW,
+            now,
             renames=renames,
             draining=draining,
         )
@@ -251,3 +256,37 @@ def test_a_pod_that_its_user_deleted_first_is_not_replaced(attempts: Attempts) -
     attempts.cluster.client.delete(PODS, "train", "default", uid=attempts.pod.uid)
     attempts.run()
     assert attempts.cluster.pods() == ()
+
+
+def test_an_unbound_pod_that_a_scheduler_binds_while_it_is_committed_stays(cluster: Cluster) -> None:
+    """The driver asks for the time right before it commits the record: the pod was claimed, and is not deleted yet."""
+    attempts = Attempts(cluster, unbound(cluster, "train"))
+    times: list[str] = []
+
+    def now() -> str:
+        if not times:
+            bind(cluster, attempts.pod, GHOST)
+        times.append(NOW)
+        return NOW
+
+    outcome = attempts.run(now=now, renames=True)
+    assert outcome.last == messages.Stop("Cancelled")
+    pod = watched(cluster, "train")
+    assert (pod.uid, pod.node, pod.deleting, pod.finalizers, pod.record) == (attempts.pod.uid, GHOST, False, (), "")
+    record = attempts.record()
+    succeeded = record.condition("Succeeded")
+    assert succeeded
+    assert (record.step, succeeded.message, record.is_open) == (Step.CANCELLED, protocol.BOUND, False)
+
+
+@pytest.mark.parametrize("write", range(1, MAIN_LINE + 1))
+def test_an_unbound_pod_is_relaunched_once_wherever_an_operator_dies_and_keeps_its_name(
+    write: int, cluster: Cluster
+) -> None:
+    attempts = Attempts(cluster, unbound(cluster, "train"))
+    attempts.run_until_write(write, renames=True)
+    attempts.run()
+    replacement = watched(cluster, "train")
+    assert (replacement.replaces, replacement.gates, replacement.attempt) == (attempts.pod.uid, (), 0)
+    record = attempts.record()
+    assert (record.step, record.new_uid, record.is_open) == (Step.LAUNCHED, replacement.uid, False)

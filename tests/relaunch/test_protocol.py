@@ -262,6 +262,84 @@ def test_a_drain_gives_back_a_pod_that_was_only_recorded(pod: Thing) -> None:
     assert not world.ungate
 
 
+UNBOUND = Thing(OLD, NOW)
+
+
+def unbound_entry(step: Step) -> Entry:
+    return entry(step)._replace(unbound=True)
+
+
+def test_an_unbound_pod_is_recorded_before_it_is_claimed_and_then_relaunched_as_a_refused_one() -> None:
+    world, sent = run(start(unbound=True))
+    refused, sent_for_refused = run(start())
+    assert sent[2:4] == ["Record", "Claim"]
+    assert sent[4:] == sent_for_refused[4:]
+    assert (world.ungate, world.step) == (refused.ungate, refused.step)
+    assert world.ungate == {"new0"}
+
+
+@pytest.mark.parametrize("step", [Step.RECORDED, Step.COMMITTED, Step.BLOCKED])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_pod_that_a_scheduler_binds_meanwhile_is_given_back(step: Step, deleting: bool) -> None:
+    bound = UNBOUND._replace(bound=True, claimed=True, deleting=deleting)
+    world, sent = run(World(bound, unbound_entry(step), unbound=True, ungate=frozenset({OLD})))
+    assert sent[2:] == ["Mark Cancelled", "Unclaim", "Unprotect", "Stop"]
+    assert world.pod == (None if deleting else UNBOUND._replace(bound=True))
+    assert world.ungate == {OLD}
+
+
+def test_a_bound_pod_without_a_record_is_left_alone() -> None:
+    bound = UNBOUND._replace(bound=True)
+    world, sent = run(World(bound, unbound=True, ungate=frozenset({OLD})))
+    assert (sent[2:], world.pod) == (["Stop"], bound)
+
+
+def test_a_pod_that_is_refused_once_it_was_bound_is_relaunched_with_a_record_of_that() -> None:
+    refused = REFUSED._replace(bound=True)
+    for step in (Step.RECORDED, Step.COMMITTED, Step.CANCELLED):
+        progress, request = protocol.begin(OLD, RECORD, may_start=True)
+        ended = unbound_entry(Step.CANCELLED)._replace(protected=False, manifest=False)
+        held = unbound_entry(step) if step is not Step.CANCELLED else ended
+        progress, _ = protocol.step(progress, messages.RecordIs(held.relaunch()))
+        progress, request = protocol.step(progress, messages.PodIs(refused.watched()))
+        assert isinstance(request, messages.Discard if held == ended else messages.Mark)
+        progress, request = protocol.step(progress, messages.RecordIs(ended.relaunch()))
+        assert isinstance(request, messages.Discard)
+        progress, request = protocol.step(progress, messages.RecordIs(None))
+        assert isinstance(request, messages.Claim)
+
+
+def test_an_unbound_pod_is_not_touched_where_no_record_is_taken() -> None:
+    world, last = _run_with(messages.Record, messages.Denied("quota"), start(unbound=True))
+    assert (world.pod, world.entry, last) == (UNBOUND, None, messages.Pause("quota"))
+
+
+def test_an_unbound_pod_that_was_changed_after_it_was_recorded_is_recorded_again() -> None:
+    claimed = UNBOUND._replace(claimed=True).watched()
+    other = replace(unbound_entry(Step.RECORDED).relaunch(), manifest_hash="other")
+    progress, _ = protocol.begin(OLD, RECORD, may_start=True)
+    progress, _ = protocol.step(progress, messages.RecordIs(other))
+    progress, request = protocol.step(progress, messages.PodIs(claimed, "digest"))
+    assert request == messages.Discard(other)
+    progress, request = protocol.step(progress, messages.RecordIs(replace(other, deleting=True)))
+    assert isinstance(request, messages.Unprotect)
+    progress, request = protocol.step(progress, messages.RecordIs(None))
+    assert request == messages.Record(claimed)
+
+
+def test_a_record_that_somebody_deletes_once_its_unbound_pod_is_claimed_is_completed() -> None:
+    deleted = unbound_entry(Step.RECORDED)._replace(deleting=True)
+    world, sent = run(World(UNBOUND._replace(claimed=True), deleted, unbound=True))
+    assert sent[2:4] == ["Commit", "Delete"]
+    assert world.ungate == {"new0"}
+    assert world.entry is None
+
+
+def test_an_unbound_pod_that_lost_our_finalizer_gets_it_again_before_it_is_deleted() -> None:
+    _, sent = run(World(UNBOUND, unbound_entry(Step.COMMITTED), unbound=True))
+    assert sent[2:4] == ["Claim", "Delete"]
+
+
 def test_a_drain_begins_nothing() -> None:
     progress, _ = protocol.begin(OLD, RECORD, may_start=False, draining=True)
     progress, _ = protocol.step(progress, messages.RecordIs(None))

@@ -27,6 +27,7 @@ from tests.relaunch.world import (
     Rules,
     Thing,
     World,
+    bind,
     check,
     check_end,
     delete,
@@ -73,7 +74,8 @@ DRAIN = Operator(draining=True)
 
 
 class Bounds(NamedTuple):
-    """How many operators there are, how many drains beside them, and how much may yet happen to them."""
+    """How many operators there are, how many drains beside them, and how much may yet happen to them. ``unbound``: the
+    pod was not refused, and its scheduler may bind it once, at any moment."""
 
     operators: int = 1
     faults: int = 0
@@ -82,6 +84,7 @@ class Bounds(NamedTuple):
     records: int = 0
     drains: int = 0
     ends: int = 0
+    unbound: int = 0
 
 
 class Situation(NamedTuple):
@@ -108,8 +111,9 @@ class Walk:
 
     def walk(self, bounds: Bounds) -> int:
         """Check every situation that can be reached; how many there are. Raises Broken, with the way to it."""
+        world = start(unbound=bool(bounds.unbound))
         actors = (BEGIN,) * bounds.operators + (DRAIN,) * bounds.drains
-        first = Situation(start(), actors, (), frozenset(), frozenset(), bounds)
+        first = Situation(world, actors, (), frozenset(), frozenset(), bounds)
         came: dict[Situation, tuple[Situation | None, str]] = {first: (None, "")}
         waiting = deque([first])
         while waiting:
@@ -217,6 +221,9 @@ class Walk:
 
     def _strangers(self, now: Situation) -> Iterator[tuple[str, Situation]]:
         pod, left = now.world.pod, now.left
+        if left.unbound and bind(now.world) is not now.world:
+            fewer = now._replace(left=left._replace(unbound=0))
+            yield "the scheduler binds the pod", _next(fewer, bind(now.world), now.operators)
         if left.deletions and pod and not pod.deleting:
             fewer = now._replace(left=left._replace(deletions=left.deletions - 1))
             yield f"somebody deletes {pod.uid}", _next(fewer, delete(now.world, self._rules), now.operators)

@@ -22,6 +22,11 @@ EVERY = [
     Bounds(operators=1, faults=1, deletions=1, records=1),
     Bounds(operators=1, faults=1, deletions=1, ends=1, drains=1),
     Bounds(operators=2, faults=1, deletions=1, squatters=1),
+    Bounds(operators=2, faults=1, deletions=1, unbound=1),
+    Bounds(operators=1, faults=2, deletions=1, squatters=1, unbound=1),
+    Bounds(operators=1, faults=1, deletions=1, records=1, unbound=1),
+    Bounds(operators=1, deletions=1, drains=1, unbound=1),
+    Bounds(operators=1, deletions=1, ends=1, unbound=1),
 ]
 """The longest first. No drain and somebody who deletes records meet in one walk: an operator that topomend is drained
 beside would begin anew with a pod that was given back, and two records of one name follow each other."""
@@ -30,6 +35,9 @@ FURTHER = [
     Bounds(operators=2, faults=3, deletions=1),
     Bounds(operators=2, faults=2, deletions=1, squatters=1),
     Bounds(operators=3, faults=1, deletions=1, squatters=1),
+    Bounds(operators=2, faults=2, deletions=1, unbound=1),
+    Bounds(operators=2, faults=1, records=1, unbound=1),
+    Bounds(operators=1, faults=1, deletions=1, drains=1, unbound=1),
 ]
 
 

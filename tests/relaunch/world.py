@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
 from topomend.model.pod import Pod
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch import UNSCHEDULABLE, Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
@@ -53,7 +53,7 @@ class Rules:
 
 
 class Thing(NamedTuple):
-    """The pod that has the name. ``claimed``: it has our finalizer and the record's name."""
+    """The pod that has the name. ``claimed``: it has our finalizer and the record's name. ``bound``: it has a node."""
 
     uid: str
     version: int = NEXT
@@ -62,6 +62,7 @@ class Thing(NamedTuple):
     ours: bool = False
     gated: bool = False
     deleting: bool = False
+    bound: bool = False
 
     @cache  # noqa: B019  there are few
     def watched(self) -> WatchedPod:
@@ -72,6 +73,8 @@ class Thing(NamedTuple):
             version=str(self.version),
             pod=Pod("ns", "p", self.uid),
             phase="Failed" if self.failed else "Pending",
+            message=REFUSAL_PREFIX if self.failed else "",
+            node="n" if self.bound else "",
             deleting=self.deleting,
             finalizers=(RELAUNCH_FINALIZER,) if self.claimed else (),
             gates=(RELAUNCH_GATE,) if self.gated else (),
@@ -81,7 +84,8 @@ class Thing(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The record. ``protected``: it has our finalizer. ``manifest``: it is a copy of the refused pod."""
+    """The record. ``protected``: it has our finalizer. ``manifest``: it is a copy of the pod. ``unbound``: that was not
+    refused, and no scheduler bound it."""
 
     version: int = NEXT
     step: Step = Step.RECORDED
@@ -89,6 +93,7 @@ class Entry(NamedTuple):
     protected: bool = False
     deleting: bool = False
     manifest: bool = False
+    unbound: bool = False
 
     @cache  # noqa: B019  there are few
     def relaunch(self) -> Relaunch:
@@ -98,7 +103,7 @@ class Entry(NamedTuple):
             pod_name="p",
             pod_uid=OLD,
             refused_by="n",
-            reason="TopologyAffinityError",
+            reason=UNSCHEDULABLE if self.unbound else "TopologyAffinityError",
             message="",
             attempt=1,
             manifest={"metadata": {}} if self.manifest else {},
@@ -120,21 +125,29 @@ def thing_of(pod: WatchedPod) -> Thing:
         ours=bool(pod.replaces),
         gated=bool(pod.gates),
         deleting=pod.deleting,
+        bound=bool(pod.node),
     )
 
 
 def entry_of(record: Relaunch) -> Entry:
     """The record that was read."""
     return Entry(
-        int(record.version), record.step, record.new_uid, record.protected, record.deleting, bool(record.manifest)
+        int(record.version),
+        record.step,
+        record.new_uid,
+        record.protected,
+        record.deleting,
+        bool(record.manifest),
+        record.is_of_unbound,
     )
 
 
 class World(NamedTuple):
     """What the API server holds, and what has ever happened that an invariant asks for.
 
-    ``ungate`` are the pods that lost our gate. ``excused`` is that a stranger did what ends a relaunch: deleted the
-    refused pod before the commit, deleted its replacement, or took the name. ``was_claimed`` is that the refused pod
+    ``unbound`` is that the pod was not refused, and no scheduler bound it at first. ``ungate`` are the pods that can
+    run: those that lost our gate or were bound. ``excused`` is that a stranger ended the relaunch: he deleted the pod
+    before the commit or once it was bound, deleted its replacement, or took the name. ``was_claimed`` is that the pod
     had our finalizer since the API server last denied its record or we gave it back. ``given_back`` is that topomend
     left the cluster before the pod's end was its doing, ``record_deleted`` that somebody deleted a record,
     ``forgotten`` one that knew of its replacement: who acts by it later, having read it before, may make another.
@@ -151,6 +164,7 @@ class World(NamedTuple):
     record_deleted: bool = False
     forgotten: bool = False
     ends: bool = False
+    unbound: bool = False
 
     @property
     def step(self) -> Step | None:
@@ -158,8 +172,8 @@ class World(NamedTuple):
         return self.entry.step if self.entry else None
 
 
-def start() -> World:
-    return World(Thing(OLD, NOW, failed=True))
+def start(*, unbound: bool = False) -> World:
+    return World(Thing(OLD, NOW, failed=not unbound), unbound=unbound)
 
 
 def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World, messages.Answer]:
@@ -189,7 +203,8 @@ def _record(world: World, request: messages.Record | messages.Restore, rules: Ru
         return world, messages.Denied("the namespace is being deleted")
     if world.entry and rules.record_once:
         return world, messages.NotAsExpected()
-    entry = Entry(protected=isinstance(request, messages.Record))
+    is_of_pod = isinstance(request, messages.Record)
+    entry = Entry(protected=is_of_pod, unbound=is_of_pod and not thing_of(request.pod).failed)
     return world._replace(entry=entry), messages.RecordIs(entry.relaunch())
 
 
@@ -269,10 +284,12 @@ def _is_checked(request: messages.Request, rules: Rules) -> bool:
 
 def _check_deleted(world: World, pod: Thing) -> None:
     """We delete the refused pod once its record is committed, and what we made and no record stands for."""
-    if pod.failed and world.step in UNCOMMITTED:
+    if pod.bound and not pod.failed:
+        raise Broken(f"I4: {pod.uid}, which a scheduler has bound, was deleted")
+    if pod.uid == OLD and world.step in UNCOMMITTED:
         raise Broken(f"I2: the refused pod was deleted while its record was {world.step}")
     is_leftover = world.forgotten if world.entry is None else pod.uid != world.entry.new_uid
-    if not pod.failed and not (pod.gated and is_leftover):
+    if pod.uid != OLD and not (pod.gated and is_leftover):
         raise Broken(f"I4: {pod.uid} was deleted, which neither failed nor waited behind our gate for nothing")
 
 
@@ -294,13 +311,22 @@ def delete(world: World, rules: Rules) -> World:
     if pod is None or pod.deleting:
         return world
     is_ended = world.entry is not None and world.entry.step.ended
-    excuse = is_ended or world.step in UNCOMMITTED if pod.failed else pod.ours and _stands(pod, world.entry)
+    excuse = is_ended or world.step in UNCOMMITTED if pod.uid == OLD else pod.ours and _stands(pod, world.entry)
+    excuse = excuse or pod.bound
     return _deleted(world, pod, rules)._replace(excused=world.excused or excuse)
 
 
 def _stands(pod: Thing, entry: Entry | None) -> bool:
     """Whether the record stands for this pod, or may come to."""
     return entry is None or entry.new_uid in ("", pod.uid)
+
+
+def bind(world: World) -> World:
+    """The scheduler binds the pod: it can run from now on."""
+    pod = world.pod
+    if pod is None or pod.uid != OLD or pod.failed or pod.bound or pod.deleting:
+        return world
+    return world._replace(pod=pod._replace(bound=True, version=NEXT), ungate=world.ungate | {pod.uid})
 
 
 def delete_record(world: World, rules: Rules) -> World:
@@ -325,8 +351,8 @@ def end_namespace(world: World) -> World:
 
 
 def squat(world: World) -> World:
-    """Somebody takes the free name."""
-    return world._replace(pod=Thing(FOREIGN), excused=True)
+    """Somebody takes the free name, with a pod that a kubelet refuses too."""
+    return world._replace(pod=Thing(FOREIGN, failed=True), excused=True)
 
 
 # Invariants
@@ -336,7 +362,7 @@ def check(world: World) -> None:
     """Raise Broken for an invariant that does not hold at every moment."""
     pod, entry = world.pod, world.entry
     if len(world.ungate) > 1 and not (world.forgotten or world.ends):
-        raise Broken(f"I1: {sorted(world.ungate)} all lost our gate")
+        raise Broken(f"I1: {sorted(world.ungate)} can all run")
     ended = entry is not None and entry.step.ended
     old_is_there = pod is not None and pod.uid == OLD
     new_is_there = pod is not None and entry is not None and pod.uid == entry.new_uid
@@ -353,7 +379,7 @@ def check(world: World) -> None:
     is_told = entry is not None or is_orphan or world.ungate or world.ends or world.record_deleted
     if world.was_claimed and not old_is_there and not is_told:
         raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
-    if ended and pod and old_is_there and pod.claimed and not world.given_back:
+    if ended and pod and old_is_there and pod.claimed and not (world.given_back or pod.bound):
         raise Broken("I3: an ended record left our finalizer behind")
 
 

@@ -28,7 +28,6 @@ from verify.differential.workloads import (
     random_workload,
 )
 
-from topomend.cache.changes import REFUSAL_PREFIX
 from topomend.kube.client import (
     DEVICE_CLASSES,
     NAMESPACES,
@@ -41,6 +40,7 @@ from topomend.kube.client import (
 )
 from topomend.kube.client import NODES as NODE_OBJECTS
 from topomend.kube.errors import NotFound
+from topomend.model.cluster import REFUSAL_PREFIX
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import RELAUNCH_ANNOTATION
 

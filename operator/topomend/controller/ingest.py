@@ -22,7 +22,7 @@ from topomend.cache.publication_size import json_bytes
 from topomend.cache.topology_reader import NO_ROOM, published
 from topomend.kube.client import NODE_TOPOLOGIES, PODS
 from topomend.model.bounded_dict import BoundedDict
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import WatchedPod, is_refusal
 from topomend.model.relaunch import Relaunch
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
@@ -341,7 +341,11 @@ class Ingest:
         self._waiting.clear()
         snapshot = self._store.snapshot
         for pod in sorted(
-            (*(refusal.pod for refusal in snapshot.refused.values()), *snapshot.gated.values()),
+            (
+                *(refusal.pod for refusal in snapshot.refused.values()),
+                *snapshot.gated.values(),
+                *(unbound.pod for unbound in snapshot.unbound.values()),
+            ),
             key=lambda pod: pod.order,
         ):
             self._enqueue_pod(pod)
@@ -349,12 +353,14 @@ class Ingest:
             self._enqueue_record(relaunch)
 
     def _enqueue_pod(self, pod: WatchedPod) -> None:
-        if changes.is_refusal(pod):
+        if is_refusal(pod):
             if pod.owner:
                 self._refused(pod)
             self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         elif pod.node:
             self._bound(pod)
+        elif pod.owner is None and (pod.namespace, pod.name) in self._store.snapshot.unbound:
+            self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._enqueue(PodID(pod.namespace, pod.name, pod.replaces), 0.0)
         if FIT_GATE in pod.gates:

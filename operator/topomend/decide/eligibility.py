@@ -6,8 +6,7 @@ Owns the rule for each kind of pod. Leaves whether a node admits the pod to ``fe
 from dataclasses import dataclass
 from enum import Enum
 
-from topomend.cache.changes import is_refusal
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.model.cluster import Owner, WatchedPod, is_refusal
 from topomend.wire.group import (
     MAX_ATTEMPTS_ANNOTATION,
     RELAUNCH_ANNOTATION,
@@ -101,26 +100,9 @@ def _owned(pod: WatchedPod, controller: Owner) -> Eligibility:
 
 
 def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
-    if pod.deleting:
-        return _leave(f"{pod.name} is being deleted")
-    foreign = [finalizer for finalizer in pod.finalizers if finalizer != RELAUNCH_FINALIZER]
-    if foreign:
-        return _leave(f"finalizer {foreign[0]} on {pod.name} belongs to another controller")
-    if pod.gates:
-        return _leave(f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller")
-    if pod.critical:
-        # Such pods are never gated, and the operator's account creates none (deploy/base/operator-policy.yaml).
-        return _leave(f"{pod.name} has a priority class of the cluster's own, so only its user recreates it")
-    if pod.ran and pod.relaunch_started != "true":
-        why = f"a container of {pod.name} has run, and restartPolicy Never promises that it runs once"
-        return _leave(f'{why}; annotate it with {RELAUNCH_STARTED_ANNOTATION}: "true" to have it run again')
-    if pod.pinned and pod.relaunch_pinned != "true":
-        why = f"{pod.name} was created with nodeName {pod.node}, which no other node can replace"
-        return _leave(f'{why}; annotate it with {RELAUNCH_PINNED_ANNOTATION}: "true" to have it relaunched elsewhere')
-    if pod.generation > 1 + pod.released:
-        # Whoever may update pods but not create them could otherwise have this one created by the operator.
-        why = f"{pod.name} was changed after its creation (generation {pod.generation}) and is not recreated"
-        return _leave(f"{why}; delete and recreate it yourself")
+    reason = _why_not_recreated(pod)
+    if reason:
+        return _leave(reason)
     max_attempts = limits.max_attempts if pod.max_attempts is None else pod.max_attempts
     if pod.attempt >= max_attempts:
         why = (
@@ -128,6 +110,31 @@ def _bare(pod: WatchedPod, limits: Limits) -> Eligibility:
         )
         return Eligibility(Treatment.LEAVE, why, limit_reached=True)
     return Eligibility(Treatment.RELAUNCH, f"{pod.name} has no controller that recreates it")
+
+
+def _why_not_recreated(pod: WatchedPod) -> str:
+    """Why the operator may not create a bare pod again; empty where it may."""
+    if pod.deleting:
+        return f"{pod.name} is being deleted"
+    foreign = [finalizer for finalizer in pod.finalizers if finalizer != RELAUNCH_FINALIZER]
+    if foreign:
+        return f"finalizer {foreign[0]} on {pod.name} belongs to another controller"
+    if pod.gates:
+        return f"scheduling gate {pod.gates[0]} on {pod.name} belongs to another controller"
+    if pod.critical:
+        # Such pods are never gated, and the operator's account creates none (deploy/base/operator-policy.yaml).
+        return f"{pod.name} has a priority class of the cluster's own, so only its user recreates it"
+    if pod.ran and pod.relaunch_started != "true":
+        why = f"a container of {pod.name} has run, and restartPolicy Never promises that it runs once"
+        return f'{why}; annotate it with {RELAUNCH_STARTED_ANNOTATION}: "true" to have it run again'
+    if pod.pinned and pod.relaunch_pinned != "true":
+        why = f"{pod.name} was created with nodeName {pod.node}, which no other node can replace"
+        return f'{why}; annotate it with {RELAUNCH_PINNED_ANNOTATION}: "true" to have it relaunched elsewhere'
+    if pod.generation > 1 + pod.released:
+        # Whoever may update pods but not create them could otherwise have this one created by the operator.
+        why = f"{pod.name} was changed after its creation (generation {pod.generation}) and is not recreated"
+        return f"{why}; delete and recreate it yourself"
+    return ""
 
 
 def _leave(reason: str, *, is_recreated: bool = False) -> Eligibility:
@@ -139,6 +146,14 @@ def is_recreated_when_deleted(pod: WatchedPod, limits: Limits) -> bool:
     if pod.owner is None or _why_opted_out(pod, limits):
         return False
     return (pod.owner.group, pod.owner.kind) in _RECREATE_DELETED_PODS
+
+
+def is_relaunched_when_unbound(pod: WatchedPod, limits: Limits) -> bool:
+    """Whether a pod that no scheduler binds to its nodes may be relaunched, because no controller creates another.
+
+    The attempts do not count: nobody refused it, and a limit would leave it unbound for ever.
+    """
+    return not (pod.owner or pod.mirror or _why_opted_out(pod, limits) or _why_not_recreated(pod))
 
 
 def _why_opted_out(pod: WatchedPod, limits: Limits) -> str:

@@ -15,6 +15,10 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 """The node label by which a pod's node affinity names a node."""
 
 
+REFUSAL_PREFIX = "Pod was rejected: "
+"""The prefix of the message of every pod that a kubelet refused (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """A node's taint."""
@@ -174,3 +178,8 @@ class WatchedPod:
     def order(self) -> tuple[int, str, str, str]:
         """The sort key of turns: priority before age (as in plugins/queuesort/priority_sort.go)."""
         return -self.priority, self.creation_time, self.namespace, self.name
+
+
+def is_refusal(pod: WatchedPod) -> bool:
+    """Whether a kubelet refused this pod, for any reason."""
+    return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)

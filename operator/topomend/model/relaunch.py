@@ -7,6 +7,13 @@ from typing import Any
 
 from topomend.model.condition import Condition
 
+UNSCHEDULABLE = "Unschedulable"
+"""The reason in the record of a pod that no scheduler binds, as in its condition ``PodScheduled``. No kubelet refuses a
+pod with it."""
+
+SCHEDULER = "scheduler"
+"""Who refused such a pod, in the place of a node."""
+
 
 class Step(Enum):
     """The last completed step of a relaunch. ``relaunch/protocol.py`` says which steps may follow."""
@@ -37,7 +44,7 @@ class NodeVerdict:
 
 @dataclass(frozen=True)
 class Relaunch:
-    """The write-ahead record of one refused pod.
+    """The write-ahead record of one refused pod, or of one that no scheduler binds to the nodes it was ungated for.
 
     ``pod_uid`` is the refused pod's. ``own_name`` is the replacement's name, where it is not the refused pod's.
     ``manifest_hash`` is the digest of the pod to create, without the fields that the API server and the kubelet added.
@@ -78,6 +85,16 @@ class Relaunch:
     def is_open(self) -> bool:
         """Whether the relaunch has not ended, or its record still has topomend's finalizer."""
         return self.protected or not self.step.ended
+
+    @property
+    def is_of_unbound(self) -> bool:
+        """Whether the pod was not refused by a kubelet: no scheduler binds it to the nodes it was narrowed to."""
+        return self.reason == UNSCHEDULABLE
+
+    @property
+    def refusals(self) -> int:
+        """The attempts that count for the replacement: how often a kubelet has refused it or its predecessors."""
+        return self.attempt - self.is_of_unbound
 
     @property
     def replacement_name(self) -> str:

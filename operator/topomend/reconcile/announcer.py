@@ -43,10 +43,10 @@ class Announcer:
     def relaunched(self, pod: WatchedPod, record: Relaunch, why: str, max_attempts: int) -> None:
         """The replacement was ungated."""
         where = why or f"ungated for {', '.join(record.candidates)}"
-        note = (
-            f"replaces {record.namespace}/{record.pod_name} refused by {record.refused_by}; "
-            f"{where} (attempt {record.attempt} of {max_attempts})"
-        )
+        pod_name, attempt = f"{record.namespace}/{record.pod_name}", f"attempt {record.attempt} of {max_attempts}"
+        note = f"replaces {pod_name} refused by {record.refused_by}; {where} ({attempt})"
+        if record.is_of_unbound:
+            note = f"replaces {pod_name}, which no scheduler bound to its nodes; {where}"
         self._emit(_pod(pod), NORMAL, "Relaunched", "Relaunch", note)
         self._emit(_record(record), NORMAL, "Relaunched", "Relaunch", note)
 
@@ -99,7 +99,8 @@ class Announcer:
         """No scheduler has bound an ungated pod."""
         note = (
             f"Ungated for nodes {', '.join(nodes)} but not scheduled: other pods use them, or the scheduler rejects "
-            f"them. See `kubectl describe pod {pod.name}`. To retry on other nodes, delete and recreate the pod."
+            f"them. See `kubectl describe pod {pod.name}`. It is replaced once other nodes admit it, unless a Job "
+            "or the like owns it or it opted out. Then, to retry on other nodes, delete and recreate the pod."
         )
         self._emit(_pod(pod), WARNING, "NotScheduled", "Ungate", note)
 

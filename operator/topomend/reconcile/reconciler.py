@@ -80,14 +80,16 @@ class Reconciler:
         self._scale_up = ScaleUp(client, store)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
-        self._unbound_pods = UnboundPods(client, store, self._namespace_limits, self._owner_backoff)
+        self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
+        self._unbound_pods = UnboundPods(
+            client, store, self._namespace_limits, self._refused_pods, backoff=self._owner_backoff
+        )
         lines = QueueLines()  # the two are asked by the same thread
         self._preemptor = Preemptor(client, store, announcer, self._namespace_limits, lines=lines)
         self._turns = ReservationTurns(client, store, self._is_gated_by_us, lines=lines)
         self._gated_pods = GatedPods(
             parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
         )
-        self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
 
     def reconcile(self, pod: PodID) -> Result:
         """Do now what can be done for ``pod``."""
@@ -148,7 +150,7 @@ class Reconciler:
         return pod.owner is not None and self._brake.lists(pod.owner.uid)
 
     def expire_assumed(self) -> None:
-        """Forget assumed pods that will not come, replace those that no scheduler can bind, explain unaligned ones.
+        """Forget assumed pods that will not come, delete those that no scheduler can bind, explain unaligned ones.
 
         Raises APIError.
         """
@@ -233,7 +235,10 @@ class Reconciler:
         return DONE
 
     def _resume(self, pod: PodID) -> Result:
-        """Continue with a gated pod, or with a relaunch that was started before."""
+        """Continue with a gated or an unbound pod, or with a relaunch that was started before."""
+        unbound = self._unbound_pods.bare(pod)
+        if unbound:
+            return self._unbound_pods.reconcile(unbound)
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
             return self._gated_pods.reconcile(pod)

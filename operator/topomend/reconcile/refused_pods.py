@@ -1,4 +1,4 @@
-"""Relaunches of refused pods that no controller recreates: started, resumed and reported.
+"""Relaunches of refused and of unbound pods that no controller recreates: started, resumed and reported.
 
 Owns when a relaunch may start (attempts, rate, preflight) and what its record says while the pod waits. Leaves which
 nodes to ``decide``, and each request and what its answer means to ``relaunch``.
@@ -70,6 +70,11 @@ class RefusedPods:
         result = self._explainer.explain(pod, refusal, diagnosis, outcome.record)
         return earliest(self._result_of(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), result)
 
+    def relaunch_unbound(self, unbound: WatchedPod, max_attempts: int) -> Result:
+        """Relaunch a pod that no scheduler binds to its nodes, for every node that admits it. Raises APIError."""
+        pod = PodID(unbound.namespace, unbound.name, unbound.uid)
+        return self._result_of(pod, self._drive(pod, None, may_start=True), max_attempts)
+
     def resume(self, pod: PodID, max_attempts: int) -> Result:
         """Continue or end a relaunch that was started before, by this process or an earlier one; never start one.
 
@@ -85,9 +90,15 @@ class RefusedPods:
     def _postponed(self, refusal: Refusal, limits: Limits) -> Result | None:
         """When to try again, where the relaunch may not start now although a node admits the pod."""
         pod = refusal.pod
+        if not pod.attempt:
+            return self.why_later(pod, limits)
         # A replacement that is refused was ungated by mistake: each further one waits twice as long.
-        backoff = refusal.first_seen + PODS.seconds(pod.attempt) - self._clock() if pod.attempt else 0.0
-        wait = backoff if backoff > 0 else self._relaunches.take(pod.namespace)
+        backoff = refusal.first_seen + PODS.seconds(pod.attempt) - self._clock()
+        return Result(backoff) if backoff > 0 else self.why_later(pod, limits)
+
+    def why_later(self, pod: WatchedPod, limits: Limits) -> Result | None:
+        """When to try again, where the rate, the records or the API server allow no relaunch now."""
+        wait = self._relaunches.take(pod.namespace)
         if wait:
             return Result(wait)
         draft = self._draft(pod, limits)
@@ -142,11 +153,12 @@ class RefusedPods:
 
         def choose(replacement: WatchedPod, record: Relaunch) -> Chosen:
             assumed.add(PodID(replacement.namespace, replacement.name, replacement.uid))
-            rejected_by = RejectedBy(record.refused_by, refused_at)
+            rejected_by = None if record.is_of_unbound else RejectedBy(record.refused_by, refused_at)
+            asked = widened(replacement) if record.is_of_unbound else replacement
             return _chosen(
                 self._reservations.choose(
                     replacement,
-                    lambda snapshot, excluded: plans.choose(snapshot, replacement, rejected_by, excluded),
+                    lambda snapshot, excluded: plans.choose(snapshot, asked, rejected_by, excluded),
                 )
             )
 
@@ -197,6 +209,11 @@ class RefusedPods:
             self._scale_up.wait((gated,), infeasible=note.never)
         self._waiting_status.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))
         return earliest(result, self._reservations.backing_off(gated))
+
+
+def widened(pod: WatchedPod) -> WatchedPod:
+    """``pod`` as one to be ungated for every node that admits it: the scheduler could not bind its like to a few."""
+    return replace(pod, scheduler_rules=(*pod.scheduler_rules, "unbound"))
 
 
 def _chosen(choice: plans.RelaunchOn | plans.Wait) -> Chosen:

@@ -250,7 +250,7 @@ def replacement(relaunch: Relaunch) -> dict[str, Any]:
     annotations = metadata.get("annotations", {}) | {
         RECORD_ANNOTATION: relaunch.name,
         REPLACES_ANNOTATION: relaunch.pod_uid,
-        ATTEMPT_ANNOTATION: str(relaunch.attempt),
+        ATTEMPT_ANNOTATION: str(relaunch.refusals),
     }
     return {
         "apiVersion": "v1",

@@ -42,6 +42,17 @@ finalizer is removed. In a terminating namespace W is cancelled: nothing can be 
 node its scheduler chooses. P is released unchanged as long as no other operator can have deleted it: until W is
 committed, with the name policy Suffix until N exists.
 
+P may also be unbound: narrowed and ungated, and bound by no scheduler to any of its nodes (``record.is_of_unbound``).
+It may be bound at any moment. Then it stays: W ends, and nothing here deletes a pod that has a node. The API server
+sees to that: the deletion names P's resourceVersion, which a binding changes, and a pod that is being deleted is not
+bound. Two things differ from the main line:
+
+- Our finalizer is needed until W has ended. A pod that was bound after the commit may run, end and be deleted while no
+  operator looks. Without the finalizer its absence would count as ours, and it would run twice. So W is created before
+  P is claimed, and ends before the finalizer goes: nobody takes it off because he found no W. A W that somebody
+  deletes once P is claimed is completed.
+- N has P's name, whatever the name policy: while P exists, no N can.
+
 A user's delete wins until step 3, with the name policy Suffix until N exists, because P is not ours to delete earlier.
 After that nobody can tell whether a user or another operator deleted P, and the deletion counts as ours: a surplus pod
 that the user deletes again costs less than a lost one. A duplicate of N, whose uid is not W's (a process that woke late
@@ -51,7 +62,7 @@ repeated step 6), stays gated and is deleted.
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import WatchedPod, is_refusal
 from topomend.model.relaunch import Relaunch, Step
 from topomend.relaunch.messages import (
     Answer,
@@ -120,6 +131,7 @@ class Progress:
     namespace_ends: bool = False
 
 
+BOUND = "a scheduler bound the pod after all"
 DRAINED = "topomend was drained; the refused pod is unchanged"
 END_OF_RECORD = "the end of a deleted record"
 NOT_ITS_MANIFEST = "the record's manifest differs from the refused pod's; delete the record to have it written again"
@@ -179,6 +191,8 @@ def next_request(progress: Progress) -> Request:
     refused = pod if pod and pod.uid == progress.uid else None
     if record.pod_uid != progress.uid:
         return _name_taken(progress, refused, record)
+    if refused and refused.node and record.is_of_unbound:
+        return _bound(progress, refused, record)
     if not record.keeps_name:
         return _with_own_name(progress, refused, record)
     if refused:
@@ -201,11 +215,33 @@ def _name_taken(progress: Progress, pod: WatchedPod | None, record: Relaunch) ->
 def _without_record(progress: Progress, pod: WatchedPod | None) -> Request:
     if pod is None or pod.uid != progress.uid:
         return _without_both(progress, pod)
+    if not is_refusal(pod):
+        return _unbound_without_record(progress, pod)
     if pod.deleting and _is_claimed(pod) and not progress.denied:
         return Record(pod)  # W then says what became of P; where W cannot be created, P ends without it
     if pod.deleting or progress.denied or not progress.may_start:
         return Unclaim(pod) if _is_claimed(pod) else _untouched(progress, pod)
     return Record(pod) if _is_claimed(pod) and pod.record == progress.record_name else Claim(pod)
+
+
+def _bound(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+    """W is of an unbound pod, and P has a node: P stays. If a kubelet has refused it since, it gets another W."""
+    if not record.step.ended:
+        return Mark(record, Step.CANCELLED, why=BOUND)
+    if _is_claimed(pod):
+        return Unclaim(pod)
+    is_to_be_relaunched = progress.may_start and is_refusal(pod) and not pod.deleting
+    return Discard(record) if is_to_be_relaunched and not record.protected else _ended(record)
+
+
+def _unbound_without_record(progress: Progress, pod: WatchedPod) -> Request:
+    """No kubelet refused P. If it is claimed, there is a W that was not read, or somebody forced W away."""
+    if not _is_claimed(pod):
+        may_start = progress.may_start and not (pod.node or pod.deleting or progress.denied)
+        return Record(pod) if may_start else _untouched(progress, pod)
+    if not progress.denied:
+        return Record(pod)
+    return Unclaim(pod) if pod.deleting and not pod.node else Pause(progress.denied)
 
 
 def _without_both(progress: Progress, pod: WatchedPod | None) -> Request:
@@ -234,6 +270,8 @@ def _with_refused_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> 
         return Commit(pod, record) if progress.contradicted else Claim(pod)
     if record.deleting and not record.protected:
         return Pause(END_OF_RECORD)
+    if record.is_of_unbound and not _is_claimed(pod):
+        return Claim(pod)
     if record.manifest_hash != progress.digest:
         return _protect_first(record) or Pause(NOT_ITS_MANIFEST)
     return _protect_first(record) or (Delete(pod) if record.manifest else Commit(pod, record))
@@ -243,18 +281,20 @@ def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     """P and W exist, and P is not committed to deletion yet."""
     if progress.draining:
         return _give_back(pod, record)
-    if record.deleting:
+    is_its = record.manifest_hash == progress.digest
+    if record.deleting and not (record.is_of_unbound and _is_claimed(pod) and is_its):
         return Unprotect(record) if record.protected else Pause(END_OF_RECORD)
     if not _is_claimed(pod):
         return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
-    if record.manifest_hash != progress.digest:
+    if not is_its:
         return Discard(record)
     return _protect_first(record) or Commit(pod, record)
 
 
 def _give_back(pod: WatchedPod, record: Relaunch) -> Request:
     """Release P, and end W without an N."""
-    return Unclaim(pod) if _is_claimed(pod) else Mark(record, Step.CANCELLED, why=DRAINED)
+    is_first = _is_claimed(pod) and not record.is_of_unbound
+    return Unclaim(pod) if is_first else Mark(record, Step.CANCELLED, why=DRAINED)
 
 
 def _terminating(pod: WatchedPod, record: Relaunch) -> Request:

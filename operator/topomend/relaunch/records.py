@@ -1,4 +1,4 @@
-"""Build the record of a refused pod.
+"""Build the record of a refused pod, or of one that no scheduler binds.
 
 Leaves the record's layout to ``wire.relaunch``, its manifest to ``manifest`` and writing it to ``driver``.
 """
@@ -8,9 +8,10 @@ from typing import Any
 
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import NotFound
-from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch
+from topomend.model.cluster import WatchedPod, is_refusal
+from topomend.model.relaunch import SCHEDULER, UNSCHEDULABLE, Relaunch
 from topomend.relaunch import manifest
+from topomend.relaunch.narrowing import narrowing_of
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.relaunch import record_name
 
@@ -19,24 +20,33 @@ MAX_MANIFEST_BYTES = 1_000_000
 
 
 def recorded(pod: WatchedPod, name: str, stripped: dict[str, Any], *, renames: bool) -> Relaunch:
-    """The record of a refused pod as it is first written, and the manifest, which is written later.
+    """The record of a pod as it is first written, and the manifest, which is written later.
+
+    A pod that was not refused is unbound: its replacement keeps its name (``protocol``).
 
     ``stripped`` is the pod's manifest (``manifest.stripped``). ``renames`` is whether the replacement gets a name of
     its own.
     """
+    refused = is_refusal(pod)
     return Relaunch(
         namespace=pod.namespace,
         name=name,
         pod_name=pod.name,
         pod_uid=pod.uid,
-        refused_by=pod.node,
-        reason=pod.reason,
-        message=pod.message,
+        refused_by=pod.node if refused else SCHEDULER,
+        reason=pod.reason if refused else UNSCHEDULABLE,
+        message=pod.message if refused else _why_unbound(pod),
         attempt=pod.attempt + 1,
         manifest=stripped,
         manifest_hash=manifest.digest(stripped),
-        own_name=manifest.own_name(pod.name, pod.attempt) if renames else "",
+        own_name=manifest.own_name(pod.name, pod.attempt) if renames and refused else "",
     )
+
+
+def _why_unbound(pod: WatchedPod) -> str:
+    narrowing = narrowing_of(pod.node_affinity)
+    nodes = f"any but {', '.join(narrowing.excluded)}" if narrowing.excluded else ", ".join(narrowing.hosts)
+    return f"no scheduler binds it to the nodes for which it was ungated: {nodes}"
 
 
 def draft(client: Client, pod: WatchedPod, *, renames: bool) -> Relaunch | None:

@@ -10,9 +10,10 @@ creation, and never changes. ``status`` is a subresource, so a new record has no
       finalizers                   # topomend.io/relaunch as long as the record may be the only copy of the pod
     spec:                          # immutable
       pod: {name, uid}             # strings, required: the refused pod, in the record's own namespace
-      refusedBy: string            # required: name of the node whose kubelet refused it
-      reason: string               # required: the kubelet's status.reason, such as TopologyAffinityError
-      message: string              # the kubelet's status.message, at most 1024 characters
+      refusedBy: string            # required: name of the node whose kubelet refused it, or "scheduler"
+      reason: string               # required: the kubelet's status.reason, such as TopologyAffinityError, or
+                                   # "Unschedulable" of a pod that no scheduler bound to the nodes it was narrowed to
+      message: string              # the kubelet's status.message, or those nodes; at most 1024 characters
       attempt: integer             # required, 1 to 1000
       replacementName: string      # the new pod's name, where it is not the refused pod's
       manifestHash: string         # hex SHA-256 of the new pod's manifest: relaunch/manifest.py:digest

@@ -13,14 +13,12 @@ from typing import Protocol
 from topomend.cache.changes.expiry import TimePassed
 from topomend.cache.changes.nodes import DeviceClassesListed, NodeRemoved, NodesListed, NodeUpdated
 from topomend.cache.changes.pods import (
-    REFUSAL_PREFIX,
     UNBOUND_SECONDS,
     PodAssumed,
     PodForgotten,
     PodRemoved,
     PodsListed,
     PodUpdated,
-    is_refusal,
 )
 from topomend.cache.changes.publications import (
     SILENT,
@@ -37,7 +35,6 @@ from topomend.cache.snapshot import Snapshot, in_place
 
 __all__ = [
     "MISMATCH_SECONDS",
-    "REFUSAL_PREFIX",
     "SILENT",
     "SILENT_SECONDS",
     "UNBOUND_SECONDS",
@@ -64,7 +61,6 @@ __all__ = [
     "Unreadable",
     "apply",
     "apply_all",
-    "is_refusal",
 ]
 
 

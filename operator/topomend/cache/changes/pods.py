@@ -19,7 +19,7 @@ from topomend.cache.snapshot import (
     including,
     is_newer,
 )
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import WatchedPod, is_refusal
 from topomend.model.pod import Pod
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
@@ -35,14 +35,6 @@ UNBOUND_SECONDS = 30.0
 ENDED = ("Succeeded", "Failed")
 """The phases of pods whose containers have all ended for good. Their kubelet allocates their resources to other pods
 (pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
-
-REFUSAL_PREFIX = "Pod was rejected: "
-"""The prefix of the message of every pod that a kubelet refused (pkg/kubelet/kubelet.go:HandlePodAdditions)."""
-
-
-def is_refusal(pod: WatchedPod) -> bool:
-    """Whether a kubelet refused this pod, for any reason."""
-    return pod.phase == "Failed" and pod.message.startswith(REFUSAL_PREFIX)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import click
 import yaml
 
 from topomend import __version__
-from topomend.cache.changes import REFUSAL_PREFIX
 from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
 from topomend.cli.numa.completion import complete_nodes
 from topomend.cli.output import JSON, NAME, YAML, echo_document, object_name, output_option
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
+from topomend.model.cluster import REFUSAL_PREFIX
 from topomend.wire.group import CREATOR_ANNOTATION, GROUP
 
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")

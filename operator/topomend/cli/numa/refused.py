@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from topomend.cache.changes import REFUSAL_PREFIX, is_refusal
 from topomend.cache.snapshot import Publication, is_newer
 from topomend.cli.failures import NOT_KNOWN, YES
 from topomend.cli.numa.cluster import Cluster
@@ -11,7 +10,7 @@ from topomend.decide.eligibility import REASONS
 from topomend.decide.explanation import amounts, numa_nodes_text
 from topomend.kube.client import EVENTS
 from topomend.kube.errors import APIError
-from topomend.model.cluster import WatchedPod
+from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod, is_refusal
 from topomend.model.verdict import Verdict
 from topomend.wire.cluster import read_watched_pod
 
