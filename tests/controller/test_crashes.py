@@ -7,6 +7,7 @@ it took effect and before the answer, or right after the answer. Slow: every cas
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ from tests.faults.steps import CLAIM, COMMIT, CREATE, DELETE, MAIN_LINE, step_of
 from tests.operator_process import Operator
 from tests.unbound_pods import unbound
 from tests.waiting import eventually
+
+from topomend.kube.client import NAMESPACES, PODS, Resource
+from topomend.kube.errors import AlreadyExists, NotFound
+from topomend.relaunch import manifest
+from topomend.wire.relaunch import record_name
 
 pytestmark = pytest.mark.cluster
 
@@ -97,6 +103,75 @@ def test_a_killed_operator_relaunches_a_pod_that_no_scheduler_binds_once(
     assert moved["metadata"]["uid"] in bound
     assert pod_before.uid not in bound
     assert "Traceback" not in operator.text() + second.text()
+
+
+@pytest.fixture
+def namespace(fragmented: Cluster) -> str:
+    """A namespace of the test's own."""
+    metadata = {"generateName": "ends-"}
+    made = fragmented.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    name = str(made["metadata"]["name"])
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    with suppress(AlreadyExists):
+        fragmented.client.create(Resource("v1", "serviceaccounts"), account, name)
+    return name
+
+
+def _delete_namespace(cluster: Cluster, namespace: str) -> None:
+    """Delete it, and wait until its controller has deleted its pods. The rest goes once they are gone."""
+    cluster.client.delete(NAMESPACES, namespace, uid=cluster.client.get(NAMESPACES, namespace)["metadata"]["uid"])
+    eventually(
+        "its pods to be deleted",
+        lambda: all(
+            content["metadata"].get("deletionTimestamp")
+            for content in cluster.client.list(PODS, namespace=namespace).items
+        ),
+    )
+
+
+def _is_gone(cluster: Cluster, namespace: str) -> bool:
+    try:
+        cluster.client.get(NAMESPACES, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("step", [COMMIT, CREATE])
+def test_a_namespace_that_is_deleted_while_its_unbound_pod_is_relaunched_and_no_operator_runs_ends_with_the_next_one(
+    step: str, fragmented: Cluster, namespace: str, proxy: Proxy, start_operator: Callable[..., Operator]
+) -> None:
+    unbound(fragmented, "train", namespace)
+    killed = threading.Event()
+
+    def kill(written: Write, now: Moment) -> None:
+        if (step_of(written), now) == (step, Moment.BEFORE):
+            operator.kill()
+            killed.set()
+        if killed.is_set():
+            raise HangUp("the client is dead")
+
+    proxy.fault = kill
+    operator = start_operator(kubeconfig=proxy.kubeconfig, module=SHORT_PATIENCE)
+    eventually(f"the operator to be killed at {step}", killed.is_set, 60)
+    _delete_namespace(fragmented, namespace)
+    assert not _is_gone(fragmented, namespace), "the finalizers hold it"
+    second = start_operator(module=SHORT_PATIENCE)
+    eventually("the namespace to be gone", lambda: _is_gone(fragmented, namespace), 60)
+    assert "Traceback" not in operator.text() + second.text()
+
+
+def test_a_namespace_ends_whose_claimed_pod_has_lost_its_record(
+    fragmented: Cluster, namespace: str, start_operator: Callable[..., Operator]
+) -> None:
+    """Somebody took the record's finalizer off by hand, and in a namespace that ends no other can be created."""
+    pod_before = unbound(fragmented, "train", namespace)
+    claim = manifest.claim(fragmented.get("train", namespace), record_name("train", pod_before.uid))
+    fragmented.client.merge(PODS, "train", claim, namespace)
+    _delete_namespace(fragmented, namespace)
+    operator = start_operator()
+    eventually("the namespace to be gone", lambda: _is_gone(fragmented, namespace), 60)
+    assert "Traceback" not in operator.text()
 
 
 def _step(cluster: Cluster) -> str:

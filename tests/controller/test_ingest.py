@@ -24,7 +24,7 @@ from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
 from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.replay import scopes
-from topomend.wire.group import FIT_GATE
+from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER
 from topomend.wire.relaunch import record_name, relaunch_object
 
 POD = PodID("ns", "p", "1")
@@ -156,6 +156,16 @@ def test_an_unbound_pod_is_reconciled_when_it_is_seen_and_by_the_next_leader_unl
     seen.take(changes.PodUpdated(watched_pod("alone", uid="u", node="a", **fields), seen.now))
     assert [pod.name for pod in seen.bound] == ["alone"]
     assert len(seen.requeued) == 1
+
+
+@pytest.mark.parametrize("fields", [{"node": "a"}, {"deleting": True}, {"node": "a", "phase": "Failed"}])
+def test_a_pod_that_has_our_finalizer_is_reconciled_after_it_was_bound_or_deleted(fields: dict[str, Any]) -> None:
+    seen = Seen()
+    pod = watched_pod("alone", uid="u", finalizers=(RELAUNCH_FINALIZER,), **fields)
+    seen.take(changes.PodUpdated(pod, seen.now))
+    seen.ingest.enqueue_all()
+    assert [pod for pod in seen.requeued if pod != POD] == [PodID("ns", "alone", "u")] * 2
+    assert bool(seen.bound) is ("node" in fields)
 
 
 def test_of_what_a_node_publishes_the_newest_is_taken_in_at_intervals_and_other_nodes_do_not_wait() -> None:

@@ -397,7 +397,8 @@ def test_a_pod_cannot_be_held_and_bound_at_once(pods_of: tuple[API, API]) -> Non
 def test_the_policy_lets_the_whole_protocol_through(pods_of: tuple[API, API]) -> None:
     """With the protocol's own requests, in its order."""
     admin, operator = pods_of
-    path = existing(admin, REFUSED, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    # A pod that its scheduler has tried could be claimed again.
+    path = existing(admin, REFUSED, tolerations=[{"key": "gpu", "operator": "Exists"}], schedulerName="nobody")
     stripped = manifest.stripped(operator.get(path).content)
     name = path.rpartition("/")[2]
     assert operator.patch(path, manifest.claim(operator.get(path).content, "x")).allowed

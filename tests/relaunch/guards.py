@@ -48,6 +48,11 @@ UNBOUND = Bounds(operators=1, faults=1, deletions=1, unbound=1)
 UNBOUND_TWO = Bounds(operators=2, faults=1, deletions=1, unbound=1)
 UNBOUND_RECORDS = Bounds(operators=1, faults=1, records=1, deletions=1, unbound=1)
 UNBOUND_DRAINED = Bounds(operators=1, deletions=1, drains=1, unbound=1)
+UNBOUND_ENDING = Bounds(operators=2, deletions=1, ends=1, unbound=1, fresh=1)
+UNBOUND_DRAINED_ENDING = Bounds(operators=1, deletions=1, drains=1, ends=1, unbound=1, fresh=1)
+UNBOUND_NOTED = Bounds(operators=1, records=1, unbound=1, noted=1, fresh=1)
+UNBOUND_EDITED = Bounds(operators=1, faults=1, deletions=1, unbound=1, edits=1, fresh=1)
+UNBOUND_EDITED_STALE = Bounds(operators=1, faults=2, deletions=1, unbound=1, edits=1)
 
 GUARDS = [
     Guard("no stranger's pod is claimed", "if pod is None or pod.uid != progress.uid:", "if pod is None:", SQUATTER),
@@ -141,10 +146,9 @@ GUARDS = [
     ),
     Guard(
         "a refused pod that is read from before ends no relaunch",
-        "        return Pause(END_OF_RECORD)\n    if record.is_of_unbound",
-        "        return Pause(END_OF_RECORD)\n"
+        "    is_its = record.manifest_hash == progress.digest\n    if record.is_of_unbound",
         "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
-        "    if record.is_of_unbound",
+        "    is_its = record.manifest_hash == progress.digest\n    if record.is_of_unbound",
         Bounds(operators=1, faults=3),
     ),
     Guard(
@@ -185,8 +189,8 @@ GUARDS = [
     ),
     Guard(
         "a drain gives a pod back that nothing was done about",
-        "    if progress.draining:\n        return _give_back(pod, record)\n    is_its",
-        "    if progress.draining:\n        return Stop(DRAINED)\n    is_its",
+        "    if progress.draining:\n        return _give_back(pod, record)\n    if record.is_of_unbound:",
+        "    if progress.draining:\n        return Stop(DRAINED)\n    if record.is_of_unbound:",
         DRAINED,
     ),
     Guard(
@@ -217,21 +221,57 @@ GUARDS = [
     ),
     Guard(
         "an unbound pod that is claimed has a record, also where none was read",
-        "    if not progress.denied:\n        return Record(pod)\n    return Unclaim(pod) if pod.deleting",
-        "    return Unclaim(pod) if pod.deleting or True",
+        "    if not progress.denied:\n        return Record(pod)\n    is_useless",
+        "    if True:\n        return Unclaim(pod)\n    is_useless",
         UNBOUND,
     ),
     Guard(
         "an unbound pod whose record somebody removed gets another",
-        "    if not progress.denied:\n        return Record(pod)\n    return Unclaim(pod) if pod.deleting",
-        "    return Unclaim(pod) if pod.deleting",
+        "    if not progress.denied:\n        return Record(pod)\n    is_useless",
+        "    is_useless",
         UNBOUND_RECORDS,
     ),
     Guard(
         "an unbound pod is not given back because its record is denied to who did not read it",
-        "    return Unclaim(pod) if pod.deleting and not pod.node else Pause(progress.denied)",
+        "    return Unclaim(pod) if is_useless else Pause(progress.denied)",
         "    return Unclaim(pod)",
         UNBOUND_TWO,
+    ),
+    Guard(
+        "an unbound pod is given back in a namespace that ends, where no record can be created",
+        "    is_useless = progress.namespace_ends or (pod.deleting and not pod.node)\n",
+        "    is_useless = pod.deleting and not pod.node\n",
+        UNBOUND_DRAINED_ENDING,
+    ),
+    Guard(
+        "the record of an unbound pod stays while another operator may be claiming the pod",
+        "    if record.deleting:\n        return Claim(pod)\n",
+        "    if record.deleting:\n        return Unprotect(record)\n",
+        UNBOUND_ENDING,
+    ),
+    Guard(
+        "the record of an unbound pod has our finalizer before the pod has",
+        "    return _protect_first(record) or Claim(pod)\n",
+        "    return Claim(pod)\n",
+        UNBOUND_NOTED,
+    ),
+    Guard(
+        "the record of an unbound pod that was changed ends before the pod is given back",
+        "(_protect_first(record) or Commit(pod, record)) if is_its else Mark(record, Step.CANCELLED, why=CHANGED)",
+        "(_protect_first(record) or Commit(pod, record)) if is_its else Unclaim(pod)",
+        UNBOUND_EDITED,
+    ),
+    Guard(
+        "an unbound pod that was changed after the commit is not waited for",
+        "return Mark(record, Step.CANCELLED, why=CHANGED) if is_changed else Claim(pod)",
+        "return Pause(CHANGED) if is_changed else Claim(pod)",
+        UNBOUND_EDITED,
+    ),
+    Guard(
+        "an unbound pod that is read from before ends no relaunch",
+        "        is_changed = not is_its and progress.contradicted ",
+        "        is_changed = not is_its ",
+        UNBOUND_EDITED_STALE,
     ),
     Guard(
         "a drain ends the record of an unbound pod before it gives the pod back",

@@ -314,25 +314,40 @@ def test_an_unbound_pod_is_not_touched_where_no_record_is_taken() -> None:
     assert (world.pod, world.entry, last) == (UNBOUND, None, messages.Pause("quota"))
 
 
-def test_an_unbound_pod_that_was_changed_after_it_was_recorded_is_recorded_again() -> None:
-    claimed = UNBOUND._replace(claimed=True).watched()
-    other = replace(unbound_entry(Step.RECORDED).relaunch(), manifest_hash="other")
-    progress, _ = protocol.begin(OLD, RECORD, may_start=True)
-    progress, _ = protocol.step(progress, messages.RecordIs(other))
-    progress, request = protocol.step(progress, messages.PodIs(claimed, "digest"))
-    assert request == messages.Discard(other)
-    progress, request = protocol.step(progress, messages.RecordIs(replace(other, deleting=True)))
-    assert isinstance(request, messages.Unprotect)
-    progress, request = protocol.step(progress, messages.RecordIs(None))
-    assert request == messages.Record(claimed)
+def test_an_unbound_pod_that_was_changed_before_it_is_claimed_is_recorded_again() -> None:
+    world, sent = run(World(UNBOUND._replace(edited=True), Entry(NOW, unbound=True), unbound=True))
+    assert sent[2:5] == ["Discard", "Record", "Claim"]
+    assert world.ungate == {"new0"}
 
 
-def test_a_record_that_somebody_deletes_once_its_unbound_pod_is_claimed_is_completed() -> None:
+@pytest.mark.parametrize("step", [Step.RECORDED, Step.COMMITTED])
+@pytest.mark.parametrize("claimed", [False, True])
+def test_an_unbound_pod_that_was_changed_while_it_is_relaunched_is_given_back(step: Step, claimed: bool) -> None:
+    edited = UNBOUND._replace(edited=True, claimed=claimed)
+    world, sent = run(World(edited, unbound_entry(step), unbound=True))
+    assert [name for name in sent[2:] if name != "Claim"] == ["Mark Cancelled", "Unclaim", "Unprotect", "Stop"]
+    assert world.pod
+    assert (world.pod.uid, world.pod.claimed, world.ungate) == (OLD, False, frozenset())
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_record_of_an_unbound_pod_that_somebody_deletes_is_completed(claimed: bool) -> None:
     deleted = unbound_entry(Step.RECORDED)._replace(deleting=True)
-    world, sent = run(World(UNBOUND._replace(claimed=True), deleted, unbound=True))
-    assert sent[2:4] == ["Commit", "Delete"]
+    world, sent = run(World(UNBOUND._replace(claimed=claimed), deleted, unbound=True))
+    assert [name for name in sent[2:] if name != "Claim"][:2] == ["Commit", "Delete"]
     assert world.ungate == {"new0"}
     assert world.entry is None
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("deleting", [False, True])
+def test_an_unbound_pod_whose_record_was_forced_away_is_given_back_where_its_namespace_ends(
+    bound: bool, deleting: bool
+) -> None:
+    claimed = UNBOUND._replace(claimed=True, bound=bound, deleting=deleting)
+    world, sent = run(World(claimed, unbound=True, ends=True, excused=True))
+    assert sent[2:4] == ["Record", "Unclaim"]
+    assert world.pod == (None if deleting else claimed._replace(claimed=False))
 
 
 def test_an_unbound_pod_that_lost_our_finalizer_gets_it_again_before_it_is_deleted() -> None:

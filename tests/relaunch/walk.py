@@ -30,8 +30,10 @@ from tests.relaunch.world import (
     bind,
     check,
     check_end,
+    check_told,
     delete,
     delete_record,
+    edit,
     end_namespace,
     entry_of,
     serve,
@@ -74,8 +76,12 @@ DRAIN = Operator(draining=True)
 
 
 class Bounds(NamedTuple):
-    """How many operators there are, how many drains beside them, and how much may yet happen to them. ``unbound``: the
-    pod was not refused, and its scheduler may bind it once, at any moment."""
+    """How many operators there are, how many drains beside them, and how much may yet happen to them.
+
+    ``unbound``: the pod was not refused, and its scheduler may bind it once, at any moment. ``noted``: it has a record
+    already. ``edits``: its user may change it once. ``fresh``: no read is answered from an older state, and
+    ``check_told`` holds.
+    """
 
     operators: int = 1
     faults: int = 0
@@ -85,6 +91,9 @@ class Bounds(NamedTuple):
     drains: int = 0
     ends: int = 0
     unbound: int = 0
+    noted: int = 0
+    edits: int = 0
+    fresh: int = 0
 
 
 class Situation(NamedTuple):
@@ -111,7 +120,7 @@ class Walk:
 
     def walk(self, bounds: Bounds) -> int:
         """Check every situation that can be reached; how many there are. Raises Broken, with the way to it."""
-        world = start(unbound=bool(bounds.unbound))
+        world = start(unbound=bool(bounds.unbound), noted=bool(bounds.noted))
         actors = (BEGIN,) * bounds.operators + (DRAIN,) * bounds.drains
         first = Situation(world, actors, (), frozenset(), frozenset(), bounds)
         came: dict[Situation, tuple[Situation | None, str]] = {first: (None, "")}
@@ -152,6 +161,8 @@ class Walk:
             return
         self._checked.add(now.world)
         check(now.world)
+        if now.left.fresh:
+            check_told(now.world)
         for fresh in (BEGIN, DRAIN):
             after, sent = self.run(now.world, fresh)
             if isinstance(sent[-1], messages.Pause) and not now.world.ends:
@@ -161,12 +172,19 @@ class Walk:
             self._check_ended(now.world)
 
     def _check_ended(self, world: World) -> None:
-        """The namespace goes as soon as an operator has looked at what its controller has deleted."""
+        """The namespace goes as soon as an operator has looked at what its controller has deleted.
+
+        That deletes everything at once, or first the pods and the rest once they are gone
+        (pkg/controller/namespace/deletion/namespaced_resources_deleter.go).
+        """
         for fresh in (BEGIN, DRAIN):
-            deleted = _settled(delete_record(_settled(delete(world, self._rules)), self._rules))
-            after, _ = self.run(deleted, fresh)
-            if after.pod or after.entry:
-                raise Broken(f"I7: the namespace does not end: {after.pod}, {after.entry}")
+            deleted = _settled(delete(world, self._rules))
+            at_once, _ = self.run(_settled(delete_record(deleted, self._rules)), fresh)
+            without_pod, _ = self.run(deleted, fresh)
+            in_turn, _ = self.run(_settled(delete_record(without_pod, self._rules)), fresh)
+            for after in (at_once, without_pod._replace(entry=None), in_turn):
+                if after.pod or after.entry:
+                    raise Broken(f"I7: the namespace does not end: {after.pod}, {after.entry}")
 
     def _asked(self, operator: Operator) -> messages.Request:
         return self._machine.next_request(_progress(operator))
@@ -224,6 +242,9 @@ class Walk:
         if left.unbound and bind(now.world) is not now.world:
             fewer = now._replace(left=left._replace(unbound=0))
             yield "the scheduler binds the pod", _next(fewer, bind(now.world), now.operators)
+        if left.edits and edit(now.world) is not now.world:
+            fewer = now._replace(left=left._replace(edits=0))
+            yield "its user changes the pod", _next(fewer, edit(now.world), now.operators)
         if left.deletions and pod and not pod.deleting:
             fewer = now._replace(left=left._replace(deletions=left.deletions - 1))
             yield f"somebody deletes {pod.uid}", _next(fewer, delete(now.world, self._rules), now.operators)
@@ -257,6 +278,7 @@ def _progress(operator: Operator) -> protocol.Progress:
         RECORD,
         may_start=not operator.draining,
         pod=operator.pod.watched() if isinstance(operator.pod, Thing) else operator.pod,
+        digest=operator.pod.digest if isinstance(operator.pod, Thing) else "",
         record=operator.entry.relaunch() if isinstance(operator.entry, Entry) else operator.entry,
         nodes=operator.nodes,
         denied=operator.denied,
@@ -270,7 +292,10 @@ def _other_answers(now: Situation, request: messages.Request) -> Iterator[tuple[
     match request:
         case messages.ReadPod():
             for pod in now.past_pods:
-                yield f"is answered from before, {pod}", messages.PodIs(pod.watched() if pod else None)
+                yield (
+                    f"is answered from before, {pod}",
+                    (messages.PodIs(pod.watched(), pod.digest) if pod else messages.PodIs(None)),
+                )
         case messages.ReadRecord():
             for entry in now.past_entries:
                 yield f"is answered from before, {entry}", messages.RecordIs(entry.relaunch() if entry else None)
@@ -293,7 +318,7 @@ def _next(before: Situation, after: World, operators: tuple[Operator, ...]) -> S
     """
     world = before.world
     pods, entries = before.past_pods, before.past_entries
-    if not before.left.faults:
+    if not before.left.faults or before.left.fresh:
         pods, entries = frozenset(), frozenset()
     elif after is not world:
         pods = pods | {_as(world.pod, BEFORE)} if after.pod != world.pod else pods

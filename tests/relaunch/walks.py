@@ -22,14 +22,20 @@ EVERY = [
     Bounds(operators=1, faults=1, deletions=1, records=1),
     Bounds(operators=1, faults=1, deletions=1, ends=1, drains=1),
     Bounds(operators=2, faults=1, deletions=1, squatters=1),
+    Bounds(operators=2, deletions=1, drains=1, unbound=1, fresh=1),
     Bounds(operators=2, faults=1, deletions=1, unbound=1),
+    Bounds(operators=1, deletions=1, drains=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=1, faults=2, deletions=1, unbound=1, edits=1),
     Bounds(operators=1, faults=2, deletions=1, squatters=1, unbound=1),
+    Bounds(operators=2, deletions=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=1, faults=1, deletions=1, ends=1, unbound=1),
+    Bounds(operators=1, faults=2, deletions=1, unbound=1, noted=1, fresh=1),
     Bounds(operators=1, faults=1, deletions=1, records=1, unbound=1),
-    Bounds(operators=1, deletions=1, drains=1, unbound=1),
-    Bounds(operators=1, deletions=1, ends=1, unbound=1),
 ]
 """The longest first. No drain and somebody who deletes records meet in one walk: an operator that topomend is drained
-beside would begin anew with a pod that was given back, and two records of one name follow each other."""
+beside would begin anew with a pod that was given back, and two records of one name follow each other. Nor do two
+actors, somebody who changes the pod, and what ``fresh`` demands: one of them may claim the pod that the other has just
+given back."""
 
 FURTHER = [
     Bounds(operators=2, faults=3, deletions=1),
@@ -37,7 +43,13 @@ FURTHER = [
     Bounds(operators=3, faults=1, deletions=1, squatters=1),
     Bounds(operators=2, faults=2, deletions=1, unbound=1),
     Bounds(operators=2, faults=1, records=1, unbound=1),
-    Bounds(operators=1, faults=1, deletions=1, drains=1, unbound=1),
+    Bounds(operators=2, faults=1, deletions=1, unbound=1, edits=1),
+    Bounds(operators=2, faults=1, deletions=1, unbound=1, noted=1, fresh=1),
+    Bounds(operators=2, faults=1, deletions=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=2, deletions=1, squatters=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=1, faults=1, deletions=1, records=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=1, faults=2, deletions=1, squatters=1, ends=1, unbound=1, fresh=1),
+    Bounds(operators=1, faults=1, deletions=1, drains=1, ends=1, unbound=1, fresh=1),
 ]
 
 

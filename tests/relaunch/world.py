@@ -53,7 +53,8 @@ class Rules:
 
 
 class Thing(NamedTuple):
-    """The pod that has the name. ``claimed``: it has our finalizer and the record's name. ``bound``: it has a node."""
+    """The pod that has the name. ``claimed``: it has our finalizer and the record's name. ``bound``: it has a node.
+    ``edited``: its user changed it."""
 
     uid: str
     version: int = NEXT
@@ -63,6 +64,12 @@ class Thing(NamedTuple):
     gated: bool = False
     deleting: bool = False
     bound: bool = False
+    edited: bool = False
+
+    @property
+    def digest(self) -> str:
+        """That of its manifest."""
+        return "edited" if self.edited else ""
 
     @cache  # noqa: B019  there are few
     def watched(self) -> WatchedPod:
@@ -80,12 +87,13 @@ class Thing(NamedTuple):
             gates=(RELAUNCH_GATE,) if self.gated else (),
             record=RECORD if self.claimed or self.ours else "",
             replaces=OLD if self.ours else "",
+            generation=1 + self.edited,
         )
 
 
 class Entry(NamedTuple):
     """The record. ``protected``: it has our finalizer. ``manifest``: it is a copy of the pod. ``unbound``: that was not
-    refused, and no scheduler bound it."""
+    refused, and no scheduler bound it. ``edited``: the pod had been changed when it was recorded."""
 
     version: int = NEXT
     step: Step = Step.RECORDED
@@ -94,6 +102,7 @@ class Entry(NamedTuple):
     deleting: bool = False
     manifest: bool = False
     unbound: bool = False
+    edited: bool = False
 
     @cache  # noqa: B019  there are few
     def relaunch(self) -> Relaunch:
@@ -112,6 +121,7 @@ class Entry(NamedTuple):
             version=str(self.version),
             protected=self.protected,
             deleting=self.deleting,
+            manifest_hash="edited" if self.edited else "",
         )
 
 
@@ -126,6 +136,7 @@ def thing_of(pod: WatchedPod) -> Thing:
         gated=bool(pod.gates),
         deleting=pod.deleting,
         bound=bool(pod.node),
+        edited=pod.generation > 1,
     )
 
 
@@ -139,6 +150,7 @@ def entry_of(record: Relaunch) -> Entry:
         record.deleting,
         bool(record.manifest),
         record.is_of_unbound,
+        bool(record.manifest_hash),
     )
 
 
@@ -172,8 +184,11 @@ class World(NamedTuple):
         return self.entry.step if self.entry else None
 
 
-def start(*, unbound: bool = False) -> World:
-    return World(Thing(OLD, NOW, failed=not unbound), unbound=unbound)
+def start(*, unbound: bool = False, noted: bool = False) -> World:
+    """``noted``: a record says already what the pod waits for. Nothing has been done to the pod, so anybody may delete
+    the record."""
+    entry = Entry(NOW, unbound=unbound) if noted else None
+    return World(Thing(OLD, NOW, failed=not unbound), entry, unbound=unbound)
 
 
 def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World, messages.Answer]:
@@ -187,7 +202,7 @@ def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World,
             return world, messages.NodesAre(("n",))
         case messages.Record() | messages.Restore():
             return _record(world, request, rules)
-        case messages.Commit() | messages.Mark() | messages.Protect() | messages.Unprotect():
+        case messages.Commit() | messages.Mark() | messages.Protect() | messages.Unprotect() | messages.Discard():
             return _on_record(world, request, rules)
         case messages.Create() if world.ends:
             return world, messages.NamespaceEnds()
@@ -200,16 +215,19 @@ def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World,
 
 def _record(world: World, request: messages.Record | messages.Restore, rules: Rules) -> tuple[World, messages.Answer]:
     if world.ends:
-        return world, messages.Denied("the namespace is being deleted")
+        return world, messages.NamespaceEnds()
     if world.entry and rules.record_once:
         return world, messages.NotAsExpected()
     is_of_pod = isinstance(request, messages.Record)
-    entry = Entry(protected=is_of_pod, unbound=is_of_pod and not thing_of(request.pod).failed)
+    pod = thing_of(request.pod)
+    entry = Entry(protected=is_of_pod, unbound=is_of_pod and not pod.failed, edited=pod.edited)
     return world._replace(entry=entry), messages.RecordIs(entry.relaunch())
 
 
 def _on_record(
-    world: World, request: messages.Commit | messages.Mark | messages.Protect | messages.Unprotect, rules: Rules
+    world: World,
+    request: messages.Commit | messages.Mark | messages.Protect | messages.Unprotect | messages.Discard,
+    rules: Rules,
 ) -> tuple[World, messages.Answer]:
     expected, current = entry_of(request.record), world.entry
     is_mark = isinstance(request, messages.Commit | messages.Mark)
@@ -218,7 +236,8 @@ def _on_record(
         return world, messages.NotAsExpected()
     match request:
         case messages.Commit():
-            after = current._replace(version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=True)
+            is_copy = thing_of(request.pod).edited == current.edited
+            after = current._replace(version=NEXT, step=Step.COMMITTED, new_uid=expected.new_uid, manifest=is_copy)
         case messages.Mark(step=step, new_uid=new_uid, why=why):
             has_manifest = current.manifest and not step.ended
             after = current._replace(
@@ -229,7 +248,9 @@ def _on_record(
             return world, messages.NotAsExpected()
         case messages.Protect():
             after = current._replace(version=NEXT, protected=True)
-        case messages.Unprotect() if current.deleting:
+        case messages.Discard() if current.protected:
+            after = current._replace(version=NEXT, deleting=True)
+        case messages.Unprotect() | messages.Discard() if current.deleting or not current.protected:
             return _without_entry(world), messages.RecordIs(None)
         case messages.Unprotect():
             after = current._replace(version=NEXT, protected=False)
@@ -288,13 +309,15 @@ def _check_deleted(world: World, pod: Thing) -> None:
         raise Broken(f"I4: {pod.uid}, which a scheduler has bound, was deleted")
     if pod.uid == OLD and world.step in UNCOMMITTED:
         raise Broken(f"I2: the refused pod was deleted while its record was {world.step}")
+    if pod.uid == OLD and world.entry and world.entry.edited != pod.edited:
+        raise Broken("I2: a pod was deleted that was changed after it was recorded")
     is_leftover = world.forgotten if world.entry is None else pod.uid != world.entry.new_uid
     if pod.uid != OLD and not (pod.gated and is_leftover):
         raise Broken(f"I4: {pod.uid} was deleted, which neither failed nor waited behind our gate for nothing")
 
 
 def _answered(world: World) -> tuple[World, messages.Answer]:
-    return world, messages.PodIs(world.pod.watched() if world.pod else None)
+    return world, messages.PodIs(world.pod.watched(), world.pod.digest) if world.pod else messages.PodIs(None)
 
 
 def _deleted(world: World, pod: Thing, rules: Rules) -> World:
@@ -312,7 +335,8 @@ def delete(world: World, rules: Rules) -> World:
         return world
     is_ended = world.entry is not None and world.entry.step.ended
     excuse = is_ended or world.step in UNCOMMITTED if pod.uid == OLD else pod.ours and _stands(pod, world.entry)
-    excuse = excuse or pod.bound
+    is_changed = world.entry is not None and pod.edited != world.entry.edited  # we would not delete it
+    excuse = excuse or pod.bound or is_changed
     return _deleted(world, pod, rules)._replace(excused=world.excused or excuse)
 
 
@@ -327,6 +351,14 @@ def bind(world: World) -> World:
     if pod is None or pod.uid != OLD or pod.failed or pod.bound or pod.deleting:
         return world
     return world._replace(pod=pod._replace(bound=True, version=NEXT), ungate=world.ungate | {pod.uid})
+
+
+def edit(world: World) -> World:
+    """The pod's user changes its labels."""
+    pod = world.pod
+    if pod is None or pod.uid != OLD or pod.edited or pod.deleting:
+        return world
+    return world._replace(pod=pod._replace(edited=True, version=NEXT))
 
 
 def delete_record(world: World, rules: Rules) -> World:
@@ -379,8 +411,19 @@ def check(world: World) -> None:
     is_told = entry is not None or is_orphan or world.ungate or world.ends or world.record_deleted
     if world.was_claimed and not old_is_there and not is_told:
         raise Broken("I2: a pod that we had claimed is gone, and no record tells of it")
-    if ended and pod and old_is_there and pod.claimed and not (world.given_back or pod.bound):
+    if ended and pod and old_is_there and pod.claimed and not (world.given_back or pod.bound or pod.edited):
         raise Broken("I3: an ended record left our finalizer behind")
+
+
+def check_told(world: World) -> None:
+    """Raise Broken where a pod has our finalizer that may run, so that no watch has it, and no open record tells of it.
+
+    A drain looks at every pod. Nor does it hold where a read is answered from an older state: such a pod is found once
+    it fails or is deleted before it runs.
+    """
+    pod, entry = world.pod, world.entry
+    if pod and pod.claimed and not pod.failed and not (entry and entry.protected) and not world.given_back:
+        raise Broken(f"I9: no open record tells of {pod.uid}, which has our finalizer and may run")
 
 
 def check_end(world: World, *, drained: bool = False) -> None:
@@ -395,6 +438,6 @@ def check_end(world: World, *, drained: bool = False) -> None:
         raise Broken(f"I5: the record stays {entry.step.value}")
     if entry and entry.protected and not (world.ends and pod):
         raise Broken("I6: our finalizer stays on the record")
-    is_given_back = (world.given_back or drained) and pod is not None and pod.uid == OLD
+    is_given_back = pod is not None and pod.uid == OLD and (world.given_back or drained or pod.edited)
     if not (world.ungate or world.excused or is_given_back):
         raise Broken("I5: nobody interfered, and the pod does not run")

@@ -115,7 +115,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class UnboundPod:
-    """A narrowed pod for which the scheduler finds no node, since the time ``since`` in seconds."""
+    """A narrowed pod for which the scheduler finds no node, since the time ``since`` in seconds.
+
+    One that has the operator's finalizer counts as well after it was bound or deleted.
+    """
 
     pod: WatchedPod
     since: float
@@ -149,9 +152,9 @@ class Snapshot:
     ``unreadable``: by node, the problem of its published object. ``refused``: by uid. ``gated``: the pods with a gate
     of the operator; ``gated_since``: the time in seconds at which the operator first saw each one gated.
     ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
-    ungated pods that the scheduler cannot bind. ``set_aside``: by node, those whose replay took too long. ``by_claim``:
-    the extended resources that a DeviceClass maps; each of ``nodes`` has them too. ``departures``: how many pods have
-    ceased to be refused or gated so far.
+    ungated pods that the scheduler cannot bind, and those that have the operator's finalizer since. ``set_aside``: by
+    node, those whose replay took too long. ``by_claim``: the extended resources that a DeviceClass maps; each of
+    ``nodes`` has them too. ``departures``: how many pods have ceased to be refused or gated so far.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)

@@ -359,7 +359,7 @@ class Ingest:
             self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         elif pod.node:
             self._bound(pod)
-        elif pod.owner is None and (pod.namespace, pod.name) in self._store.snapshot.unbound:
+        if pod.owner is None and (pod.namespace, pod.name) in self._store.snapshot.unbound:
             self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._enqueue(PodID(pod.namespace, pod.name, pod.replaces), 0.0)

@@ -117,11 +117,9 @@ class Driver:
         except (AlreadyExists, Conflict):
             return messages.NotAsExpected()
         except (Forbidden, Invalid, MethodNotAllowed) as error:
-            if isinstance(request, messages.Create) and isinstance(error, NamespaceTerminating):
-                return messages.NamespaceEnds()
-            if isinstance(request, messages.Create | messages.Record | messages.Restore):
-                return messages.Denied(str(error))
-            raise
+            if not isinstance(request, messages.Create | messages.Record | messages.Restore):
+                raise
+            return messages.NamespaceEnds() if isinstance(error, NamespaceTerminating) else messages.Denied(str(error))
 
     def _not_found(self, request: messages.Request, error: NotFound) -> messages.Answer:
         match request:

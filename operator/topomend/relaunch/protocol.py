@@ -49,8 +49,12 @@ bound. Two things differ from the main line:
 
 - Our finalizer is needed until W has ended. A pod that was bound after the commit may run, end and be deleted while no
   operator looks. Without the finalizer its absence would count as ours, and it would run twice. So W is created before
-  P is claimed, and ends before the finalizer goes: nobody takes it off because he found no W. A W that somebody
-  deletes once P is claimed is completed.
+  P is claimed, and ends before the finalizer goes: nobody takes it off because he found no W.
+- A P that is claimed and bound is found through W alone: the operator does not watch pods that run. So W has its
+  finalizer before P is claimed, and until P is given back. A W that somebody deletes before P is claimed keeps it too,
+  for another operator may be claiming P: P is claimed, which changes the version that such a claim names, and W is
+  completed. Where W is gone nevertheless, because somebody forced it away or after a drain, it is written again; in a
+  terminating namespace, where nothing can be created, P is given back.
 - N has P's name, whatever the name policy: while P exists, no N can.
 
 A user's delete wins until step 3, with the name policy Suffix until N exists, because P is not ours to delete earlier.
@@ -113,8 +117,8 @@ class Progress:
     its own; None means that there is none. ``digest`` is that of P's manifest as it would be recorded now. ``nodes`` is
     None before they were chosen, and empty where no node admits N now. ``denied`` is why the API server refuses to
     create N or W, empty where it does not. ``contradicted`` is whether a write found P although W says that N was
-    created. ``draining`` is whether topomend is leaving the cluster. ``namespace_ends`` is whether the namespace is
-    being deleted, so that nothing can be created in it.
+    created, or with another manifest than W's. ``draining`` is whether topomend is leaving the cluster.
+    ``namespace_ends`` is whether the namespace is being deleted, so that nothing can be created in it.
     """
 
     uid: str
@@ -132,8 +136,11 @@ class Progress:
 
 
 BOUND = "a scheduler bound the pod after all"
+CHANGED = "the pod was changed after it was recorded"
 DRAINED = "topomend was drained; the refused pod is unchanged"
 END_OF_RECORD = "the end of a deleted record"
+NAMESPACE_ENDS = "its namespace is being deleted"
+NOT_NOW = "the pod is not to be relaunched now"
 NOT_ITS_MANIFEST = "the record's manifest differs from the refused pod's; delete the record to have it written again"
 
 
@@ -155,7 +162,7 @@ def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
 def _updated(progress: Progress, answer: Answer) -> Progress:
     match answer:
         case PodIs(pod, digest):
-            return replace(progress, pod=pod, digest=digest, contradicted=_is_contradicted(progress, pod))
+            return replace(progress, pod=pod, digest=digest, contradicted=_is_contradicted(progress, pod, digest))
         case ReplacementIs(pod):
             return replace(progress, replacement=pod)
         case RecordIs(record):
@@ -165,18 +172,20 @@ def _updated(progress: Progress, answer: Answer) -> Progress:
         case Denied(why):
             return replace(progress, denied=why)
         case NamespaceEnds():
-            return replace(progress, namespace_ends=True)
+            return replace(progress, namespace_ends=True, denied=NAMESPACE_ENDS)
     return Progress(progress.uid, progress.record_name, progress.may_start, draining=progress.draining)
 
 
-def _is_contradicted(progress: Progress, pod: WatchedPod | None) -> bool:
-    """Whether a write just found P although W says Created.
+def _is_contradicted(progress: Progress, pod: WatchedPod | None, digest: str) -> bool:
+    """Whether a write just found P although W says Created, or with another manifest than W's.
 
     P was read before, so this answer is a write's; a read's may come from an older state.
     """
     record = progress.record
     is_written = progress.pod is not UNREAD and pod is not None and pod.uid == progress.uid
-    return is_written and isinstance(record, Relaunch) and record.step is Step.CREATED
+    if not (is_written and isinstance(record, Relaunch)):
+        return False
+    return record.step is Step.CREATED or record.manifest_hash != digest
 
 
 def next_request(progress: Progress) -> Request:
@@ -241,7 +250,8 @@ def _unbound_without_record(progress: Progress, pod: WatchedPod) -> Request:
         return Record(pod) if may_start else _untouched(progress, pod)
     if not progress.denied:
         return Record(pod)
-    return Unclaim(pod) if pod.deleting and not pod.node else Pause(progress.denied)
+    is_useless = progress.namespace_ends or (pod.deleting and not pod.node)
+    return Unclaim(pod) if is_useless else Pause(progress.denied)
 
 
 def _without_both(progress: Progress, pod: WatchedPod | None) -> Request:
@@ -270,9 +280,11 @@ def _with_refused_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> 
         return Commit(pod, record) if progress.contradicted else Claim(pod)
     if record.deleting and not record.protected:
         return Pause(END_OF_RECORD)
-    if record.is_of_unbound and not _is_claimed(pod):
-        return Claim(pod)
-    if record.manifest_hash != progress.digest:
+    is_its = record.manifest_hash == progress.digest
+    if record.is_of_unbound and not (is_its and _is_claimed(pod)):
+        is_changed = not is_its and progress.contradicted  # else the read of P may be stale, and W all that is left
+        return Mark(record, Step.CANCELLED, why=CHANGED) if is_changed else Claim(pod)
+    if not is_its:
         return _protect_first(record) or Pause(NOT_ITS_MANIFEST)
     return _protect_first(record) or (Delete(pod) if record.manifest else Commit(pod, record))
 
@@ -281,14 +293,31 @@ def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
     """P and W exist, and P is not committed to deletion yet."""
     if progress.draining:
         return _give_back(pod, record)
-    is_its = record.manifest_hash == progress.digest
-    if record.deleting and not (record.is_of_unbound and _is_claimed(pod) and is_its):
+    if record.is_of_unbound:
+        return _unbound_recorded(progress, pod, record)
+    if record.deleting:
         return Unprotect(record) if record.protected else Pause(END_OF_RECORD)
     if not _is_claimed(pod):
-        return Claim(pod) if progress.may_start else Stop("the pod is not to be relaunched now")
-    if not is_its:
+        return Claim(pod) if progress.may_start else Stop(NOT_NOW)
+    if record.manifest_hash != progress.digest:
         return Discard(record)
     return _protect_first(record) or Commit(pod, record)
+
+
+def _unbound_recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+    """The same for an unbound P. W keeps its finalizer, and a W that is being deleted is completed."""
+    if record.deleting and not record.protected:
+        return Pause(END_OF_RECORD)
+    is_its = record.manifest_hash == progress.digest
+    if _is_claimed(pod):
+        return (_protect_first(record) or Commit(pod, record)) if is_its else Mark(record, Step.CANCELLED, why=CHANGED)
+    if record.deleting:
+        return Claim(pod)
+    if not progress.may_start:
+        return Stop(NOT_NOW)
+    if not (is_its or record.protected):
+        return Discard(record)
+    return _protect_first(record) or Claim(pod)
 
 
 def _give_back(pod: WatchedPod, record: Relaunch) -> Request:
@@ -319,7 +348,7 @@ def _uncreated(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> 
 
 def _create(progress: Progress, record: Relaunch) -> Request:
     if progress.namespace_ends:
-        return Mark(record, Step.CANCELLED, why="its namespace is being deleted")
+        return Mark(record, Step.CANCELLED, why=NAMESPACE_ENDS)
     if not progress.denied:
         return _protect_first(record) or Create(record)
     if record.step is not Step.BLOCKED:

@@ -7,7 +7,7 @@ from tests.builders import applied, refused_pod, watched_pod
 
 from topomend.cache import changes
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.wire.group import RELAUNCH_GATE
+from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 
 def test_a_refusal_keeps_the_version_and_time_at_which_it_was_first_seen() -> None:
@@ -88,3 +88,24 @@ def test_an_ungated_pod_that_the_scheduler_cannot_bind_is_unbound_since_it_was_f
 )
 def test_a_pod_that_is_bound_gated_or_ending_is_not_unbound(fields: dict[str, Any]) -> None:
     assert not applied(changes.PodUpdated(stuck(**fields), 1.0)).unbound
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_kept"),
+    [
+        ({"node": "a"}, True),
+        ({"node": "a", "phase": "Failed"}, True),
+        ({"deleting": True}, True),
+        ({"deleting": True, "narrowed": False}, True),
+        ({"deleting": True, "finalizers": ("other.io/finalizer",)}, False),
+        ({"deleting": True, "owner": Owner("ReplicaSet", "rs", "2", "apps/v1")}, False),
+        ({"narrowed": False}, False),
+    ],
+)
+def test_an_unbound_pod_that_has_our_finalizer_is_kept_after_it_was_bound_or_deleted(
+    fields: dict[str, Any], is_kept: bool
+) -> None:
+    claimed = stuck(**{"finalizers": (RELAUNCH_FINALIZER,), **fields})
+    assert bool(applied(changes.PodUpdated(claimed, 1.0)).unbound) is is_kept
+    refused = refused_pod(finalizers=(RELAUNCH_FINALIZER,), deleting=True)
+    assert not applied(changes.PodUpdated(refused, 1.0)).unbound

@@ -21,7 +21,7 @@ from topomend.cache.snapshot import (
 )
 from topomend.model.cluster import WatchedPod, is_refusal
 from topomend.model.pod import Pod
-from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER, RELAUNCH_GATE
 
 UNPUBLISHED_SECONDS = 10.0
 """How long the operator waits for a node to publish a change of its pods: five times the worst delay of an agent.
@@ -70,7 +70,8 @@ class PodUpdated:
 
     def _unbound(self, unbound: Mapping[PodKey, UnboundPod], key: PodKey) -> Mapping[PodKey, UnboundPod]:
         pod, before = self.pod, unbound.get(key)
-        if not (pod.narrowed and pod.unschedulable and pod.phase == "Pending") or pod.node or pod.gates or pod.deleting:
+        is_unbound = pod.narrowed and pod.unschedulable and pod.phase == "Pending" and not pod.gates
+        if not (_is_held(pod) or (is_unbound and not (pod.node or pod.deleting))):
             return excluding(unbound, key)
         since = before.since if before and before.pod.uid == pod.uid else self.now
         return including(unbound, key, UnboundPod(pod, since))
@@ -84,6 +85,12 @@ class PodUpdated:
         # A deleted controller may orphan its failed pods. It had replaced them, so keep its name as their owner.
         pod = self.pod if self.pod.owner else replace(self.pod, owner=refusal.pod.owner)
         return including(refused, pod.uid, Refusal(pod, refusal.version, refusal.first_seen))
+
+
+def _is_held(pod: WatchedPod) -> bool:
+    """Whether a pod was claimed as an unbound one, and bound or deleted since: our finalizer is to be taken off."""
+    is_claimed = RELAUNCH_FINALIZER in pod.finalizers and not (is_refusal(pod) or pod.owner)
+    return is_claimed and (bool(pod.node) or pod.deleting)
 
 
 @dataclass(frozen=True)
