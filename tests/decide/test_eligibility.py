@@ -162,6 +162,7 @@ def test_a_pod_that_has_not_run_may_be_deleted_if_its_controller_creates_another
         ({"gates": ("x.io/y",)}, False),
         ({"relaunch": "false"}, False),
         ({"mirror": True}, False),
+        ({"critical": True}, False),
         ({"deleting": True}, False),
         ({"owner": Owner("Job", "j", "2", "batch/v1")}, False),
     ],
