@@ -294,6 +294,11 @@ def _asked(cluster: Cluster, *arguments: str, kubeconfig: Path | None = None) ->
     return CliRunner().invoke(numa, [*arguments, f"--kubeconfig={file}"]).output.splitlines()
 
 
+def _is_published(cluster: Cluster, node: str, quoted_name: str) -> bool:
+    """Whether the node's publication lists a pod: best fit prefers the node from then on."""
+    return quoted_name in str(cluster.client.get(NODE_TOPOLOGIES, node)["status"])
+
+
 @pytest.mark.parametrize("namespace", [PLAIN, STEERED])
 def test_a_replica_and_a_bare_pod_that_pods_on_the_best_nodes_repel_run_on_others(
     namespace: str, five_nodes: Cluster, operator: Operator
@@ -307,6 +312,8 @@ def test_a_replica_and_a_bare_pod_that_pods_on_the_best_nodes_repel_run_on_other
     for content in repelling:
         name = content["metadata"]["name"]
         eventually(f"{name} to run", partial(_is_running, five_nodes, namespace, name))
+        node = content["spec"]["nodeName"]
+        eventually(f"{node} to publish {name}", partial(_is_published, five_nodes, node, f"'{name}'"))
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": _template()}
     content = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
     made = five_nodes.client.create(DEPLOYMENTS, content, namespace)
