@@ -45,7 +45,7 @@ committed, with the name policy Suffix until N exists.
 P may also be unbound: narrowed and ungated, and bound by no scheduler to any of its nodes (``record.is_of_unbound``).
 It may be bound at any moment. Then it stays: W ends, and nothing here deletes a pod that has a node. The API server
 sees to that: the deletion names P's resourceVersion, which a binding changes, and a pod that is being deleted is not
-bound. Two things differ from the main line:
+bound. Three things differ from the main line:
 
 - Our finalizer is needed until W has ended. A pod that was bound after the commit may run, end and be deleted while no
   operator looks. Without the finalizer its absence would count as ours, and it would run twice. So W is created before
