@@ -26,6 +26,7 @@ from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.pod import requests_of
 from topomend.replay.container_manager import start
 from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox.go_modules import minor_of
 from topomend.wire.cluster import read_node
 from topomend.wire.pod import read_pod
 
@@ -126,9 +127,16 @@ GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOption
 """What the sandbox enables for a node with options."""
 
 
+WITHOUT_RESIZES = (33, 34)
+"""The minor releases whose kubelets also resize a pod that is removed while it is synchronized, and panic, because a
+sandbox has no pod cgroups (kuberuntime/kuberuntime_manager.go:doPodResizeAction)."""
+
+
 def of_release(spec: NodeSpec, release: str) -> NodeSpec:
     """The node with a kubelet of this release."""
-    return replace(spec, kubelet=replace(spec.kubelet, version=release))
+    gates = {"InPlacePodVerticalScaling": False} if minor_of(release) in WITHOUT_RESIZES else {}
+    kubelet = replace(spec.kubelet, version=release, feature_gates={**spec.kubelet.feature_gates, **gates})
+    return replace(spec, kubelet=kubelet)
 
 
 def starts(spec: NodeSpec) -> bool:

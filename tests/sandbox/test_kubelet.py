@@ -1,9 +1,5 @@
 """How a kubelet is configured: what admission depends on arrives, and nothing leaves loopback."""
 
-from typing import Any
-
-import pytest
-
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import MemoryReservation
 from topomend.sandbox.kubelet import kubelet_config, kubelet_flags
@@ -41,16 +37,6 @@ def test_a_named_option_brings_its_gates_and_the_nodes_own_gates_win() -> None:
         "KubeletInUserNamespace": True,
         "PodLevelResources": True,
     }
-
-
-@pytest.mark.parametrize("version", ["v1.33.5", "v1.34.4"])
-def test_a_kubelet_that_would_panic_without_cgroups_resizes_no_pod_unless_it_is_told_to(version: str) -> None:
-    def gates(**settings: Any) -> object:
-        spec = NodeSpec.of_shape("a", SHAPE, version=version, **settings)
-        return kubelet_config(spec, port=20000, user_namespace=False)["featureGates"]
-
-    assert gates() == {"InPlacePodVerticalScaling": False}
-    assert gates(feature_gates={"InPlacePodVerticalScaling": True}) == {"InPlacePodVerticalScaling": True}
 
 
 def test_reserved_memory_sums_to_what_the_kubelet_reserves() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from topomend.model.bitmask import format_id_list
-from topomend.sandbox.go_modules import minor_of
 from topomend.sandbox.layout import KUBELET_CONFIG, KUBELET_ROOT
 from topomend.sandbox.node_spec import NodeSpec
 
@@ -24,11 +23,6 @@ MANAGER_GATES = {
     "topology_manager_policy_options": ("TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions"),
     "cpu_manager_policy_options": ("CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions"),
 }
-
-RESIZING_MINORS = (33, 34)
-"""The minor releases whose kubelets resize pods in place by default and by choice. Such a kubelet may also resize a pod
-that is removed while it is synchronized, and panics where there are no cgroups, as in a sandbox
-(kuberuntime/kuberuntime_manager.go:doPodResizeAction)."""
 
 CRI_SOCKET = KUBELET_ROOT / "cri.sock"
 
@@ -109,15 +103,13 @@ def kubelet_config(spec: NodeSpec, *, port: int, user_namespace: bool) -> Mappin
 
 
 def _gates(spec: NodeSpec, *, user_namespace: bool) -> Mapping[str, bool]:
-    """The gates that options, a user namespace and missing cgroups require; the node's own gates override them."""
+    """The feature gates that options and a user namespace require, overridden by those of the node's settings."""
     gates: dict[str, bool] = {}
     for options, names in MANAGER_GATES.items():
         if getattr(spec.kubelet, options):
             gates |= dict.fromkeys(names, True)
     if user_namespace:
         gates["KubeletInUserNamespace"] = True
-    if minor_of(spec.kubelet.version) in RESIZING_MINORS:
-        gates["InPlacePodVerticalScaling"] = False
     return {**gates, **spec.kubelet.feature_gates}
 
 
