@@ -70,8 +70,8 @@ class PodUpdated:
 
     def _unbound(self, unbound: Mapping[PodKey, UnboundPod], key: PodKey) -> Mapping[PodKey, UnboundPod]:
         pod, before = self.pod, unbound.get(key)
-        is_unbound = pod.narrowed and pod.unschedulable and pod.phase == "Pending" and not pod.gates
-        if not (_is_held(pod) or (is_unbound and not (pod.node or pod.deleting))):
+        could_be_bound = pod.phase == "Pending" and not (pod.node or pod.gates or pod.deleting)
+        if not (_is_held(pod) or (pod.narrowed and pod.unschedulable and could_be_bound)):
             return excluding(unbound, key)
         since = before.since if before and before.pod.uid == pod.uid else self.now
         return including(unbound, key, UnboundPod(pod, since))
