@@ -170,8 +170,7 @@ def existing(admin: API, status: dict[str, Any] | None = None, **fields: Any) ->
 @pytest.fixture(scope="module")
 def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
     """The administrator who sets the scene and the operator who acts in it."""
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
-    eventually(path, lambda: admin.get(path).allowed or admin.create(path.rpartition("/")[0], DEFAULT_ACCOUNT).allowed)
+    have_default_account(admin, f"/api/v1/namespaces/{NAMESPACE}")
     probe = existing(admin, gates=("other.io/gate",))
     eventually("the operator's policy", lambda: operator.patch(probe, {"metadata": {"labels": {"a": "b"}}}).code == 403)
     yield admin, operator
@@ -184,6 +183,14 @@ def pods_of(admin: API, operator: API) -> Iterator[tuple[API, API]]:
 DEFAULT_ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 
 
+def have_default_account(admin: API, namespace: str) -> None:
+    """Have it in the namespace of this path: no pod can be created there before."""
+    accounts = f"{namespace}/serviceaccounts"
+    eventually(
+        accounts, lambda: admin.get(f"{accounts}/default").allowed or admin.create(accounts, DEFAULT_ACCOUNT).allowed
+    )
+
+
 @pytest.mark.parametrize("reason", REASONS)
 def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API], reason: str) -> None:
     admin, operator = pods_of
@@ -193,10 +200,7 @@ def test_the_operator_deletes_a_refused_pod(pods_of: tuple[API, API], reason: st
 def test_the_operator_deletes_a_refused_pod_where_it_creates_none(pods_of: tuple[API, API]) -> None:
     admin, operator = pods_of
     pods = "/api/v1/namespaces/kube-system/pods"
-    account = "/api/v1/namespaces/kube-system/serviceaccounts"
-    eventually(
-        account, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed
-    )
+    have_default_account(admin, "/api/v1/namespaces/kube-system")
     made = admin.create(pods, new_pod(nodeName="deploy-tests-none"))
     path = f"{pods}/{made.content['metadata']['name']}"
     assert admin.patch(f"{path}/status", {"status": REFUSED}).allowed
@@ -356,8 +360,7 @@ def test_the_operator_creates_a_privileged_pod_where_the_namespace_says_that_it_
     labels = {"pod-security.kubernetes.io/enforce": "privileged"}
     metadata = {"name": "deploy-tests-privileged", "labels": labels}
     assert admin.apply(path, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}).allowed
-    account = f"{path}/serviceaccounts"
-    eventually(path, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed)
+    have_default_account(admin, path)
     created = operator.create(f"{path}/pods", gated_pod(containers=[PRIVILEGED], hostNetwork=True))
     assert created.allowed, created.message
     admin.delete(path)
@@ -531,10 +534,7 @@ def test_the_operator_evicts_no_pods_of_the_clusters_own_namespaces(
 ) -> None:
     admin, operator = pods_of
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    account = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    eventually(
-        account, lambda: admin.get(f"{account}/default").allowed or admin.create(account, DEFAULT_ACCOUNT).allowed
-    )
+    have_default_account(admin, f"/api/v1/namespaces/{namespace}")
     made = admin.create(pods, new_pod(containers=[RESTRICTED], nodeName="deploy-tests-none"))
     assert made.allowed, made.message
     name = made.content["metadata"]["name"]
