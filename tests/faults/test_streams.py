@@ -11,7 +11,7 @@ K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit:
 | K5 lists and watches fail for longer than 54 s       | ..._lasts_for_minutes_...[lists-fail]               |
 | K6 half a line                                       | ..._half_a_line_and_then_the_end_is_survived        |
 | K7 a handler that raises                             | ..._cannot_be_handled_hides_no_other_...            |
-| a cut; a stall of 70 s; a server that is away        | ..._cut_is_up_again_...; [stall]; [away]            |
+| a cut; a stall of 70 s; a server that is away        | ..._cut_is_up_again_...; [stall]; [away] [retried]  |
 | 429 with Retry-After; 500, 503, 504, 403 for a while | ..._asks_for_patience_...; ..._fail_for_a_while_... |
 | answers cut short; stale answers; a clock that jumps | ..._cut_short_...; ..._stale_...; ..._jumps_...     |
 
@@ -47,7 +47,7 @@ SOON = 5.0
 def slow(lopsided: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "Future[None]"]]:
     """The slow faults, begun before all others and waited for after them."""
     scenes = {name: Scene(lopsided, tmp_path_factory.mktemp("slow") / name, name) for name in SLOW}
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(len(SLOW)) as pool:
         yield {name: pool.submit(SLOW[name], scene) for name, scene in scenes.items()}
     for scene in scenes.values():
         scene.end()
@@ -376,7 +376,27 @@ def _away(scene: Scene) -> None:
     scene.is_well()
 
 
-SLOW = {"stall": _stall, "lists-fail": _lists_fail, "unwatched": _unwatched, "away": _away}
+def _retried(scene: Scene) -> None:
+    """Watches go on while no request is answered; once one is, no pod waits for a delay that has grown meanwhile."""
+    scene.start()
+    time.sleep(3)  # a relist that is still due would retry it as well
+    away = [True]
+
+    def hang_up(request: Request) -> Answer | None:
+        if away[0] and not request.watches:
+            raise HangUp("away")
+        return None
+
+    scene.proxy.rules.append(hang_up)
+    refused = scene.refuse("train")
+    time.sleep(24.0)  # by its own delays it would be retried after 20 s and after 41 s
+    away[0] = False
+    took = scene.runs_anew(refused, SOON)
+    print(f"answered to run, s: {took:.1f}")
+    scene.is_well()
+
+
+SLOW = {"stall": _stall, "lists-fail": _lists_fail, "unwatched": _unwatched, "away": _away, "retried": _retried}
 
 
 @pytest.mark.parametrize("name", SLOW)

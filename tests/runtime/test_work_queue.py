@@ -71,6 +71,26 @@ def test_a_key_that_fails_waits_at_least_as_long_as_asked_within_bounds() -> Non
         assert clock.now - begun == expected + 0.25
 
 
+def test_keys_that_failed_are_due_at_once_when_the_cause_is_over_and_their_failures_are_forgotten() -> None:
+    clock = Clock(0.0)
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("later", 1000.0)
+    queue.add("failed")
+    for _ in range(12):
+        assert queue.get() == "failed"
+        queue.done("failed", failed=True)
+        clock.now += 60.0
+    assert queue.get() == "failed"
+    queue.done("failed", failed=True)  # due in 20 s
+    queue.retry_now()
+    assert queue.get() == "failed"
+    queue.done("failed", failed=True)  # as after a first failure
+    clock.now += 0.006
+    assert queue.get() == "failed"
+    queue.add("next")
+    assert queue.get() == "next"  # a key that has not failed keeps its time
+
+
 def test_an_event_during_a_failing_attempt_is_tried_at_once() -> None:
     clock = Clock(0.0)
     queue: WorkQueue[str] = WorkQueue(clock)

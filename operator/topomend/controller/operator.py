@@ -19,7 +19,17 @@ from topomend.gating.definitions import Installation
 from topomend.gating.installer import Installer
 from topomend.gating.parameters import ENSURE_SECONDS, Parameters
 from topomend.kube.client import Client
-from topomend.kube.errors import APIError, Forbidden, Invalid, MethodNotAllowed, NotFound, NotPermitted, retry_after
+from topomend.kube.errors import (
+    APIError,
+    Forbidden,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    NotPermitted,
+    ServerFailed,
+    Unanswered,
+    retry_after,
+)
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.metrics import Metrics
@@ -48,6 +58,9 @@ UNEXPECTED_SECONDS = 60.0
 
 FORBIDDEN_SECONDS = 1.0
 """Before a request is repeated that the API server has forbidden: permissions do not change within milliseconds."""
+
+STARTING_SECONDS = 10.0
+"""For how long after its first answer an API server may still answer wrongly: it forbids what it has not read yet."""
 
 GATHER_SECONDS = 0.5
 """The streams list their kinds one after another; one relist serves all lists within this time."""
@@ -81,6 +94,7 @@ class Operator:
         self._client, self._settings = client, settings
         self._stopped = threading.Event()
         self._relist_now = threading.Event()
+        self._unanswered = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue(group_of=lambda pod: pod.namespace)
         self._to_brake: FairQueue[WatchedPod] = FairQueue(MAX_TO_BRAKE, MAX_TO_BRAKE // 10)
         self._store = Store()
@@ -146,6 +160,7 @@ class Operator:
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
+        threading.Thread(target=self._retry_after_outages, name="outages", daemon=True).start()
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
         threading.Thread(target=self._expire_loop, name="expiry", daemon=True).start()
         threading.Thread(target=self._keep_gating, name="gating", daemon=True).start()
@@ -247,6 +262,8 @@ class Operator:
             return RETRY_SECONDS  # an operator that was paused leads again, often before it knows that it did not
         except (APIError, NoProgress) as error:
             _log.warning("%s/%s: %s; retried", pod.namespace, pod.name, error)
+            if isinstance(error, Unanswered | ServerFailed):
+                self._unanswered.set()
             return _retry_after(error)
         except MalformedObject as error:
             _log.warning("%s/%s is ignored: %s", pod.namespace, pod.name, error)
@@ -260,6 +277,29 @@ class Operator:
         if result.after is not None:
             self._queue.add(pod, result.after)
         return None
+
+    def _retry_after_outages(self) -> None:
+        """Retry all at once when the API server answers again: by then their delays are as long as the outage was."""
+        while not self._stopped.is_set():
+            if self._unanswered.wait(TICK_SECONDS) and self._was_away():
+                _log.info("the API server answers again: what failed meanwhile is retried")
+                self._queue.retry_now()
+
+    def _was_away(self) -> bool:
+        """Wait until the API server answers. Returns whether it did not at first: else only one request failed."""
+        was_away = False
+        while not self._stopped.is_set():
+            self._unanswered.clear()
+            try:
+                self._client.version()
+            except (Unanswered, ServerFailed):
+                was_away = True
+                self._stopped.wait(TICK_SECONDS)
+                continue
+            except APIError as error:
+                _log.debug("the API server answers: %s", error)
+            break
+        return was_away
 
     def _wake_up(self) -> None:
         """Enqueue the waiting pods that changes affect: that replays, so the thread that takes changes in does not."""
@@ -309,15 +349,17 @@ class Operator:
 
     def _keep_gating(self) -> None:
         """Have new pods gated as long as this process runs in its pod, whether it leads or not."""
+        starting_until = float("-inf")
         while not self._stopped.is_set():
             self._gating_due.clear()
-            wait = ENSURE_SECONDS
+            wait = FORBIDDEN_SECONDS if time.monotonic() < starting_until else ENSURE_SECONDS
             for ensure in (self._gating.ensure, lambda: self._parameters.ensure(renews=self._makes_progress())):
                 try:
                     ensure()
                 except APIError as error:
                     _log.debug("the gating of new pods could not be checked: %s; retried", error)
                     wait = max(TICK_SECONDS, _retry_after(error))
+                    starting_until = time.monotonic() + STARTING_SECONDS
                 except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                     _log.error("the gating of new pods could not be checked: unexpected: %r; retried", error)
             self._gating_due.wait(wait)

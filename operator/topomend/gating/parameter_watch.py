@@ -14,7 +14,7 @@ from topomend.kube.client import BRAKES, STEERINGS, Client
 from topomend.kube.errors import APIError
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 0.5
 
 _WATCHED = {BRAKE: (BRAKES, BRAKE_NAME), STEER: (STEERINGS, STEERING_NAME)}
 

@@ -76,6 +76,16 @@ class WorkQueue(Generic[Key]):
                 self._add(key, due)
                 self._changed.notify()
 
+    def retry_now(self) -> None:
+        """Make every key due that waits after a failure, and count its failures anew: what made them fail is over."""
+        with self._changed:
+            failed, self._failures = self._failures, {}
+            now = self._clock()
+            for key in failed:
+                if key in self._due_at:
+                    self._add(key, now)
+            self._changed.notify_all()
+
     def stop(self) -> None:
         """Make every ``get`` return None."""
         with self._changed:
