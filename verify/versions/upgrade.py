@@ -25,8 +25,8 @@ def try_upgrade(release: str, following: str) -> str:
         client = connect(str(sandbox.kubeconfig))
         try:
             uids = {refuse(client, name)["metadata"]["uid"] for name in bare}
+            create_namespaces(client)  # returns once new pods are gated, so that the storm meets a brake
             with Storm(client) as storm:
-                create_namespaces(client)
                 for name in steered:
                     assert is_gated(client.create(PODS, wide_pod(name), STEERED)), name
                 with NewPods(client) as new_pods:
