@@ -16,7 +16,7 @@ from topomend.cache import changes
 from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.reconcile.gangs import INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SETTLE_SECONDS
+from topomend.reconcile.gangs import COUNTED_SECONDS, INCOMPLETE_SECONDS, MAX_SIZE, RESOURCES, SETTLE_SECONDS
 from topomend.reconcile.gated_pods import GROUP_BUSY_SECONDS, GatedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
@@ -108,11 +108,29 @@ def test_only_the_first_pod_of_a_group_is_woken_by_changes(groups: Groups) -> No
 
 def test_a_group_waits_for_its_missing_pods(groups: Groups) -> None:
     pods = groups.members(2, size=2)
-    assert groups.reconcile(pods[0]) == Result(RETRY_SECONDS)
+    for waited, delay in ((0.0, COUNTED_SECONDS), (16.0, 16.0), (70.0, RETRY_SECONDS)):
+        groups.clock.now = waited + groups.store.snapshot.gated_since["default", "train-0"]
+        assert groups.reconcile(pods[0]) == Result(delay)
     assert groups.gates(pods) == [(FIT_GATE,)]
     pods += groups.members(2, size=2, first=1)
     assert groups.reconcile(pods[1]) == DONE
     assert groups.gates(pods) == [(), ()]
+
+
+def test_a_pod_of_the_group_that_nothing_gates_and_that_comes_last_is_counted_seconds_later(groups: Groups) -> None:
+    pods = groups.members(2, size=2)
+    began = groups.clock.now
+    assert groups.reconcile(pods[0]) == Result(COUNTED_SECONDS)
+    labels, annotations = {LABELS["kueue.x-k8s.io"]: "train"}, {KUEUE_SIZE: "2"}
+    groups.cluster.create(pod("launcher", 1, labels=labels, annotations=annotations))
+
+    def goes() -> bool:
+        groups.clock.now += COUNTED_SECONDS
+        return groups.reconcile(pods[0]) == DONE
+
+    eventually("the launcher to be counted", goes, poll=0.1)
+    assert groups.gates(pods) == [()]
+    assert groups.clock.now < began + RETRY_SECONDS / 2
 
 
 def test_a_group_that_stays_incomplete_is_let_go_in_the_end(groups: Groups) -> None:
@@ -138,7 +156,7 @@ def test_a_new_pod_of_a_group_that_runs_already_does_not_wait_for_the_others(gro
 def test_a_group_is_left_alone_until_other_owners_have_removed_their_gates(groups: Groups) -> None:
     (free,) = groups.members(2, size=2)
     (gated,) = groups.members(2, size=2, first=1, foreign_gates=(QUOTA_GATE,))
-    assert groups.reconcile(free).after == RETRY_SECONDS
+    assert groups.reconcile(free).after == COUNTED_SECONDS
     assert groups.reconcile(gated) == DONE
     assert groups.gates([free, gated]) == [(FIT_GATE,), (FIT_GATE, QUOTA_GATE)]
     groups.cluster.client.merge(PODS, gated.name, {"spec": {"schedulingGates": [{"name": FIT_GATE}]}}, "default")
@@ -216,7 +234,7 @@ def test_the_group_s_object_says_how_many_pods_are_needed(groups: Groups) -> Non
     with _pod_groups(groups.cluster, "train", 2):
         pods = [_of_pod_group(groups, f"train-{number}") for number in range(2)]
         groups.watch(pods[0])
-        assert groups.reconcile(pods[0]).after == RETRY_SECONDS
+        assert groups.reconcile(pods[0]).after == COUNTED_SECONDS
         groups.watch(pods[1])
         assert groups.reconcile(pods[1]) == DONE
         assert groups.gates(pods) == [(), ()]

@@ -37,9 +37,9 @@ others may have been deleted after they succeeded, and others may never come."""
 SETTLE_SECONDS = 2.0
 """How long no pod may have joined a group of unknown size before it counts as complete."""
 
-FRESH_SECONDS = 10.0
-"""How long the size of a group is good, and the number of its pods that were let go; also when to ask again where the
-API server was asked too much."""
+FRESH_SECONDS, COUNTED_SECONDS = 10.0, 2.0
+"""How long the size of a group is good, and the number of its pods that were let go. After FRESH_SECONDS the API server
+is also asked again where it was asked too much."""
 
 MAX_SIZE = 500
 """The largest group that is let go at once. The pods of a larger one are let go one by one."""
@@ -90,7 +90,7 @@ class Gangs:
             return [pod]
         size = group.size
         if size is None:
-            known = self._asked(self._sizes, key, self._read_size)
+            known = self._asked(self._sizes, key, self._read_size, FRESH_SECONDS)
             if isinstance(known, Result):
                 return known
             size = known.number
@@ -119,21 +119,29 @@ class Gangs:
         left = self._until(min(since) + INCOMPLETE_SECONDS)
         if gated >= size or left is None:
             return None
-        let_go = self._asked(self._let_go, key, self._count_let_go)
+        let_go = self._asked(self._let_go, key, self._count_let_go, COUNTED_SECONDS)
         if isinstance(let_go, Result):
             return let_go
-        return None if gated + (let_go.number or 0) >= size else earliest(left, Result(RETRY_SECONDS))
+        if gated + (let_go.number or 0) >= size:
+            return None
+        # A pod that nothing gates, such as a small launcher, wakes nobody: it is looked for, ever less often.
+        waited = self._clock() - max(since)
+        return earliest(left, Result(min(max(COUNTED_SECONDS, waited), RETRY_SECONDS)))
 
     def _until(self, time: float) -> Result | None:
         left = time - self._clock()
         return Result(left) if left > 0 else None
 
     def _asked(
-        self, known: BoundedDict[GroupKey, _Known], key: GroupKey, ask: Callable[[str, PodGroup], int | None]
+        self,
+        known: BoundedDict[GroupKey, _Known],
+        key: GroupKey,
+        ask: Callable[[str, PodGroup], int | None],
+        fresh_seconds: float,
     ) -> _Known | Result:
         """The number as known, or as ``ask`` learns it; or when to ask, where the API server was asked too much."""
         before = known.get(key)
-        if before and self._clock() < before.time + FRESH_SECONDS:
+        if before and self._clock() < before.time + fresh_seconds:
             return before
         if self._requests.take(key[0]):
             return Result(FRESH_SECONDS)
