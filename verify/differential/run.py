@@ -46,11 +46,11 @@ from topomend.wire.group import RELAUNCH_ANNOTATION
 
 PLAIN, STEERED = "plain", "steered"
 
-BATCH = 25
+BATCH = 50
 """How many workloads share the cluster at a time: they request a quarter of it."""
 
 POLICIES = ("single-numa-node", "single-numa-node", "restricted", "best-effort", "single-numa-node")
-SHAPE = "numa:2 cores:32 memory:64Gi"
+SHAPE = "numa:2 cores:64 memory:128Gi"
 
 STABLE_SECONDS, MOST_SECONDS = 8.0, 120.0
 """How long nothing may change before the plain scheduler has done what it can; how long steering may take for that."""
