@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -77,35 +78,50 @@ def try_steering(client: Client) -> str:
     return f"{len(ran)} ran, {len(refused)} refused"
 
 
-def time_new_pods(client: Client, sandbox: Sandbox) -> tuple[str, WebhookTime]:
-    """The median and the 99th percentile of requests for new pods that are gated, and of those that nothing gates.
-
-    With them what the webhook took of that.
-    """
+def time_webhook(client: Client, sandbox: Sandbox) -> WebhookTime:
+    """What the webhook takes of requests for new pods that are gated, where nothing else is asked for meanwhile."""
     before = WebhookTime.read(sandbox)
+    _send(lambda number: _create(client, number, STEERED), REQUESTS, REQUESTS_PER_SECOND)
+    return WebhookTime.read(sandbox).since(before)
+
+
+def time_new_pods(client: Client) -> str:
+    """The median and the 99th percentile of requests for new pods that are gated, and of as many that nothing gates."""
     seconds: dict[str, list[float]] = {PLAIN: [], STEERED: []}
 
-    def create(number: int, namespace: str) -> None:
-        content = wide_pod(f"new-{number}")
-        if namespace == PLAIN:
-            del content["spec"]["containers"][0]["resources"]  # no kubelet would align it
-        begin = time.monotonic()
-        made = client.create(PODS, content, namespace, dry_run=True)
-        seconds[namespace].append(time.monotonic() - begin)
-        assert is_gated(made) == (namespace == STEERED), made["metadata"]
+    def create(number: int) -> None:
+        namespace = (PLAIN, STEERED)[number % 2]
+        seconds[namespace].append(_create(client, number, namespace))
 
-    with ThreadPoolExecutor(16) as pool:
-        began, sent = time.monotonic(), []
-        for number in range(2 * REQUESTS):
-            time.sleep(max(0.0, began + number / (2 * REQUESTS_PER_SECOND) - time.monotonic()))
-            sent.append(pool.submit(create, number, (PLAIN, STEERED)[number % 2]))
-        for future in sent:
-            future.result()
+    _send(create, 2 * REQUESTS, 2 * REQUESTS_PER_SECOND)
     texts = []
     for namespace in (STEERED, PLAIN):
         ordered = statistics.quantiles(seconds[namespace], n=100)
         texts.append(f"{1000 * ordered[49]:.0f}/{1000 * ordered[98]:.0f} ms")
-    return f"{texts[0]}, not gated {texts[1]}", WebhookTime.read(sandbox).since(before)
+    return f"{texts[0]}, not gated {texts[1]}"
+
+
+def _send(create: Callable[[int], object], count: int, per_second: int) -> None:
+    """Call ``create`` with the numbers up to ``count``, so often, however long each call takes."""
+    with ThreadPoolExecutor(16) as pool:
+        began, sent = time.monotonic(), []
+        for number in range(count):
+            time.sleep(max(0.0, began + number / per_second - time.monotonic()))
+            sent.append(pool.submit(create, number))
+        for future in sent:
+            future.result()
+
+
+def _create(client: Client, number: int, namespace: str) -> float:
+    """Request a new pod, as a dry run; how many seconds that took."""
+    content = wide_pod(f"new-{number}")
+    if namespace == PLAIN:
+        del content["spec"]["containers"][0]["resources"]  # no kubelet would align it
+    begin = time.monotonic()
+    made = client.create(PODS, content, namespace, dry_run=True)
+    seconds = time.monotonic() - begin
+    assert is_gated(made) == (namespace == STEERED), made["metadata"]
+    return seconds
 
 
 def is_gated(pod: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from verify.versions.cluster import nodes, say
-from verify.versions.new_pods import create_namespaces, time_new_pods, try_steering
+from verify.versions.new_pods import create_namespaces, time_new_pods, time_webhook, try_steering
 from verify.versions.relaunches import try_end, try_kill, try_relaunch
 from verify.versions.storm import try_storm
 from verify.versions.upgrade import try_upgrade
@@ -65,7 +65,8 @@ def try_release(release: str, pods: int, older: str, following: str) -> Row:
             ended = try_end(client, release)
             storm = try_storm(client)
             steered = try_steering(client)
-            new_pods, webhook = time_new_pods(client, sandbox)
+            webhook = time_webhook(client, sandbox)
+            new_pods = time_new_pods(client)
         finally:
             client.close()
     compared = _compare(release, pods, release)
