@@ -8,6 +8,7 @@ from tests.builders import gated_pod, guaranteed_pod, node, node_state
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
+from topomend.decide.feasibility import kind_of
 from topomend.model.cluster import Placement
 from topomend.reconcile import unschedulable_pods
 from topomend.reconcile.pod_id import PodID
@@ -134,6 +135,20 @@ def test_a_change_during_the_reconciliation_of_a_pod_is_not_missed() -> None:
     since = cluster.waiting.remove(pod)
     assert cluster.requeued_by(changes.Published(EMPTY, "10")) == []
     cluster.waiting.add(pod, ROOM, since)
+    assert cluster.requeued == ["small"]
+
+
+def test_a_change_at_the_moment_in_which_a_pod_begins_to_wait_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.store.apply(changes.PodUpdated(gated_pod("small", 2), 1.0))
+    pod = PodID("ns", "small", "small")
+
+    def change_and_say_which(*asked: Any) -> Any:
+        cluster.requeued_by(changes.Published(replace(EMPTY, name="a"), "10"))
+        return kind_of(*asked)
+
+    monkeypatch.setattr(unschedulable_pods, "kind_of", change_and_say_which)
+    cluster.waiting.add(pod, ROOM, cluster.waiting.remove(pod))
     assert cluster.requeued == ["small"]
 
 

@@ -52,11 +52,12 @@ class UnschedulablePods:
 
     def add(self, pod: PodID, result: Result, since: Snapshot) -> None:
         """Enqueue ``pod`` on the changes that ``result`` names, those ``since`` the last reconciliation included."""
-        after = self._store.snapshot
-        watched = _watched(after, pod)
+        watched = _watched(self._store.snapshot, pod)
         kind = kind_of(watched.pod, watched.placement) if watched else None
         with self._lock:
             self._waiting[pod] = result, kind
+        # Read once the pod waits: a change that ``requeue_affected`` has handled before is in it, a later one is not.
+        after = self._store.snapshot
         if _Difference(self._store, since, after).affects(pod, result, kind):
             self._enqueue(pod)
 
