@@ -26,7 +26,7 @@ from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, ST
 from topomend.kube.errors import APIError, NotFound
 from topomend.relaunch import manifest
 from topomend.sandbox.build import ensure_binary
-from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, RELAUNCH, RELAUNCH_FINALIZER
+from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, PLACEHOLDER_GATE, RELAUNCH, RELAUNCH_FINALIZER
 from topomend.wire.leftovers import leftovers
 from topomend.wire.relaunch import manifest_status, record_name
 
@@ -60,6 +60,7 @@ class Replica:
             f"--identity={name}_{uid}",
             f"--pod-name={name}",
             f"--pod-uid={uid}",
+            "--placeholders",
             f"--health-address={self._health}",
         )
         self.operator = Operator(cluster.sandbox.kubeconfig, log, *flags)
@@ -131,8 +132,8 @@ class Installed:
         eventually("the parameters to have both owners", lambda: min(map(len, map(self.owners, PARAMETERS))) == 2)
 
     def load(self) -> None:
-        """A gated pod of a steered namespace, a refused one that waits, a braked Deployment, a relaunch whose pod is
-        gone and cannot be created, and one with a name of its own whose pod is still there."""
+        """A gated pod of a steered namespace, a refused one that waits, their placeholders, a braked Deployment, a
+        relaunch whose pod is gone and cannot be created, and one with a name of its own whose pod is still there."""
         for state in list(self.cluster.states.values()):
             self.cluster.publish(replace(state, pods=(), memory=None))
         for node in (NODE_A, NODE_B):
@@ -164,6 +165,7 @@ class Installed:
         self._commit_lost("lost")
         self._claim(self.cluster.get("beside", DENIED))
         eventually("both to be blocked", lambda: self.steps(DENIED) == ["Blocked", "Blocked"])
+        eventually("placeholders of those that wait", lambda: len(self.placeholders()) >= 2)
         self._cordon(unschedulable=True)  # what is ungated waits for its scheduler: none is refused by a full node
         assert RELAUNCH_FINALIZER in self.cluster.get("beside", DENIED)["metadata"]["finalizers"]
 
@@ -183,6 +185,9 @@ class Installed:
 
     def pods(self) -> list[Any]:
         return [leftovers(content) for content in self.cluster.pods()]
+
+    def placeholders(self) -> list[Any]:
+        return [leftover for leftover in self.pods() if PLACEHOLDER_GATE in leftover.gates]
 
     def exists(self, parameter: tuple[Resource, str]) -> bool:
         try:

@@ -31,6 +31,7 @@ def test_drain_says_what_it_would_do_and_does_nothing(loaded: Installed) -> None
     for word in (
         f"pod {STEERED}/steered",
         "pod default/web-",
+        f"pod {SYSTEM}/placeholder-",
         f"relaunch {DENIED}/lost-",
         "Deployment topomend-system",
     ):

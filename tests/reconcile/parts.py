@@ -2,7 +2,7 @@
 
 from tests.builders import applied, node_state, snapshot_of
 from tests.clock import Clock
-from tests.clusters import NODE_A, NODE_B, Cluster
+from tests.clusters import NODE_A, NODE_B, SYSTEM, Cluster
 from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
@@ -13,6 +13,7 @@ from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
+from topomend.reconcile.placeholders import Placeholders
 from topomend.reconcile.reservations import Reservations
 from topomend.reconcile.scale_up import ScaleUp
 from topomend.reconcile.store import Store
@@ -26,7 +27,7 @@ EMPTY_A, EMPTY_B = node_state(SHAPE, name=NODE_A), node_state(SHAPE, name=NODE_B
 class Parts:
     """One of each collaborator, the Events that they emit, and the changes that are reported back."""
 
-    def __init__(self, cluster: Cluster, *states: NodeState) -> None:
+    def __init__(self, cluster: Cluster, *states: NodeState, placeholders: bool = False) -> None:
         self.store, self.clock, self.emitted = Store(), Clock(), Emitted()
         self.store.snapshot = snapshot_of(*states)
         self.reported: list[changes.Change] = []
@@ -36,7 +37,8 @@ class Parts:
         reservations = Reservations(
             self.store, NodePods(cluster.client, self.clock), NodeBackoff(Backoff(self.clock)), self.metrics, self.clock
         )
-        self.scale_up = ScaleUp(cluster.client, self.store, self.clock)
+        self.placeholders = Placeholders(cluster.client, self.store, SYSTEM, enabled=placeholders, clock=self.clock)
+        self.scale_up = ScaleUp(cluster.client, self.store, self.placeholders, self.clock)
         self.collaborators = Collaborators(
             cluster.client, self.store, reservations, explainer, announcer, self.metrics, self.scale_up, self.clock
         )

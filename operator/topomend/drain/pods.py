@@ -1,10 +1,11 @@
-"""Remove our gates, finalizers, annotations and labels from every pod, one request a pod.
+"""Remove our gates, finalizers, annotations and labels from every pod, one request a pod, and delete placeholders.
 
 Leaves pods of an open relaunch to ``relaunches``.
 """
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from topomend.drain.journal import Journal
 from topomend.drain.relaunches import Relaunches
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.wire.group import PLACEHOLDER_GATE
 from topomend.wire.leftovers import Leftovers, leftovers
 
 AT_ONCE = 8
@@ -35,6 +37,9 @@ class Pods:
 
     def _clean(self, pod: Leftovers) -> None:
         name = f"pod {pod.namespace}/{pod.name}"
+        if PLACEHOLDER_GATE in pod.gates:
+            self._delete(name, pod)
+            return
         if self._journal.dry:
             self._journal.did("pods cleaned", f"{name}: {_describe(pod)}")
             return
@@ -44,6 +49,17 @@ class Pods:
             if pod.replaces and not self._relaunches.end_waiting(pod):
                 return
             self._strip(name, pod)
+        except APIError as error:
+            self._journal.report_remaining(name, str(error))
+
+    def _delete(self, name: str, placeholder: Leftovers) -> None:
+        """Delete a placeholder: without its gate it would run."""
+        self._journal.did("placeholders deleted", name)
+        if self._journal.dry:
+            return
+        try:
+            with suppress(NotFound, Conflict):
+                self._client.delete(PODS, placeholder.name, placeholder.namespace, uid=placeholder.uid)
         except APIError as error:
             self._journal.report_remaining(name, str(error))
 

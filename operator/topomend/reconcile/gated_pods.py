@@ -176,6 +176,7 @@ class GatedPods:
         return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._ungated
 
     def _ungate(self, pod: WatchedPod, narrowing: Narrowing, why: str) -> Result:
+        self._scale_up.release(pod)
         since = self._store.snapshot.gated_since.get((pod.namespace, pod.name))
         if not pod_requests.ungate(self._client, pod, narrowing):
             self._refresh(pod)

@@ -29,6 +29,7 @@ from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.node_backoff import NodeBackoff
 from topomend.reconcile.node_pods import NodePods
 from topomend.reconcile.owners import why_not_recreated
+from topomend.reconcile.placeholders import Placeholders
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.preemption import Preemptor
 from topomend.reconcile.refused_pods import RefusedPods
@@ -77,7 +78,8 @@ class Reconciler:
         self._startup_taint = StartupTaint(client, store, enabled=settings.startup_taint)
         self._explainer = Explainer(store, announcer, metrics, report)
         self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
-        self._scale_up = ScaleUp(client, store)
+        self._placeholders = Placeholders(client, store, settings.namespace, enabled=settings.placeholders)
+        self._scale_up = ScaleUp(client, store, self._placeholders)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
@@ -165,6 +167,7 @@ class Reconciler:
     def ask_for_nodes(self) -> None:
         """Have cluster autoscalers count the pods that wait. Raises APIError."""
         self._scale_up.check()
+        self._placeholders.check()
 
     def remove_startup_taints(self) -> None:
         """Let pods onto new nodes whose topology is known. Raises APIError."""
@@ -176,7 +179,7 @@ class Reconciler:
 
     def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
         """Plan what to do about a refused pod, and do it."""
-        refusal = replace(refusal, pod=_as_requested(refusal.pod))
+        refusal = replace(refusal, pod=narrowing.as_requested(refusal.pod))
         limits = self._namespace_limits.limits(pod.namespace)
         plan = self._reservations.plan(refusal, limits)
         self.brake(refusal.pod)
@@ -250,10 +253,3 @@ class Reconciler:
 def _default_limits(settings: Settings) -> Limits:
     opted_out = "the operator runs with --mode observe" if settings.mode == OBSERVE else ""
     return Limits(opted_out, settings.max_attempts)
-
-
-def _as_requested(pod: WatchedPod) -> WatchedPod:
-    """``pod`` with the placement that its user requested, before the operator narrowed it."""
-    if not pod.narrowed:
-        return pod
-    return replace(pod, placement=narrowing.as_asked(pod.placement, pod.node_affinity))

@@ -51,6 +51,8 @@ class RefusedPods:
     def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits) -> Result:
         """Report the reason why the pod waits, also in its record. Raises APIError."""
         note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason)
+        if not plan.diagnosis.candidates:
+            self._scale_up.wait((refusal.pod,), infeasible=note.never)
         note = replace(
             note, verdicts=plan.diagnosis.verdicts(MAX_VERDICTS), counts=tuple(plan.diagnosis.counts().items())
         )
@@ -64,6 +66,7 @@ class RefusedPods:
             if postponed:
                 self._reservations.forget(pod)
                 return postponed
+        self._scale_up.release(refusal.pod)
         outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
         if outcome.launched:
             self._metrics.launched_after(self._clock() - refusal.first_seen)
@@ -155,12 +158,15 @@ class RefusedPods:
             assumed.add(PodID(replacement.namespace, replacement.name, replacement.uid))
             rejected_by = None if record.is_of_unbound else RejectedBy(record.refused_by, refused_at)
             asked = widened(replacement) if record.is_of_unbound else replacement
-            return _chosen(
+            chosen = _chosen(
                 self._reservations.choose(
                     replacement,
                     lambda snapshot, excluded: plans.choose(snapshot, asked, rejected_by, excluded),
                 )
             )
+            if chosen.nodes:
+                self._scale_up.release(replacement)
+            return chosen
 
         driver = Driver(self._client, choose, timestamp, renames=renamed)
         launched = None

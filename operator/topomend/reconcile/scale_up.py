@@ -4,8 +4,8 @@ Cluster Autoscaler and Karpenter add nodes for pods whose condition ``PodSchedul
 whatever gates they have. The operator gives a pod that reason once no node has admitted it for a while, and takes it
 back where no known node would admit the pod even when empty: a new one would not either. The pod stays gated, so that
 it comes only to a node whose published state admits it. Owns which pods have the reason. Leaves what a new node would
-admit to ``decide/infeasible``. The right to write it is a ClusterRole of its own: without it autoscalers do not see
-gated pods.
+admit to ``decide/infeasible``, and pods for which a placeholder asks to ``placeholders``. The right to write it is a
+ClusterRole of its own: without it autoscalers do not see gated pods.
 Source: sigs.k8s.io/karpenter pkg/utils/pod/scheduling.go:IsProvisionable; cluster-autoscaler
 utils/kubernetes/listers.go.
 """
@@ -13,7 +13,7 @@ utils/kubernetes/listers.go.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 
 from topomend.decide.infeasible import another_would_admit
@@ -23,6 +23,7 @@ from topomend.kube.errors import Conflict, NotFound
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.optional_right import OptionalRight
+from topomend.reconcile.placeholders import Placeholders
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.runtime.token_bucket import FairTokenBucket
@@ -48,21 +49,32 @@ _log = logging.getLogger(__name__)
 class ScaleUp:
     """``wait`` may be called by any thread, ``check`` by one."""
 
-    def __init__(self, client: Client, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._store, self._clock = client, store, clock
+    def __init__(
+        self, client: Client, store: Store, placeholders: Placeholders, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._store, self._placeholders, self._clock = client, store, placeholders, clock
         self._writes = FairTokenBucket(WRITES_PER_SECOND, WRITE_BURST, clock)
         self._wanted: BoundedDict[PodID, bool] = BoundedDict(MAX_ENTRIES)
         self._lock = threading.Lock()
         self._right = OptionalRight(_log, "cluster autoscalers do not see pods that wait gated", clock)
 
-    def wait(self, pods: Iterable[WatchedPod], *, infeasible: bool) -> None:
-        """No node admits these gated pods now; ``infeasible`` is that none would even when empty. Returns at once."""
+    def wait(self, pods: Collection[WatchedPod], *, infeasible: bool) -> None:
+        """No node admits these pods now; ``infeasible`` is that none would even when empty. Returns at once.
+
+        Of refused pods only placeholders can tell: nobody schedules a pod that has failed.
+        """
+        self._placeholders.wait(pods, infeasible=infeasible)
         with self._lock:
             for pod in pods:
-                if pod.unschedulable == infeasible:
-                    self._wanted[_id_of(pod)] = not infeasible
-                else:
+                is_wanted = not infeasible and not self._placeholders.stands_for(pod)
+                if pod.unschedulable == is_wanted:
                     self._wanted.pop(_id_of(pod), None)
+                else:
+                    self._wanted[_id_of(pod)] = is_wanted
+
+    def release(self, pod: WatchedPod) -> None:
+        """A node admits the pod, which is about to be let go: no further one is asked for."""
+        self._placeholders.release(pod)
 
     def check(self) -> None:
         """Write the conditions of the pods that have waited long enough. Raises APIError."""

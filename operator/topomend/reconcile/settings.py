@@ -111,6 +111,11 @@ class Settings:
         "the component startup-taint.",
         default=False,
     )
+    placeholders: bool = _setting(
+        "Create placeholders in --namespace: pods that never run, for which cluster autoscalers add nodes in the place "
+        "of pods that wait.",
+        default=False,
+    )
     leader_elect: bool = _setting(
         "Act only while holding the Lease topomend-operator in --namespace, so that several operators may run.",
         default=False,

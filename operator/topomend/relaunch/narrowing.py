@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from topomend.model.cluster import Placement
+from topomend.model.cluster import Placement, WatchedPod
 from topomend.model.narrowing import ANYWHERE, Narrowing
 from topomend.relaunch.manifest import widened
 from topomend.wire.cluster import read_placement
@@ -30,6 +30,11 @@ def as_asked(placement: Placement, node_affinity: Mapping[str, Any]) -> Placemen
     """
     requested = read_placement(Document({"affinity": {"nodeAffinity": widened(node_affinity)}}))
     return replace(placement, terms=requested.terms)
+
+
+def as_requested(pod: WatchedPod) -> WatchedPod:
+    """``pod`` with the placement that its user asked for, before the operator narrowed it. Raises MalformedObject."""
+    return replace(pod, placement=as_asked(pod.placement, pod.node_affinity)) if pod.narrowed else pod
 
 
 def narrowing_of(node_affinity: Mapping[str, Any]) -> Narrowing:

@@ -38,6 +38,12 @@ RELAUNCH_GATE = f"{GROUP}/relaunch"
 FIT_GATE = f"{GROUP}/fit"
 """Scheduling gate of a pod from its creation until a node that admits it is known."""
 
+PLACEHOLDER_GATE = f"{GROUP}/placeholder"
+"""Scheduling gate of a placeholder, which never loses it: no container of it ever runs."""
+
+PLACEHOLDER_FOR_ANNOTATION = f"{GROUP}/placeholder-for"
+"""Pod annotation of a placeholder: namespace, name and uid of the pod that it stands for, separated by slashes."""
+
 RELAUNCH_FINALIZER = f"{GROUP}/relaunch"
 """Finalizer of a refused pod while its record is written, and of a record while it may be the pod's only copy."""
 
