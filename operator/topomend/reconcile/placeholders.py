@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from topomend.cache.snapshot import Snapshot
@@ -74,7 +75,7 @@ class Placeholders:
         self._standing: Mapping[PodID, Placeholder] = {}
         self._lock = threading.Lock()
         self._orphans: frozenset[str] = frozenset()
-        self._checked = 0.0
+        self._checked = -inf
         self._right = OptionalRight(_log, "no placeholders stand for pods that wait", clock)
 
     def stands_for(self, pod: WatchedPod) -> bool:
