@@ -216,7 +216,8 @@ class Cluster:
         eventually("all pods to be gone", lambda: not self.pods())
 
     def _unfinalize(self, metadata: dict[str, Any]) -> None:
-        self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
+        with suppress(NotFound):  # the controller of its finalizer was faster
+            self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
 
     def remove(self, content: dict[str, Any]) -> None:
         metadata = content["metadata"]

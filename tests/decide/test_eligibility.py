@@ -137,12 +137,13 @@ def test_a_namespace_opts_out_and_a_pod_in_it_opts_in_again() -> None:
         (Owner("ReplicaSet", "rs", "2", "apps/v1"), True),
         (Owner("ReplicationController", "rc", "2", "v1"), True),
         (Owner("StatefulSet", "s", "2", "apps/v1"), True),
-        (Owner("Job", "j", "2", "batch/v1"), False),
+        (Owner("Job", "j", "2", "batch/v1"), True),
+        (Owner("DaemonSet", "d", "2", "apps/v1"), False),
         (Owner("ReplicaSet", "rs", "2", "apps.example.org/v1"), False),
         (None, False),
     ],
 )
-def test_a_pod_that_has_not_run_may_be_deleted_if_its_controller_creates_another_and_counts_nothing(
+def test_a_pod_that_has_not_run_may_be_deleted_if_its_controller_creates_another(
     owner: Owner | None, is_recreated: bool
 ) -> None:
     assert is_recreated_when_deleted(refused_pod(owner=owner), LIMITS) is is_recreated

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.clusters import Cluster, pod
+from tests.waiting import eventually
 
 from topomend.kube.client import Resource
 from topomend.model.cluster import Owner
@@ -12,6 +14,7 @@ from topomend.reconcile.owners import why_not_recreated
 
 pytestmark = pytest.mark.cluster
 
+JOBS = Resource("batch/v1", "jobs")
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 CONTROLLERS = Resource("v1", "replicationcontrollers")
 LABELS = {"app": "owners"}
@@ -49,3 +52,61 @@ def test_a_controller_that_is_gone_replaced_or_wants_no_pods_creates_none(owner:
     resource = REPLICA_SETS if owner.kind == "ReplicaSet" else CONTROLLERS
     two_nodes.client.merge(resource, owner.name, {"spec": {"replicas": 0}}, "default")
     assert why_not_recreated(two_nodes.client, owner, "default") == f"{name} wants no pods"
+
+
+def job(cluster: Cluster, **spec: Any) -> Owner:
+    """A Job of one pod that no node admits."""
+    template = {"spec": {**pod("", 1)["spec"], "nodeSelector": {"no": "such-node"}, "restartPolicy": "Never"}}
+    content = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "owners-"},
+        "spec": {"template": template, **spec},
+    }
+    metadata = cluster.client.create(JOBS, content, "default")["metadata"]
+    return Owner("Job", metadata["name"], metadata["uid"], "batch/v1")
+
+
+@pytest.fixture
+def jobs(two_nodes: Cluster) -> Iterator[Cluster]:
+    yield two_nodes
+    for content in two_nodes.client.list(JOBS).items:
+        metadata = content["metadata"]
+        two_nodes.client.delete(JOBS, metadata["name"], "default", uid=metadata["uid"])
+    two_nodes.remove_all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, ""),
+        ({"backoffLimit": 1}, ""),
+        ({"backoffLimit": 0}, "may not have one more failure: it has 0 of 0"),
+        ({"suspend": True}, "is suspended"),
+        (
+            {"backoffLimitPerIndex": 1, "completionMode": "Indexed", "completions": 1},
+            "counts its failures by index",
+        ),
+    ],
+    ids=["six failures", "one failure", "none", "suspended", "by index"],
+)
+def test_a_job_creates_another_pod_as_long_as_it_may_have_one_more_failure(
+    jobs: Cluster, spec: dict[str, Any], why: str
+) -> None:
+    owner = job(jobs, **spec)
+    assert why_not_recreated(jobs.client, owner, "default") == (f"Job {owner.name} {why}" if why else "")
+
+
+def test_a_job_that_has_used_up_its_failures_or_has_failed_creates_no_other(jobs: Cluster) -> None:
+    owner = job(jobs, backoffLimit=1)
+    made = eventually(
+        "its pod", lambda: [content for content in jobs.pods() if owner.name in content["metadata"]["name"]]
+    )
+    jobs.remove(made[0])
+    eventually(
+        "the failure to be counted", lambda: jobs.client.get(JOBS, owner.name, "default")["status"].get("failed")
+    )
+    why = f"Job {owner.name} may not have one more failure: it has 1 of 1"
+    assert why_not_recreated(jobs.client, owner, "default") == why
+    failed = job(jobs, activeDeadlineSeconds=1)
+    eventually("it to have ended", lambda: "has ended" in why_not_recreated(jobs.client, failed, "default"))

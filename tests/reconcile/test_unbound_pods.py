@@ -1,6 +1,7 @@
 """Which unbound pods are deleted or relaunched, on a real API server: only where another would have more nodes."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.refused_pods import watched
 from tests.unbound_pods import NOWHERE, narrowed, unbound
 from tests.waiting import eventually
 
+from topomend.cache import changes
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import RELAUNCHES, Resource
 from topomend.model.cluster import WatchedPod
@@ -19,7 +21,7 @@ from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused_pods import RefusedPods
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
-from topomend.reconcile.unbound_pods import CHECK_SECONDS, PATIENCE_SECONDS, UnboundPods
+from topomend.reconcile.unbound_pods import CHECK_SECONDS, JOB_SECONDS, PATIENCE_SECONDS, UnboundPods
 from topomend.relaunch.narrowing import narrowing_of
 from topomend.runtime.backoff import Backoff
 from topomend.runtime.token_bucket import FairTokenBucket
@@ -28,6 +30,7 @@ from topomend.wire.relaunch import read_relaunch, record_name
 
 pytestmark = pytest.mark.cluster
 
+JOBS = Resource("batch/v1", "jobs")
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 LABELS = {"app": "unbound"}
 
@@ -53,7 +56,7 @@ def replica(two_nodes: Cluster) -> Iterator[WatchedPod]:
 
 
 def _pods(cluster: Cluster) -> list[dict[str, Any]]:
-    return [content for content in cluster.pods() if content["metadata"].get("labels") == LABELS]
+    return [content for content in cluster.pods() if LABELS.items() <= content["metadata"].get("labels", {}).items()]
 
 
 class Scene(Parts):
@@ -108,6 +111,59 @@ def test_a_replica_is_kept_if_no_other_node_admits_it_or_refusals_are_only_expla
 ) -> None:
     Scene(two_nodes, replica, **fields).check_after(PATIENCE_SECONDS + 1)
     assert _uids(two_nodes) == {replica.uid}
+
+
+@contextmanager
+def job(cluster: Cluster, backoff_limit: int) -> Iterator[str]:
+    """The name of a Job of one pod behind the fit gate."""
+    spec = {**pod("", 1)["spec"], "schedulingGates": [{"name": FIT_GATE}], "restartPolicy": "Never"}
+    content = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "unbound-"},
+        "spec": {"backoffLimit": backoff_limit, "template": {"metadata": {"labels": LABELS}, "spec": spec}},
+    }
+    made = cluster.client.create(JOBS, content, "default")["metadata"]
+    try:
+        yield made["name"]
+    finally:
+        cluster.client.delete(JOBS, made["name"], "default", uid=made["uid"])
+        cluster.clear()
+
+
+def _next_pod(cluster: Cluster, *before: WatchedPod) -> WatchedPod:
+    """The Job's pod after these, as the operator leaves it for a node that no scheduler knows."""
+    known = {pod.uid for pod in before}
+    gated = eventually(
+        "its next pod", lambda: [content for content in _pods(cluster) if content["metadata"]["uid"] not in known]
+    )
+    return narrowed(cluster, gated[0])
+
+
+def test_a_jobs_pod_is_deleted_later_and_one_at_a_time_as_the_job_counts_a_failure(two_nodes: Cluster) -> None:
+    with job(two_nodes, backoff_limit=2) as name:
+        first = _next_pod(two_nodes)
+        scene = Scene(two_nodes, first)
+        scene.check_after(JOB_SECONDS - CHECK_SECONDS)
+        assert _uids(two_nodes) == {first.uid}
+        scene.check_after(JOB_SECONDS + 1)
+        assert scene.pods.widened(first).scheduler_rules
+        second = _next_pod(two_nodes, first)
+        assert two_nodes.client.get(JOBS, name, "default")["status"]["failed"] == 1
+        scene.apply(changes.PodRemoved(first.namespace, first.name, first.uid, scene.clock.now))
+        scene.watch(second)
+        scene.pods._due[second.uid] = 0.0  # as if it had waited long enough
+        scene.check_after(2 * JOB_SECONDS - CHECK_SECONDS)
+        assert second.uid in _uids(two_nodes)
+        scene.check_after(2 * JOB_SECONDS + 2)
+        eventually("it to be deleted", lambda: second.uid not in _uids(two_nodes))
+
+
+def test_a_jobs_pod_is_kept_where_the_job_would_fail(two_nodes: Cluster) -> None:
+    with job(two_nodes, backoff_limit=0):
+        pod = _next_pod(two_nodes)
+        Scene(two_nodes, pod).check_after(JOB_SECONDS + 1)
+        assert _uids(two_nodes) == {pod.uid}
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ _LEAVE_THEIR_FAILED_PODS = (("apps", "ReplicaSet"), ("", "ReplicationController"
 """Controllers that count neither failed pods nor delete them: pkg/controller/replicaset/replica_set.go makes another
 and forgets the failed one. Any other kind may still want to read its failed pod, or may make no other."""
 
-_RECREATE_DELETED_PODS = (*_LEAVE_THEIR_FAILED_PODS, ("apps", "StatefulSet"))
-"""Controllers that create another pod for a deleted one and count nothing. A Job counts it as a failure."""
+_RECREATE_DELETED_PODS = (*_LEAVE_THEIR_FAILED_PODS, ("apps", "StatefulSet"), _COUNTS_ITS_FAILURES)
+"""Controllers that create another pod for a deleted one, a Job as long as it may have one more failure."""
 
 
 class Treatment(Enum):
@@ -146,6 +146,14 @@ def is_recreated_when_deleted(pod: WatchedPod, limits: Limits) -> bool:
     if pod.owner is None or _why_opted_out(pod, limits):
         return False
     return (pod.owner.group, pod.owner.kind) in _RECREATE_DELETED_PODS
+
+
+def counts_deletions(owner: Owner) -> bool:
+    """Whether the controller counts a pod that is deleted before it ends as a failure of its own.
+
+    Source: pkg/controller/job/job_controller.go:isPodFailed.
+    """
+    return (owner.group, owner.kind) == _COUNTS_ITS_FAILURES
 
 
 def is_relaunched_when_unbound(pod: WatchedPod, limits: Limits) -> bool:

@@ -99,8 +99,9 @@ class Announcer:
         """No scheduler has bound an ungated pod."""
         note = (
             f"Ungated for nodes {', '.join(nodes)} but not scheduled: other pods use them, or the scheduler rejects "
-            f"them. See `kubectl describe pod {pod.name}`. It is replaced once other nodes admit it, unless a Job "
-            "or the like owns it or it opted out. Then, to retry on other nodes, delete and recreate the pod."
+            f"them. See `kubectl describe pod {pod.name}`. It is replaced once other nodes admit it, unless it opted "
+            "out or its controller may create no other, such as a Job that may have no more failures. Then, to retry "
+            "on other nodes, delete and recreate the pod."
         )
         self._emit(_pod(pod), WARNING, "NotScheduled", "Ungate", note)
 

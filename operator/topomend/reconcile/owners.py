@@ -6,10 +6,14 @@ is another namespace's or makes no pods any more. Leaves which kinds are asked a
 
 import re
 
+from topomend.decide.eligibility import counts_deletions
 from topomend.kube.client import Client, Resource
 from topomend.kube.errors import Forbidden, Invalid, MethodNotAllowed, NotFound
 from topomend.model.cluster import Owner
 from topomend.wire.document import Document, MalformedObject
+
+DEFAULT_BACKOFF_LIMIT = 6
+"""Source: pkg/apis/batch/v1/defaults.go:SetDefaults_Job."""
 
 _PLURALS = {
     ("apps", "DaemonSet"): "daemonsets",
@@ -59,7 +63,7 @@ def _resource(client: Client, owner: Owner) -> Resource | None:
 def why_not_recreated(client: Client, owner: Owner, namespace: str) -> str:
     """Why ``owner`` creates no pod in place of a failed or deleted one; empty where it does. Raises APIError.
 
-    ``owner`` is a ReplicaSet, a ReplicationController or a StatefulSet.
+    ``owner`` is a ReplicaSet, a ReplicationController, a StatefulSet or a Job.
     """
     name = f"{owner.kind} {owner.name}"
     try:
@@ -77,6 +81,25 @@ def _why_not_recreated(content: Document, owner: Owner, name: str) -> str:
             return f"{name} is another one than the pod's"
         if not content["metadata"]["deletionTimestamp"].absent:
             return f"{name} is being deleted"
+        if counts_deletions(owner):
+            return _why_not_failing(content, name)
         return "" if content["spec"]["replicas"].integer(1) else f"{name} wants no pods"
     except MalformedObject as error:
         return f"{name} cannot be read: {error}"
+
+
+def _why_not_failing(job: Document, name: str) -> str:
+    """Why the Job may not have one more failure; empty where it may and goes on.
+
+    Source: pkg/controller/job/job_controller.go:syncJob, where a Job fails whose failures exceed its backoffLimit.
+    """
+    spec, status = job["spec"], job["status"]
+    if spec["suspend"].boolean(default=False):
+        return f"{name} is suspended"
+    if any(condition["status"].text("") == "True" for condition in status["conditions"]):
+        return f"{name} has ended or is about to"
+    if not spec["backoffLimitPerIndex"].absent:
+        return f"{name} counts its failures by index"
+    uncounted = len([*status["uncountedTerminatedPods"]["failed"]])
+    failures, limit = status["failed"].integer(0) + uncounted, spec["backoffLimit"].integer(DEFAULT_BACKOFF_LIMIT)
+    return "" if failures < limit else f"{name} may not have one more failure: it has {failures} of {limit}"

@@ -11,7 +11,12 @@ import time
 from collections.abc import Callable
 
 from topomend.cache.snapshot import Snapshot, UnboundPod
-from topomend.decide.eligibility import Limits, is_recreated_when_deleted, is_relaunched_when_unbound
+from topomend.decide.eligibility import (
+    Limits,
+    counts_deletions,
+    is_recreated_when_deleted,
+    is_relaunched_when_unbound,
+)
 from topomend.decide.feasibility import diagnose
 from topomend.kube.client import Client
 from topomend.model.bounded_dict import BoundedDict
@@ -28,6 +33,10 @@ from topomend.wire.group import RELAUNCH_FINALIZER
 
 PATIENCE_SECONDS = 30.0
 """How long the scheduler may find no node: its own retries take up to ten seconds, a preemption some more."""
+
+JOB_SECONDS = 120.0
+"""The same for the pods of a Job, and the time between two of one Job: it counts each deletion as a failure. Until then
+it has counted the one before."""
 
 CHECK_SECONDS = 10.0
 """How often the nodes are asked about one pod."""
@@ -57,6 +66,7 @@ class UnboundPods:
         self._backoff, self._clock = backoff, clock
         self._owners: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
         self._due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._job_due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
 
     def widened(self, pod: WatchedPod) -> WatchedPod:
         """``pod`` as one to be ungated for every node that admits it, where the scheduler could not bind its like."""
@@ -95,12 +105,14 @@ class UnboundPods:
         snapshot, now = self._store.snapshot, self._clock()
         for unbound in snapshot.unbound.values():
             pod = unbound.pod
-            if now >= self._due.get(pod.uid, unbound.since + PATIENCE_SECONDS):
+            if now >= self._due.get(pod.uid, unbound.since + _patience(pod)):
                 self._due[pod.uid] = now + CHECK_SECONDS
                 self._replace(snapshot, pod)
 
     def _replace(self, snapshot: Snapshot, pod: WatchedPod) -> None:
         if pod.owner is None or not is_recreated_when_deleted(pod, self._limits.limits(pod.namespace)):
+            return
+        if self._clock() < self._job_due.get(pod.owner.uid, 0.0):
             return
         nodes = _other_nodes(snapshot, pod)
         if not nodes or why_not_recreated(self._client, pod.owner, pod.namespace):
@@ -108,8 +120,14 @@ class UnboundPods:
         self._owners[pod.owner.uid] = None
         if pod_requests.clear(self._client, pod):
             self._backoff.failed(pod.owner.uid, pod.uid)
+            if counts_deletions(pod.owner):
+                self._job_due[pod.owner.uid] = self._clock() + JOB_SECONDS
             name, count = f"{pod.namespace}/{pod.name}", len(nodes)
             _log.info("%s was deleted: no scheduler uses its nodes, and %s others admit it", name, count)
+
+
+def _patience(pod: WatchedPod) -> float:
+    return JOB_SECONDS if pod.owner and counts_deletions(pod.owner) else PATIENCE_SECONDS
 
 
 def _workload(pod: WatchedPod) -> str:
