@@ -46,11 +46,15 @@ GIVEN = Settings(
     "https://127.0.0.1:4",
     "acme-topomend-gating",
     startup_taint=True,
+    placeholders=True,
     leader_elect=True,
     identity="me",
     pod_name="operator-1",
     pod_uid="8f1c",
 )
+
+
+SWITCHES = ("TOPOMEND_LEADER_ELECT", "TOPOMEND_PLACEHOLDERS", "TOPOMEND_STARTUP_TAINT")
 
 
 def read(*arguments: str, **environment: str) -> Settings:
@@ -72,14 +76,15 @@ def test_without_flags_the_settings_are_their_defaults() -> None:
 
 
 def test_every_setting_has_a_flag() -> None:
-    assert read("--startup-taint", "--leader-elect", *(f"{flag}={text}" for flag, text in FLAGS.items())) == GIVEN
+    switches = ("--startup-taint", "--placeholders", "--leader-elect")
+    assert read(*switches, *(f"{flag}={text}" for flag, text in FLAGS.items())) == GIVEN
     assert all(getattr(GIVEN, setting.name) != setting.default for setting in fields(Settings))
     assert GIVEN.record_seconds == 48 * 3600
 
 
 def test_every_flag_has_an_environment_variable() -> None:
     variables = {f"TOPOMEND_{flag[2:].upper().replace('-', '_')}": text for flag, text in FLAGS.items()}
-    assert read(**variables, TOPOMEND_LEADER_ELECT="true", TOPOMEND_STARTUP_TAINT="true") == GIVEN
+    assert read(**variables, **dict.fromkeys(SWITCHES, "true")) == GIVEN
     assert read("--no-leader-elect", TOPOMEND_LEADER_ELECT="true") == Settings()
 
 

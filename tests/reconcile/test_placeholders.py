@@ -12,7 +12,7 @@ from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import gated, gates, refused, watched
 
 from topomend.cache import changes
-from topomend.kube.client import NAMESPACES, PODS
+from topomend.kube.client import NAMESPACES, PODS, Client, Resource
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid
 from topomend.model.cluster import Toleration, WatchedPod
 from topomend.reconcile.gated_pods import GatedPods
@@ -194,12 +194,12 @@ def test_a_namespace_of_many_pods_leaves_half_of_them_to_others(
 ) -> None:
     created: list[str] = []
 
-    def create(_: object, content: dict[str, Any], __: str) -> dict[str, Any]:
+    def create(_: Client, __: Resource, content: dict[str, Any], ___: str) -> dict[str, Any]:
         created.append(content["metadata"]["annotations"]["topomend.io/placeholder-for"].partition("/")[0])
         return {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"}}
 
     pod = gated(cluster, "p", 3)
-    monkeypatch.setattr(cluster.client, "create", create)
+    monkeypatch.setattr(Client, "create", create)
     monkeypatch.setattr(parts.placeholders._creations, "take", lambda _: 0.0)
     many = [gated_as(f"p{number}", pod) for number in range(MAX_PLACEHOLDERS)]
     others = [replace(gated_as(f"o{number}", pod), namespace="elsewhere") for number in range(MAX_PLACEHOLDERS)]
@@ -224,7 +224,7 @@ def test_what_the_api_server_does_not_accept_is_told_once(
 
     pod = gated(cluster, "waits", 3)
     with monkeypatch.context() as denied:
-        denied.setattr(cluster.client, "create", deny)
+        denied.setattr(Client, "create", deny)
         waited(parts, pod)
         check(parts)
     assert [record.message for record in caplog.records if "placeholder" in record.message] == [
@@ -239,7 +239,7 @@ def test_while_no_pod_waits_they_are_listed_once_a_minute(
 ) -> None:
     check(parts)
     with monkeypatch.context() as watched_client:
-        watched_client.setattr(cluster.client, "read", lambda *_, **__: pytest.fail("listed"))
+        watched_client.setattr(Client, "read", lambda *_, **__: pytest.fail("listed"))
         check(parts, IDLE_SECONDS - 1)
         unused = Parts(cluster, HOLES_OF_TWO)
         unused.scale_up.wait((gated(cluster, "waits", 3),), infeasible=False)

@@ -10,6 +10,7 @@ from tests.reconcile.parts import EMPTY_B, Parts
 from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
+from topomend.kube.client import Client
 from topomend.kube.errors import Forbidden
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.optional_right import OFF_SECONDS
@@ -132,7 +133,7 @@ def test_a_namespace_of_many_pods_leaves_half_of_the_writes_to_others(
     parts: Parts, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    monkeypatch.setattr(cluster.client, "patch_status", lambda _, name, *__: written.append(name))
+    monkeypatch.setattr(Client, "patch_status", lambda _, __, name, *___: written.append(name))
     pod = gated(cluster, "wide", 4)
     many = [replace(pod, name=f"p{number}", uid=f"u{number}") for number in range(2 * WRITE_BURST)]
     other = replace(pod, name="other", namespace="elsewhere", uid="o")
@@ -152,7 +153,7 @@ def test_without_the_right_it_is_said_once_and_tried_again_later(
 
     waiting(parts, gated(cluster, "wide", 4))
     with monkeypatch.context() as patched:
-        patched.setattr(cluster.client, "patch_status", forbidden)
+        patched.setattr(Client, "patch_status", forbidden)
         for _ in range(2):
             parts.scale_up.check()
             parts.clock.now += OFF_SECONDS
