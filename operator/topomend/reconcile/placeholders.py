@@ -30,6 +30,7 @@ from topomend.model.cluster import WatchedPod
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
+from topomend.relaunch import pod_requests
 from topomend.relaunch.narrowing import as_requested
 from topomend.relaunch.placeholder import LABELS, Placeholder, placeholder, read_placeholder
 from topomend.runtime.token_bucket import FairTokenBucket
@@ -178,13 +179,7 @@ class Placeholders:
     def _ask_for_a_node(self, item: Placeholder) -> None:
         """Give the placeholder the condition that kube-scheduler gives to pods without gates."""
         message = f"stands for pod {'/'.join(item.stands_for[:2])}, which no node admits now"
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        patch = {
-            "metadata": {"uid": item.uid, "resourceVersion": item.version},
-            "status": {"conditions": [condition]},
-        }
-        with suppress(NotFound, Conflict):
-            self._client.patch_status(PODS, item.name, patch, self._namespace)
+        pod_requests.say_not_scheduled(self._client, item, self._namespace, reason="Unschedulable", message=message)
 
     def _delete(self, item: Placeholder) -> None:
         with suppress(NotFound, Conflict):

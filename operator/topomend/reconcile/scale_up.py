@@ -14,18 +14,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
 
 from topomend.decide.infeasible import another_would_admit
 from topomend.decide.queue_lines import is_held_by_us
-from topomend.kube.client import PODS, Client
-from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.client import Client
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.placeholders import Placeholders
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
+from topomend.relaunch import pod_requests
 from topomend.runtime.token_bucket import FairTokenBucket
 
 PATIENCE_SECONDS = 5.0
@@ -112,12 +111,7 @@ class ScaleUp:
 
     def _write(self, pod: WatchedPod, condition: Mapping[str, str]) -> None:
         """Where the pod has changed since, nothing is written: it is reconciled again and waits again."""
-        patch = {
-            "metadata": {"uid": pod.uid, "resourceVersion": pod.version},
-            "status": {"conditions": [{"type": "PodScheduled", "status": "False", **condition}]},
-        }
-        with suppress(NotFound, Conflict):
-            self._client.patch_status(PODS, pod.name, patch, pod.namespace)
+        if pod_requests.say_not_scheduled(self._client, pod, pod.namespace, **condition):
             _log.info("%s/%s is now %s for cluster autoscalers", pod.namespace, pod.name, condition["reason"])
 
 

@@ -7,7 +7,7 @@ node has the labels of an old one. The rest of it is as little as a namespace of
 accepts. Leaves which pods need one to ``reconcile/placeholders``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from topomend.model.cluster import HOSTNAME_LABEL, Toleration, WatchedPod
 from topomend.model.pod import requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.relaunch.manifest import widened
-from topomend.wire.document import without_empty
+from topomend.wire.cluster import is_unschedulable
+from topomend.wire.document import Document, without_empty
 from topomend.wire.group import PLACEHOLDER_FOR_ANNOTATION, PLACEHOLDER_GATE, UNGATED_NAMESPACES
 
 LABELS = {
@@ -99,13 +100,7 @@ def read_placeholder(content: Mapping[str, Any]) -> Placeholder:
         metadata["uid"],
         metadata["resourceVersion"],
         (named[0], named[1], named[2]) if len(named) == 3 else ("", "", ""),
-        _is_unschedulable(content.get("status", {}).get("conditions", ())),
-    )
-
-
-def _is_unschedulable(conditions: Iterable[Mapping[str, Any]]) -> bool:
-    return any(
-        condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable" for condition in conditions
+        is_unschedulable(Document(content)["status"]),
     )
 
 

@@ -1,4 +1,5 @@
-"""Requests about single pods outside a relaunch: read one, ungate one that was gated at creation, delete a failed one.
+"""Requests about single pods outside a relaunch: read one, ungate one that was gated at creation, say why one is
+not scheduled, delete a failed one.
 
 Each write names the uid and the resourceVersion of the pod that it was decided on. Where the pod has changed since,
 nothing is written and the caller decides again.
@@ -9,6 +10,7 @@ from topomend.kube.errors import Conflict, NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch import manifest
+from topomend.relaunch.placeholder import Placeholder
 from topomend.wire.cluster import read_watched_pod
 
 
@@ -27,6 +29,22 @@ def ungate(client: Client, pod: WatchedPod, narrowing: Narrowing) -> bool:
     """
     try:
         client.merge(PODS, pod.name, manifest.launch(pod, narrowing), pod.namespace)
+    except (Conflict, NotFound):
+        return False
+    return True
+
+
+def say_not_scheduled(
+    client: Client, pod: WatchedPod | Placeholder, namespace: str, *, reason: str, message: str
+) -> bool:
+    """Write why a gated pod is not scheduled, as kube-scheduler does for others: its condition PodScheduled.
+
+    Returns False, and writes nothing, where the pod has changed or is gone. Raises APIError.
+    """
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    patch = {"metadata": {"uid": pod.uid, "resourceVersion": pod.version}, "status": {"conditions": [condition]}}
+    try:
+        client.patch_status(PODS, pod.name, patch, namespace)
     except (Conflict, NotFound):
         return False
     return True

@@ -122,7 +122,7 @@ def read_checked_pod(content: Any) -> WatchedPod:
         node_affinity=spec["affinity"]["nodeAffinity"].content or {},
         scheduler_rules=tuple(_read_scheduler_rules(spec)),
         ran=spec["restartPolicy"].text("") == "Never" and _has_started(status),
-        unschedulable=_is_unschedulable(status),
+        unschedulable=is_unschedulable(status),
         priority=spec["priority"].integer(0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         preempts=spec["preemptionPolicy"].text("") != "Never",
@@ -189,8 +189,11 @@ def read_placement(spec: Document) -> Placement:
     )
 
 
-def _is_unschedulable(status: Document) -> bool:
-    """Whether the scheduler tried the pod and found no node (pkg/scheduler/schedule_one.go:handleSchedulingFailure)."""
+def is_unschedulable(status: Document) -> bool:
+    """Whether the scheduler tried the pod of this status and found no node.
+
+    Source: pkg/scheduler/schedule_one.go:handleSchedulingFailure.
+    """
     return status["nominatedNodeName"].text("") == "" and any(
         (condition["type"].text(""), condition["status"].text(""), condition["reason"].text(""))
         == ("PodScheduled", "False", "Unschedulable")
