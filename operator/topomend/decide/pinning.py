@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, Pod
-from topomend.model.quantity import MilliQuantity, format_bytes
+from topomend.model.quantity import MilliQuantity, exact_thousandths, format_bytes
 from topomend.replay import qos
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu.static import CPUManager
@@ -43,7 +43,7 @@ def why_shared_cpus(state: NodeState, pod: Pod, container: Container) -> NotPinn
         return NotPinned(NONE_ASKED, f"container {container.name} asks for no CPU")
     if asked % 1000 == 0:
         return NotPinned(POD_LEVEL, f"container {container.name} shares the CPUs of its pod")
-    message = f"container {container.name} asks for {_cpu_text(asked)} CPUs, and only whole CPUs are exclusive"
+    message = f"container {container.name} asks for {exact_thousandths(asked)} CPUs, and only whole CPUs are exclusive"
     return NotPinned(FRACTION, message)
 
 
@@ -92,10 +92,6 @@ def _unequal(subject: str, requests: Mapping[str, MilliQuantity], limits: Mappin
 def _amounts(resource: str, *amounts: MilliQuantity) -> tuple[str, ...]:
     """The amounts for people, to the byte where they would read alike otherwise."""
     if resource == qos.CPU:
-        return tuple(map(_cpu_text, amounts))
+        return tuple(map(exact_thousandths, amounts))
     texts = tuple(format_bytes(amount // 1000) for amount in amounts)
     return texts if len(set(texts)) == len(texts) else tuple(str(amount // 1000) for amount in amounts)
-
-
-def _cpu_text(millis: MilliQuantity) -> str:
-    return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"

@@ -74,6 +74,11 @@ def as_int64(quantity: MilliQuantity) -> int | None:
     return quantity // 1000 if is_whole(quantity) else None
 
 
+def exact_thousandths(quantity: MilliQuantity) -> str:
+    """The quantity as text that says exactly that: ``3``, ``1500m``."""
+    return f"{quantity}m" if quantity % 1000 else f"{quantity // 1000}"
+
+
 def exact_bytes(number: int) -> str:
     """A number of bytes as a quantity that says exactly that: ``18Gi``, ``1536Mi``, ``1000``."""
     for suffix, size in reversed(_BINARY.items()):

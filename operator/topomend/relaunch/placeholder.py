@@ -13,7 +13,7 @@ from typing import Any
 
 from topomend.model.cluster import HOSTNAME_LABEL, Toleration, WatchedPod
 from topomend.model.pod import requests_of
-from topomend.model.quantity import MilliQuantity
+from topomend.model.quantity import exact_thousandths
 from topomend.relaunch.manifest import widened
 from topomend.wire.cluster import is_unschedulable
 from topomend.wire.document import Document, without_empty
@@ -48,7 +48,7 @@ class Placeholder:
 
 def placeholder(pod: WatchedPod, namespace: str) -> dict[str, Any]:
     """The Pod object to create for ``pod``. ``namespace`` is the operator's."""
-    requests = {resource: _quantity(amount) for resource, amount in requests_of(pod.pod).items()}
+    requests = {resource: exact_thousandths(amount) for resource, amount in requests_of(pod.pod).items()}
     container = {
         "name": "placeholder",
         "image": IMAGE,
@@ -102,10 +102,6 @@ def read_placeholder(content: Mapping[str, Any]) -> Placeholder:
         (named[0], named[1], named[2]) if len(named) == 3 else ("", "", ""),
         is_unschedulable(Document(content)["status"]),
     )
-
-
-def _quantity(amount: MilliQuantity) -> str:
-    return f"{amount}m" if amount % 1000 else f"{amount // 1000}"
 
 
 def _toleration(toleration: Toleration) -> dict[str, str]:
