@@ -201,7 +201,9 @@ def arrived(content: dict[str, Any], kind: str = "ADDED") -> WatchEvent:
 
 def manifest(name: str, namespace: str) -> dict[str, Any]:
     """A gated pod."""
-    content = pod_manifest(name, namespace=namespace, uid=f"{namespace}-{name}", resourceVersion="5")
+    content = pod_manifest(
+        name, "cpu=2 memory=1Gi", namespace=namespace, uid=f"{namespace}-{name}", resourceVersion="5"
+    )
     content["spec"]["schedulingGates"] = [{"name": FIT_GATE}]
     return content
 
@@ -257,6 +259,73 @@ def test_a_list_is_applied_after_what_came_before_it_and_not_before_that_of_any_
     seen.ingest.put(changes.PodsListed((), "9", seen.now))
     seen.apply()
     assert not seen.store.snapshot.gated
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_a_pod_that_was_deleted_after_a_list_was_read_is_not_back_by_the_list(is_bound: bool) -> None:
+    """It would hold CPUs of its node until the next list, or be before pods that come after it."""
+    seen = Seen()
+    seen.publication(1, datetime.now(UTC))
+    gone = manifest("p", "ns")
+    if is_bound:
+        gone["spec"] |= {"schedulingGates": [], "nodeName": "a"}
+    listed = seen.ingest.read(arrived(gone))
+    assert isinstance(listed, changes.PodUpdated)
+    gone["metadata"]["resourceVersion"] = "8"
+    seen.take(arrived(gone, "DELETED"))
+    seen.take(changes.PodsListed((listed.pod,), "7", seen.now))
+    assert not seen.store.snapshot.assumed
+    assert not seen.store.snapshot.gated
+    seen.take(changes.PodsListed((listed.pod,), "9", seen.now))
+    assert seen.store.snapshot.assumed if is_bound else seen.store.snapshot.gated
+
+
+def test_a_pod_that_changed_after_a_list_was_read_stays_as_it_is_now() -> None:
+    seen, content = Seen(), manifest("p", "ns")
+    seen.take(arrived(content))
+    gated = seen.store.snapshot.gated["ns", "p"]
+    content["metadata"]["resourceVersion"] = "8"
+    content["spec"] |= {"schedulingGates": [], "nodeName": "a"}
+    seen.publication(1, datetime.now(UTC))
+    seen.take(arrived(content, "MODIFIED"))
+    for listed in ((gated,), ()):
+        seen.take(changes.PodsListed(listed, "7", seen.now))
+        assert not seen.store.snapshot.gated
+        assert seen.store.snapshot.assumed["ns", "p"].expires is None
+
+
+def test_what_was_deleted_after_a_list_was_read_is_not_back_by_the_list_whatever_it_is() -> None:
+    seen, record = Seen(), relaunch_object(RECORD)
+    published = node_topology_object(STATE, version="8")
+    for plural, content in (
+        ("nodes", {"metadata": {"name": "a"}}),
+        ("nodetopologies", published),
+        ("relaunches", record),
+    ):
+        content["metadata"]["resourceVersion"] = "8"
+        seen.take(WatchEvent(plural, content, gone=True))
+    seen.take(changes.NodesListed((node("a"), node("b")), "7"))
+    seen.take(changes.PublicationsListed((changes.Published(STATE, "5"),), "7"))
+    seen.take(changes.RelaunchesListed((RECORD,), "7"))
+    snapshot = seen.store.snapshot
+    assert (set(snapshot.nodes), set(snapshot.publications), set(snapshot.relaunches)) == ({"b"}, set(), set())
+
+
+def test_what_came_after_a_list_was_read_stays_whatever_it_is() -> None:
+    seen = Seen()
+    seen.take(WatchEvent("nodes", {"metadata": {"name": "a", "resourceVersion": "8"}}))
+    seen.publication(8, datetime.now(UTC))
+    seen.take(WatchEvent("relaunches", relaunch_object(RECORD) | {"metadata": _versioned(RECORD)}))
+    seen.take(changes.NodesListed((), "7"))
+    seen.take(changes.PublicationsListed((), "7"))
+    seen.take(changes.RelaunchesListed((), "7"))
+    snapshot = seen.store.snapshot
+    assert (set(snapshot.nodes), set(snapshot.publications)) == ({"a"}, {"a"})
+    assert set(snapshot.relaunches) == {("ns", RECORD.name)}
+
+
+def _versioned(record: Relaunch) -> dict[str, Any]:
+    return {"name": record.name, "namespace": record.namespace, "uid": "1", "resourceVersion": "8"}
 
 
 def test_the_pods_of_a_long_list_are_enqueued_bit_by_bit_and_what_comes_meanwhile_before_the_last(

@@ -20,7 +20,8 @@ from topomend.cache import changes
 from topomend.cache.pod_reader import kept_pod
 from topomend.cache.publication_size import json_bytes
 from topomend.cache.topology_reader import NO_ROOM, published
-from topomend.kube.client import NODE_TOPOLOGIES, PODS
+from topomend.controller.newest_versions import NewestVersions
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod, is_refusal
 from topomend.model.relaunch import Relaunch
@@ -139,6 +140,7 @@ class Ingest:
         self._enqueue, self._refused, self._bound, self._dropped = enqueue, refused, bound, dropped
         self._inbox: Inbox[_Item] = Inbox(MAX_INBOX_BYTES)
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
+        self._newest = NewestVersions()
         self._large: dict[str, int] = {}
         self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
         self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
@@ -163,7 +165,14 @@ class Ingest:
             self._inbox.put_behind_all(item)
         elif not isinstance(item, WatchEvent):
             self._inbox.put(_group_of(item), item)
-        elif item.plural == NODE_TOPOLOGIES.plural:
+        else:
+            self._put_event(item)
+
+    def _put_event(self, item: WatchEvent) -> None:
+        metadata = item.content["metadata"]
+        if version := metadata.get("resourceVersion"):
+            self._newest.note(item.plural, (metadata.get("namespace", ""), metadata["name"]), version)
+        if item.plural == NODE_TOPOLOGIES.plural:
             self._put_publication(str(item.content["metadata"]["name"]), item)
         elif 0 < len(item.line) <= ORDINARY_BYTES:
             self._put_object(item, _Line(item.plural, item.line), len(item.line))
@@ -220,7 +229,7 @@ class Ingest:
                 case _Publication():
                     pass  # those that are due are read below
                 case _:
-                    read.append(item)
+                    read.append(self._without_changed(item))
         if read:
             self._apply(read)
         for pods in listed:
@@ -228,6 +237,22 @@ class Ingest:
         for publication in self._publications.due(self._clock()):
             self._large.pop(publication.content["metadata"]["name"], None)
             self._read_and(lambda change: self._apply([change]), publication)
+
+    def _without_changed(self, change: changes.Change) -> changes.Change:
+        """A list that knows of which objects a watch has brought something newer; any other change as it is."""
+        match change:
+            case changes.PodsListed():
+                return replace(change, changed=self._newest.newer_than(PODS.plural, change.version))
+            case changes.RelaunchesListed():
+                return replace(change, changed=self._newest.newer_than(RELAUNCHES.plural, change.version))
+            case changes.NodesListed():
+                return replace(change, changed=self._names_newer_than(NODES.plural, change.version))
+            case changes.PublicationsListed():
+                return replace(change, changed=self._names_newer_than(NODE_TOPOLOGIES.plural, change.version))
+        return change
+
+    def _names_newer_than(self, plural: str, version: str) -> frozenset[str]:
+        return frozenset(name for _, name in self._newest.newer_than(plural, version))
 
     def _read_line(self, pass_on: Callable[[changes.Change], None], plural: str, line: bytes) -> None:
         event = watch_event(plural, line)

@@ -72,9 +72,10 @@ class UnschedulablePods:
 
     def wait_for_change(self, seconds: float) -> bool:
         """Wait until the store has changed since the last call, at most so many seconds. Returns whether it has."""
-        has_changed = self._changed.wait(seconds)
+        if not self._changed.wait(seconds):
+            return False  # without clearing it: it may have changed since
         self._changed.clear()
-        return has_changed
+        return True
 
     def requeue_affected(self) -> None:
         """Enqueue the pods that the changes since the last call affect, in order of turns: a later pod would yield."""

@@ -35,10 +35,11 @@ class NodeRemoved:
 
 @dataclass(frozen=True)
 class NodesListed:
-    """Every node."""
+    """Every node. ``changed`` are those of which something newer was applied."""
 
     nodes: tuple[Node, ...]
     version: str
+    changed: frozenset[str] = frozenset()
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Replace all nodes, and compare what their agents published with those that changed.
@@ -46,8 +47,11 @@ class NodesListed:
         A node that has not changed stays the same object, for answers of nodes are remembered by node.
         """
         before = snapshot.nodes
-        newer = {name: node for name, node in before.items() if is_newer(node.version, self.version)}
-        listed = {node.name: replace(node, by_claim=snapshot.by_claim) for node in self.nodes} | newer
+        newer = {
+            name: node for name, node in before.items() if name in self.changed or is_newer(node.version, self.version)
+        }
+        others = (node for node in self.nodes if node.name not in self.changed)
+        listed = {node.name: replace(node, by_claim=snapshot.by_claim) for node in others} | newer
         nodes = {name: before[name] if before.get(name) == node else node for name, node in listed.items()}
         changed = [name for name, node in nodes.items() if before.get(name) is not node]
         if not changed and len(nodes) == len(before):

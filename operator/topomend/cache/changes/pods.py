@@ -126,11 +126,12 @@ class PodRemoved:
 
 @dataclass(frozen=True)
 class PodsListed:
-    """Every pod that neither runs nor succeeded."""
+    """Every pod that neither runs nor succeeded. ``changed`` are those of which something newer was applied."""
 
     pods: tuple[WatchedPod, ...]
     version: str
     now: float
+    changed: frozenset[PodKey] = frozenset()
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Remove pods that are not listed, and update the others."""
@@ -152,9 +153,11 @@ class PodsListed:
         listed: Container[str],
     ) -> Snapshot:
         for namespace, name, uid in [*older, *((*key, uid) for key, uid in bound)]:
-            if uid not in listed:
+            if uid not in listed and (namespace, name) not in self.changed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
         for pod in self.pods:
+            if (pod.namespace, pod.name) in self.changed:
+                continue
             if pod.node or snapshot.gated.get((pod.namespace, pod.name)) is not pod:  # else nothing is new of it
                 snapshot = PodUpdated(pod, self.now).apply_to(snapshot)
         return snapshot

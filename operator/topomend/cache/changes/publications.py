@@ -112,19 +112,26 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class PublicationsListed:
-    """Every published object, readable or not. ``known`` are the nodes of which the snapshot has this version."""
+    """Every published object, readable or not. ``known`` are the nodes of which the snapshot has this version.
+
+    ``changed`` are those of which something newer came.
+    """
 
     publications: tuple[Published | Unreadable, ...]
     version: str
     known: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Remove publications that are not listed, and update the others."""
-        read = {change.name if isinstance(change, Unreadable) else change.state.name for change in self.publications}
-        listed = self.known | read
+        read = {
+            change.name if isinstance(change, Unreadable) else change.state.name: change for change in self.publications
+        }
+        listed = self.known | read.keys() | self.changed
         newer = {name for name, before in snapshot.publications.items() if is_newer(before.version, self.version)}
         for name in (snapshot.publications.keys() | snapshot.unreadable.keys()) - listed - newer:
             snapshot = Unpublished(name).apply_to(snapshot)
-        for publication in self.publications:
-            snapshot = publication.apply_to(snapshot)
+        for name, publication in read.items():
+            if name not in self.changed:
+                snapshot = publication.apply_to(snapshot)
         return snapshot

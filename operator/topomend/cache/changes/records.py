@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
+from topomend.cache.snapshot import PodKey, Snapshot, excluding, including, is_newer
 from topomend.model.relaunch import Relaunch
 
 
@@ -34,13 +34,19 @@ class RelaunchRemoved:
 
 @dataclass(frozen=True)
 class RelaunchesListed:
-    """Every record."""
+    """Every record. ``changed`` are those of which something newer was applied."""
 
     relaunches: tuple[Relaunch, ...]
     version: str
+    changed: frozenset[PodKey] = frozenset()
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Replace all records."""
-        newer = {key: record for key, record in snapshot.relaunches.items() if is_newer(record.version, self.version)}
+        newer = {
+            key: record
+            for key, record in snapshot.relaunches.items()
+            if key in self.changed or is_newer(record.version, self.version)
+        }
         still_open = {(record.namespace, record.name): record for record in self.relaunches if record.is_open}
-        return replace(snapshot, relaunches=still_open | newer)
+        unchanged = {key: record for key, record in still_open.items() if key not in self.changed}
+        return replace(snapshot, relaunches=unchanged | newer)
