@@ -44,6 +44,7 @@ ALL = Bounds(operators=2, faults=1, deletions=1, squatters=1)
 RECORDS = Bounds(operators=1, faults=1, records=1)
 DRAINED = Bounds(operators=1, drains=1)
 ENDING = Bounds(operators=1, deletions=1, ends=1)
+EDITED = Bounds(operators=1, faults=1, deletions=1, edits=1)
 UNBOUND = Bounds(operators=1, faults=1, deletions=1, unbound=1)
 UNBOUND_TWO = Bounds(operators=2, faults=1, deletions=1, unbound=1)
 UNBOUND_RECORDS = Bounds(operators=1, faults=1, records=1, deletions=1, unbound=1)
@@ -146,9 +147,8 @@ GUARDS = [
     ),
     Guard(
         "a refused pod that is read from before ends no relaunch",
-        "    is_its = record.manifest_hash == progress.digest\n    if record.is_of_unbound",
-        "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n"
-        "    is_its = record.manifest_hash == progress.digest\n    if record.is_of_unbound",
+        "    if record.manifest_hash != progress.digest:\n        return _changed(progress, pod, record)\n",
+        "    if record.step is not Step.COMMITTED:\n        return Mark(record, Step.CANCELLED)\n",
         Bounds(operators=1, faults=3),
     ),
     Guard(
@@ -262,15 +262,15 @@ GUARDS = [
         UNBOUND_EDITED,
     ),
     Guard(
-        "an unbound pod that was changed after the commit is not waited for",
-        "return Mark(record, Step.CANCELLED, why=CHANGED) if is_changed else Claim(pod)",
-        "return Pause(CHANGED) if is_changed else Claim(pod)",
-        UNBOUND_EDITED,
+        "a pod that was changed after the commit is not waited for",
+        "return Mark(record, Step.CANCELLED, why=CHANGED) if is_certain else Claim(pod)",
+        "return Pause(CHANGED) if is_certain else Claim(pod)",
+        EDITED,
     ),
     Guard(
-        "an unbound pod that is read from before ends no relaunch",
-        "        is_changed = not is_its and progress.contradicted ",
-        "        is_changed = not is_its ",
+        "a pod that is read from before ends no relaunch of a pod that was changed",
+        "    is_certain = progress.contradicted or pod.deleting\n",
+        "    is_certain = True\n",
         UNBOUND_EDITED_STALE,
     ),
     Guard(

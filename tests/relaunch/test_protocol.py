@@ -330,6 +330,19 @@ def test_an_unbound_pod_that_was_changed_while_it_is_relaunched_is_given_back(st
     assert (world.pod.uid, world.pod.claimed, world.ungate) == (OLD, False, frozenset())
 
 
+def test_a_refused_pod_that_was_changed_after_the_commit_is_given_back() -> None:
+    world, sent = run(World(CLAIMED._replace(edited=True), entry(Step.COMMITTED)))
+    assert sent[2:] == ["Claim", "Mark Cancelled", "Unclaim", "Unprotect", "Stop"]
+    assert world.pod
+    assert (world.pod.uid, world.pod.claimed, world.ungate) == (OLD, False, frozenset())
+
+
+def test_such_a_pod_is_recorded_again_where_somebody_deletes_its_record() -> None:
+    world, sent = run(World(CLAIMED._replace(edited=True), entry(Step.COMMITTED)._replace(deleting=True)))
+    assert sent[2:8] == ["Claim", "Mark Cancelled", "Unclaim", "Unprotect", "Claim", "Record"]
+    assert world.ungate == {"new0"}
+
+
 @pytest.mark.parametrize("claimed", [False, True])
 def test_a_record_of_an_unbound_pod_that_somebody_deletes_is_completed(claimed: bool) -> None:
     deleted = unbound_entry(Step.RECORDED)._replace(deleting=True)

@@ -22,6 +22,9 @@ EVERY = [
     Bounds(operators=1, faults=1, deletions=1, records=1),
     Bounds(operators=1, faults=1, deletions=1, ends=1, drains=1),
     Bounds(operators=2, faults=1, deletions=1, squatters=1),
+    Bounds(operators=1, faults=2, deletions=1, edits=1),
+    Bounds(operators=2, faults=1, edits=1),
+    Bounds(operators=1, faults=1, drains=1, edits=1),
     Bounds(operators=2, deletions=1, drains=1, unbound=1, fresh=1),
     Bounds(operators=2, faults=1, deletions=1, unbound=1),
     Bounds(operators=1, deletions=1, drains=1, ends=1, unbound=1, fresh=1),
@@ -38,6 +41,9 @@ actors, somebody who changes the pod, and what ``fresh`` demands: one of them ma
 given back."""
 
 FURTHER = [
+    Bounds(operators=2, faults=2, deletions=1, edits=1),
+    Bounds(operators=2, faults=1, deletions=1, squatters=1, edits=1),
+    Bounds(operators=1, faults=2, records=1, edits=1),
     Bounds(operators=2, faults=3, deletions=1),
     Bounds(operators=2, faults=2, deletions=1, squatters=1),
     Bounds(operators=3, faults=1, deletions=1, squatters=1),

@@ -20,7 +20,7 @@ from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.record_limits import RecordLimits
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
-from topomend.relaunch import messages, protocol, records
+from topomend.relaunch import messages, records
 from topomend.relaunch.driver import Chosen, Driver, Outcome
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.waiting_status import Note, WaitingStatus
@@ -193,7 +193,7 @@ class RefusedPods:
             return DONE
         if record is None:
             return self._unrecorded(pod, outcome.last)
-        if record.step is Step.BLOCKED or outcome.last.waiting_for == protocol.NOT_ITS_MANIFEST:
+        if record.step is Step.BLOCKED:
             self._announcer.blocked(record, outcome.last.waiting_for)
             return Result(RETRY_SECONDS)
         return self._waits(record, outcome.chosen, outcome.last) if record.step is Step.CREATED else Result(1.0)

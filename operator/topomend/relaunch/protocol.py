@@ -136,12 +136,11 @@ class Progress:
 
 
 BOUND = "a scheduler bound the pod after all"
-CHANGED = "the pod was changed after it was recorded"
+CHANGED = "the pod was changed after it was recorded; delete it and create it again"
 DRAINED = "topomend was drained; the refused pod is unchanged"
 END_OF_RECORD = "the end of a deleted record"
 NAMESPACE_ENDS = "its namespace is being deleted"
 NOT_NOW = "the pod is not to be relaunched now"
-NOT_ITS_MANIFEST = "the record's manifest differs from the refused pod's; delete the record to have it written again"
 
 
 def begin(uid: str, record_name: str, *, may_start: bool, draining: bool = False) -> tuple[Progress, Request]:
@@ -280,13 +279,19 @@ def _with_refused_pod(progress: Progress, pod: WatchedPod, record: Relaunch) -> 
         return Commit(pod, record) if progress.contradicted else Claim(pod)
     if record.deleting and not record.protected:
         return Pause(END_OF_RECORD)
-    is_its = record.manifest_hash == progress.digest
-    if record.is_of_unbound and not (is_its and _is_claimed(pod)):
-        is_changed = not is_its and progress.contradicted  # else the read of P may be stale, and W all that is left
-        return Mark(record, Step.CANCELLED, why=CHANGED) if is_changed else Claim(pod)
-    if not is_its:
-        return _protect_first(record) or Pause(NOT_ITS_MANIFEST)
+    if record.manifest_hash != progress.digest:
+        return _changed(progress, pod, record)
+    if record.is_of_unbound and not _is_claimed(pod):
+        return Claim(pod)
     return _protect_first(record) or (Delete(pod) if record.manifest else Commit(pod, record))
+
+
+def _changed(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
+    """P was changed after W was committed, and stays as it is: W is no copy of it."""
+    # Only a write shows that P is still there: a read may be stale, and W all that is left. Nobody misses a P that its
+    # user deletes.
+    is_certain = progress.contradicted or pod.deleting
+    return Mark(record, Step.CANCELLED, why=CHANGED) if is_certain else Claim(pod)
 
 
 def _recorded(progress: Progress, pod: WatchedPod, record: Relaunch) -> Request:
@@ -410,7 +415,7 @@ def _with_own_name_uncreated(
         if progress.draining:
             return _give_back(refused, record)
     if refused and record.manifest_hash != progress.digest:
-        return Pause(NOT_ITS_MANIFEST)
+        return _changed(progress, refused, record)
     if replacement is None:
         return Commit(refused, record) if refused and not record.manifest else _create(progress, record)
     if not _made_from(replacement, record):
