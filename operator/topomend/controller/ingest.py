@@ -173,7 +173,7 @@ class Ingest:
         if version := metadata.get("resourceVersion"):
             self._newest.note(item.plural, (metadata.get("namespace", ""), metadata["name"]), version)
         if item.plural == NODE_TOPOLOGIES.plural:
-            self._put_publication(str(item.content["metadata"]["name"]), item)
+            self._put_publication(str(metadata["name"]), item)
         elif 0 < len(item.line) <= ORDINARY_BYTES:
             self._put_object(item, _Line(item.plural, item.line), len(item.line))
         else:
@@ -229,7 +229,7 @@ class Ingest:
                 case _Publication():
                     pass  # those that are due are read below
                 case _:
-                    read.append(self._without_changed(item))
+                    read.append(self._with_changed(item))
         if read:
             self._apply(read)
         for pods in listed:
@@ -238,7 +238,7 @@ class Ingest:
             self._large.pop(publication.content["metadata"]["name"], None)
             self._read_and(lambda change: self._apply([change]), publication)
 
-    def _without_changed(self, change: changes.Change) -> changes.Change:
+    def _with_changed(self, change: changes.Change) -> changes.Change:
         """A list that knows of which objects a watch has brought something newer; any other change as it is."""
         match change:
             case changes.PodsListed():

@@ -2,9 +2,9 @@
 
 A relist (``...Listed``) replaces every object of its kind, which repairs a gap in the watch; only objects written after
 ``version``, the list's resourceVersion, stay, and those deleted after it stay away. A change without news returns an
-equal snapshot. Times are in seconds
-of a monotonic clock. Owns what a change is; the meaning of each is in the module of its subject: ``pods``, ``nodes``,
-``publications``, ``records``, ``replays`` and ``expiry``. Leaves reading objects to ``wire``.
+equal snapshot. Times are in seconds of a monotonic clock. Owns what a change is; the meaning of each is in the module
+of its subject: ``pods``, ``nodes``, ``publications``, ``records``, ``replays`` and ``expiry``. Leaves reading objects
+to ``wire``.
 """
 
 from collections.abc import Sequence
