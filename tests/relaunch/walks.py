@@ -36,14 +36,16 @@ EVERY = [
     Bounds(operators=1, faults=1, deletions=1, records=1, unbound=1),
 ]
 """The longest first. No drain and somebody who deletes records meet in one walk: an operator that topomend is drained
-beside would begin anew with a pod that was given back, and two records of one name follow each other. Nor do two
-actors, somebody who changes the pod, and what ``fresh`` demands: one of them may claim the pod that the other has just
-given back."""
+beside would begin anew with a pod that was given back, and two records of one name follow each other. So they do where
+somebody changes a refused pod: an operator that still knows the first, from an older state or because it stood still
+while the second was made, takes the second's replacement for a duplicate. Nor do two actors, somebody who changes the
+pod, and what ``fresh`` demands of an unbound one: one of them may claim the pod that the other has just given back."""
 
 FURTHER = [
-    Bounds(operators=2, faults=2, deletions=1, edits=1),
-    Bounds(operators=2, faults=1, deletions=1, squatters=1, edits=1),
-    Bounds(operators=1, faults=2, records=1, edits=1),
+    Bounds(operators=2, faults=2, deletions=1, edits=1, fresh=1),
+    Bounds(operators=2, faults=1, deletions=1, squatters=1, edits=1, fresh=1),
+    Bounds(operators=1, faults=3, deletions=1, edits=1),
+    Bounds(operators=1, faults=2, records=1, edits=1, fresh=1),
     Bounds(operators=2, faults=3, deletions=1),
     Bounds(operators=2, faults=2, deletions=1, squatters=1),
     Bounds(operators=3, faults=1, deletions=1, squatters=1),
