@@ -45,6 +45,7 @@ RECORDS = Bounds(operators=1, faults=1, records=1)
 DRAINED = Bounds(operators=1, drains=1)
 ENDING = Bounds(operators=1, deletions=1, ends=1)
 EDITED = Bounds(operators=1, faults=1, deletions=1, edits=1)
+EDITED_RECORDS = Bounds(operators=1, faults=2, records=1, edits=1)
 UNBOUND = Bounds(operators=1, faults=1, deletions=1, unbound=1)
 UNBOUND_TWO = Bounds(operators=2, faults=1, deletions=1, unbound=1)
 UNBOUND_RECORDS = Bounds(operators=1, faults=1, records=1, deletions=1, unbound=1)
@@ -117,8 +118,8 @@ GUARDS = [
     ),
     Guard(
         "only the pod that the record stands for is ungated",
-        "    if pod.uid != record.new_uid:\n        return _delete_duplicate(pod, record) or Mark(",
-        "    if not _made_from(pod, record):\n        return _delete_duplicate(pod, record) or Mark(",
+        "    if pod.uid != record.new_uid:\n        return _delete_duplicate(progress, pod, record) or Mark(",
+        "    if not _made_from(pod, record):\n        return _delete_duplicate(progress, pod, record) or Mark(",
         TWO,
     ),
     Guard(
@@ -159,14 +160,14 @@ GUARDS = [
     ),
     Guard(
         "a pod of our making that no record stands for is removed",
-        "return Delete(pod) if pod and _waits_gated(pod, record) else None",
+        "return Delete(pod) if progress.confirmed else Confirm(record)",
         "return None",
         TWO,
     ),
     Guard(
         "the pod that the record stands for is not removed",
-        "return _reopen(pod, record) or _delete_duplicate(pod, record)",
-        "return _delete_duplicate(pod, record)",
+        "return _reopen(pod, record) or _delete_duplicate(progress, pod, record)",
+        "return _delete_duplicate(progress, pod, record)",
         FAULTS,
     ),
     Guard(
@@ -272,6 +273,12 @@ GUARDS = [
         "    is_certain = progress.contradicted or pod.deleting\n",
         "    is_certain = True\n",
         UNBOUND_EDITED_STALE,
+    ),
+    Guard(
+        "no replacement of a later record is taken for a duplicate",
+        "return Delete(pod) if progress.confirmed else Confirm(record)",
+        "return Delete(pod)",
+        EDITED_RECORDS,
     ),
     Guard(
         "a drain ends the record of an unbound pod before it gives the pod back",

@@ -122,9 +122,9 @@ def serve(world: World, request: messages.Request, digest: str) -> tuple[World, 
             | messages.Mark(record)
             | messages.Protect(record)
             | messages.Unprotect(record)
+            | messages.Confirm(record)
         ) if world.entry and str(world.entry.version) == record.version:
-            patched = _patched(replace(world.entry, version=after.version), request, digest)
-            return replace(after, entry=patched), messages.RecordIs(patched.relaunch())
+            return _on_entry(world, world.entry, request, digest)
         case messages.Create(record) if world.new is None:
             assert record.manifest, "I2: a replacement is created from a record with a manifest"
             made = Thing("p-r1", f"new{world.made}", after.version, ours=True, gated=True)
@@ -133,6 +133,14 @@ def serve(world: World, request: messages.Request, digest: str) -> tuple[World, 
         case messages.Claim(pod) | messages.Unclaim(pod) | messages.Delete(pod) | messages.Launch(pod):
             return _on_pod(world, request, pod)
     return world, messages.NotAsExpected()
+
+
+def _on_entry(world: World, entry: Entry, request: messages.Request, digest: str) -> tuple[World, messages.Answer]:
+    if isinstance(request, messages.Confirm):
+        return world, messages.RecordIs(entry.relaunch())
+    after = world.bumped()
+    patched = _patched(replace(entry, version=after.version), request, digest)
+    return replace(after, entry=patched), messages.RecordIs(patched.relaunch())
 
 
 def _patched(entry: Entry, request: messages.Request, digest: str) -> Entry:
@@ -217,7 +225,15 @@ def _key(situation: Situation) -> object:
         ]
         record = progress.record.version if isinstance(progress.record, Relaunch) else str(progress.record)
         operators.append(
-            (*pods, progress.digest, record, progress.nodes, progress.denied, type(operator.request).__name__)
+            (
+                *pods,
+                progress.digest,
+                record,
+                progress.nodes,
+                progress.denied,
+                progress.confirmed,
+                type(operator.request).__name__,
+            )
         )
     return situation.world, tuple(operators), situation.faults, situation.strangers
 

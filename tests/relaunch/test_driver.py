@@ -81,6 +81,11 @@ class Attempts:
     def record(self) -> Relaunch:
         return read_relaunch(self.cluster.client.get(RELAUNCHES, self.record_name, self.pod.namespace))
 
+    def mark(self, status: dict[str, Any]) -> None:
+        """Somebody writes this into the record's status."""
+        patch = {"status": status}
+        self.cluster.client.merge(RELAUNCHES, self.record_name, patch, self.pod.namespace, subresource="status")
+
     def exists(self, name: str) -> bool:
         try:
             self.cluster.get(name)
@@ -195,13 +200,7 @@ def test_a_manifest_that_was_not_recorded_by_us_creates_nothing(attempts: Attemp
     }
     evil = {"metadata": {"name": "train"}, "spec": {"hostNetwork": True, "containers": []}}
     attempts.cluster.client.create(RELAUNCHES, forged, "default")
-    attempts.cluster.client.merge(
-        RELAUNCHES,
-        attempts.record_name,
-        {"status": {"step": "Committed", "manifest": evil}},
-        "default",
-        subresource="status",
-    )
+    attempts.mark({"step": "Committed", "manifest": evil})
     attempts.cluster.remove(attempts.cluster.get("train"))
     outcome = attempts.run()
     assert isinstance(outcome.last, messages.Pause)
@@ -215,8 +214,7 @@ def test_a_record_that_somebody_commits_gets_the_pods_own_manifest_before_the_po
     manifest: dict[str, Any] | None, renames: bool, attempts: Attempts
 ) -> None:
     attempts.run_until_write(3, renames=renames)
-    edit = {"status": {"step": "Committed", "manifest": manifest}}
-    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    attempts.mark({"step": "Committed", "manifest": manifest})
     attempts.run()
     check_launched(attempts, "train-r1" if renames else "train")
     running = attempts.cluster.get("train-r1" if renames else "train")
@@ -226,8 +224,7 @@ def test_a_record_that_somebody_commits_gets_the_pods_own_manifest_before_the_po
 
 def test_a_record_without_a_manifest_whose_pod_is_gone_creates_nothing_and_stays(attempts: Attempts) -> None:
     attempts.run_until_write(6)
-    edit = {"status": {"manifest": None}}
-    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    attempts.mark({"manifest": None})
     outcome = attempts.run()
     assert isinstance(outcome.last, messages.Pause)
     assert attempts.record().step is Step.BLOCKED
@@ -235,8 +232,7 @@ def test_a_record_without_a_manifest_whose_pod_is_gone_creates_nothing_and_stays
 
 def test_a_replacement_that_waits_is_launched_although_somebody_marked_its_record_so(attempts: Attempts) -> None:
     attempts.run(NOWHERE)
-    edit = {"status": {"step": "Launched"}}
-    attempts.cluster.client.merge(RELAUNCHES, attempts.record_name, edit, "default", subresource="status")
+    attempts.mark({"step": "Launched"})
     attempts.run(may_start=False)
     check_launched(attempts)
 
@@ -256,6 +252,50 @@ def test_a_pod_that_its_user_deleted_first_is_not_replaced(attempts: Attempts) -
     attempts.cluster.client.delete(PODS, "train", "default", uid=attempts.pod.uid)
     attempts.run()
     assert attempts.cluster.pods() == ()
+
+
+@pytest.mark.parametrize("renames", [False, True], ids=["the same name", "a name of its own"])
+def test_a_pod_that_is_changed_after_the_commit_is_given_back(attempts: Attempts, renames: bool) -> None:
+    attempts.run_until_write(4, renames=renames)
+    attempts.cluster.client.merge(PODS, "train", {"metadata": {"labels": {"role": "other"}}}, "default")
+    outcome = attempts.run(renames=renames)
+    assert outcome.last == messages.Stop("Cancelled")
+    (content,) = attempts.cluster.pods()
+    assert (content["metadata"]["uid"], content["metadata"].get("finalizers")) == (attempts.pod.uid, None)
+    record = attempts.record()
+    succeeded = record.condition("Succeeded")
+    assert succeeded
+    assert (record.step, record.manifest, record.protected) == (Step.CANCELLED, {}, False)
+    assert succeeded.message == protocol.CHANGED
+
+
+def test_a_replacement_that_no_record_stands_for_is_deleted(attempts: Attempts) -> None:
+    attempts.run_until_write(7)
+    attempts.mark({"step": "Cancelled", "manifest": None})
+    assert watched(attempts.cluster, "train").gates == (RELAUNCH_GATE,)
+    assert attempts.run().last == messages.Stop("Cancelled")
+    assert attempts.cluster.pods() == ()
+
+
+def test_a_replacement_is_not_deleted_that_another_operator_marks_before_the_record_is_confirmed(
+    attempts: Attempts,
+) -> None:
+    """Confirming the record writes nothing, and still fails where the record is no longer the one that was read."""
+    attempts.run_until_write(7)
+    attempts.mark({"step": "Cancelled", "manifest": None})
+    uid = watched(attempts.cluster, "train").uid
+    writes = 0
+
+    def another_marks() -> bool:
+        nonlocal writes
+        writes += 1
+        if writes == 1:
+            attempts.mark({"step": "Created", "newPod": {"name": "train", "uid": uid}})
+        return True
+
+    attempts.run(client=attempts.cluster.client.writing_while(another_marks))
+    check_launched(attempts)
+    assert watched(attempts.cluster, "train").uid == uid
 
 
 def test_an_unbound_pod_that_a_scheduler_binds_while_it_is_committed_stays(cluster: Cluster) -> None:

@@ -173,7 +173,7 @@ def test_a_replacement_that_its_user_deletes_before_it_is_ungated_is_not_recreat
 def test_a_pod_that_a_process_made_which_woke_late_is_removed_and_never_ungated() -> None:
     late = NEW._replace(uid="new1")
     world, sent = run(World(late, entry(Step.LAUNCHED, "new0"), made=2, ungate=frozenset({"new0"})))
-    assert sent[2:] == ["Delete", "Stop"]
+    assert sent[2:] == ["Confirm", "Delete", "Stop"]
     assert world.ungate == {"new0"}
 
 

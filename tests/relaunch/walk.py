@@ -67,6 +67,7 @@ class Operator(NamedTuple):
     nodes: tuple[str, ...] | None = None
     denied: str = ""
     contradicted: bool = False
+    confirmed: bool = False
     draining: bool = False
     ends: bool = False
 
@@ -202,6 +203,7 @@ class Walk:
             progress.nodes,
             progress.denied,
             progress.contradicted,
+            progress.confirmed,
             progress.draining,
             progress.namespace_ends,
         )
@@ -283,6 +285,7 @@ def _progress(operator: Operator) -> protocol.Progress:
         nodes=operator.nodes,
         denied=operator.denied,
         contradicted=operator.contradicted,
+        confirmed=operator.confirmed,
         draining=operator.draining,
         namespace_ends=operator.ends,
     )

@@ -25,6 +25,8 @@ EVERY = [
     Bounds(operators=1, faults=2, deletions=1, edits=1),
     Bounds(operators=2, faults=1, edits=1),
     Bounds(operators=1, faults=1, drains=1, edits=1),
+    Bounds(operators=1, faults=2, records=1, edits=1),
+    Bounds(operators=1, drains=1, records=1, edits=1),
     Bounds(operators=2, deletions=1, drains=1, unbound=1, fresh=1),
     Bounds(operators=2, faults=1, deletions=1, unbound=1),
     Bounds(operators=1, deletions=1, drains=1, ends=1, unbound=1, fresh=1),
@@ -35,17 +37,17 @@ EVERY = [
     Bounds(operators=1, faults=2, deletions=1, unbound=1, noted=1, fresh=1),
     Bounds(operators=1, faults=1, deletions=1, records=1, unbound=1),
 ]
-"""The longest first. No drain and somebody who deletes records meet in one walk: an operator that topomend is drained
-beside would begin anew with a pod that was given back, and two records of one name follow each other. So they do where
-somebody changes a refused pod: an operator that still knows the first, from an older state or because it stood still
-while the second was made, takes the second's replacement for a duplicate. Nor do two actors, somebody who changes the
-pod, and what ``fresh`` demands of an unbound one: one of them may claim the pod that the other has just given back."""
+"""The longest first. No drain, somebody who deletes pods and somebody who deletes records meet in one walk: a record
+may be written again for the replacement that an operator is about to delete. Nor do two actors, somebody who changes
+the pod, and what ``fresh`` demands of an unbound one: one of them may claim the pod that the other has just given
+back."""
 
 FURTHER = [
-    Bounds(operators=2, faults=2, deletions=1, edits=1, fresh=1),
-    Bounds(operators=2, faults=1, deletions=1, squatters=1, edits=1, fresh=1),
+    Bounds(operators=2, faults=2, deletions=1, edits=1),
+    Bounds(operators=2, faults=1, deletions=1, squatters=1, edits=1),
+    Bounds(operators=2, faults=1, records=1, edits=1),
     Bounds(operators=1, faults=3, deletions=1, edits=1),
-    Bounds(operators=1, faults=2, records=1, edits=1, fresh=1),
+    Bounds(operators=1, faults=1, drains=1, records=1),
     Bounds(operators=2, faults=3, deletions=1),
     Bounds(operators=2, faults=2, deletions=1, squatters=1),
     Bounds(operators=3, faults=1, deletions=1, squatters=1),

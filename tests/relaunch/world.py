@@ -202,6 +202,8 @@ def serve(world: World, request: messages.Request, rules: Rules) -> tuple[World,
             return world, messages.NodesAre(("n",))
         case messages.Record() | messages.Restore():
             return _record(world, request, rules)
+        case messages.Confirm(record) if entry_of(record) == world.entry:
+            return world, messages.RecordIs(record)
         case messages.Commit() | messages.Mark() | messages.Protect() | messages.Unprotect() | messages.Discard():
             return _on_record(world, request, rules)
         case messages.Create() if world.ends:

@@ -159,6 +159,8 @@ class Driver:
             case messages.Unprotect(record):
                 patched = self._patch_record(manifest.unprotect(self._record_object))
                 return self._record_is(None if record.deleting else patched)
+            case messages.Confirm():
+                return self._record_is(self._patch_record(manifest.confirm(self._record_object)))
             case messages.Commit(record=record):
                 return self._commit(record)
             case messages.Mark():

@@ -310,6 +310,11 @@ def unprotect(record: Mapping[str, Any]) -> dict[str, Any]:
     return _if_unchanged(record, {"finalizers": _foreign_finalizers(record)})
 
 
+def confirm(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that changes nothing of a Relaunch object, by its uid and resourceVersion."""
+    return _if_unchanged(record, {})
+
+
 def _foreign_finalizers(content: Mapping[str, Any]) -> list[str]:
     return [finalizer for finalizer in content["metadata"].get("finalizers", ()) if finalizer != RELAUNCH_FINALIZER]
 

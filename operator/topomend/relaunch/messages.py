@@ -73,6 +73,13 @@ class Unprotect:
 
 
 @dataclass(frozen=True)
+class Confirm:
+    """PATCH nothing of W, by its uid and resourceVersion: it is still the W that was read."""
+
+    record: Relaunch
+
+
+@dataclass(frozen=True)
 class Commit:
     """PATCH W's status to Committed, and P's manifest into it, by W's resourceVersion."""
 
@@ -155,6 +162,7 @@ Request = (
     | Discard
     | Protect
     | Unprotect
+    | Confirm
     | Commit
     | Mark
     | Delete

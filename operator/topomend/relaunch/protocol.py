@@ -30,8 +30,9 @@ confirmed P: the read of P may be stale.
 W alone has no effect. It may be written long before P is claimed, to say what the pod waits for. It has no manifest
 then: P is there, and a manifest has megabytes. The write that commits P to deletion writes the manifest too, so W is a
 copy of P before P may go; the write that ends the relaunch drops it. W's digest counts as long as it is that of P's
-manifest. If it differs (P was changed since, or somebody else wrote W), N is never created while P exists and can be
-recorded again. If W vanishes while N waits behind its gate, W is restored from N.
+manifest. If it differs (P was changed since, or somebody else wrote W), N is never created while P exists: before the
+commit W is written anew, and after it W is cancelled and P stays, once a write has confirmed P. If W vanishes while N
+waits behind its gate, W is restored from N.
 
 W's finalizer protects the only copy of a pod from the deletion of W, its kind, or its namespace. It is on W whenever P
 may be gone and N may not exist yet. It is off while N waits for a node, so that it blocks no deletion in a cluster
@@ -60,7 +61,7 @@ bound. Three things differ from the main line:
 A user's delete wins until step 3, with the name policy Suffix until N exists, because P is not ours to delete earlier.
 After that nobody can tell whether a user or another operator deleted P, and the deletion counts as ours: a surplus pod
 that the user deletes again costs less than a lost one. A duplicate of N, whose uid is not W's (a process that woke late
-repeated step 6), stays gated and is deleted.
+repeated step 6), stays gated and is deleted, once a write has confirmed W: it may be the N of a later W.
 """
 
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ from topomend.relaunch.messages import (
     Choose,
     Claim,
     Commit,
+    Confirm,
     Create,
     Delete,
     Denied,
@@ -117,7 +119,8 @@ class Progress:
     its own; None means that there is none. ``digest`` is that of P's manifest as it would be recorded now. ``nodes`` is
     None before they were chosen, and empty where no node admits N now. ``denied`` is why the API server refuses to
     create N or W, empty where it does not. ``contradicted`` is whether a write found P although W says that N was
-    created, or with another manifest than W's. ``draining`` is whether topomend is leaving the cluster.
+    created, or with another manifest than W's. ``confirmed`` is whether a write found W as it was read, after the pods
+    were read. ``draining`` is whether topomend is leaving the cluster.
     ``namespace_ends`` is whether the namespace is being deleted, so that nothing can be created in it.
     """
 
@@ -131,6 +134,7 @@ class Progress:
     nodes: tuple[str, ...] | None = None
     denied: str = ""
     contradicted: bool = False
+    confirmed: bool = False
     draining: bool = False
     namespace_ends: bool = False
 
@@ -161,11 +165,12 @@ def step(progress: Progress, answer: Answer) -> tuple[Progress, Request]:
 def _updated(progress: Progress, answer: Answer) -> Progress:
     match answer:
         case PodIs(pod, digest):
-            return replace(progress, pod=pod, digest=digest, contradicted=_is_contradicted(progress, pod, digest))
+            contradicted = _is_contradicted(progress, pod, digest)
+            return replace(progress, pod=pod, digest=digest, contradicted=contradicted, confirmed=False)
         case ReplacementIs(pod):
-            return replace(progress, replacement=pod)
+            return replace(progress, replacement=pod, confirmed=False)
         case RecordIs(record):
-            return replace(progress, record=record)
+            return replace(progress, record=record, confirmed=progress.pod is not UNREAD)
         case NodesAre(nodes):
             return replace(progress, nodes=nodes)
         case Denied(why):
@@ -206,7 +211,7 @@ def next_request(progress: Progress) -> Request:
     if refused:
         return _with_refused_pod(progress, refused, record)
     if record.step.ended:
-        return _reopen(pod, record) or _delete_duplicate(pod, record) or _ended(record)
+        return _reopen(pod, record) or _delete_duplicate(progress, pod, record) or _ended(record)
     if record.step is Step.CREATED:
         return _created(progress, pod, record)
     return _uncreated(progress, pod, record)
@@ -365,7 +370,7 @@ def _created(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Re
     if pod is None or (pod.uid == record.new_uid and pod.deleting):
         return Mark(record, Step.CANCELLED, why="the replacement was deleted before it was ungated")
     if pod.uid != record.new_uid:
-        return _delete_duplicate(pod, record) or Mark(
+        return _delete_duplicate(progress, pod, record) or Mark(
             record, Step.SUPERSEDED, why=f"another pod took the name {record.pod_name}"
         )
     if RELAUNCH_GATE not in pod.gates:
@@ -389,7 +394,7 @@ def _with_own_name(progress: Progress, refused: WatchedPod | None, record: Relau
         return ReadReplacement(record)
     replacement = progress.replacement
     if record.step.ended:
-        return _reopen(replacement, record) or _delete_duplicate(replacement, record) or _ended(record)
+        return _reopen(replacement, record) or _delete_duplicate(progress, replacement, record) or _ended(record)
     if record.step is Step.RECORDED:
         return (
             Mark(record, Step.CREATED, new_uid=replacement.uid)
@@ -451,9 +456,14 @@ def _reopen(pod: WatchedPod | None, record: Relaunch) -> Request | None:
     return Mark(record, Step.CREATED) if waits else None
 
 
-def _delete_duplicate(pod: WatchedPod | None, record: Relaunch) -> Request | None:
-    """Delete a duplicate of N: ``pod``, which is not N itself, waits behind our gate, and will never lose it."""
-    return Delete(pod) if pod and _waits_gated(pod, record) else None
+def _delete_duplicate(progress: Progress, pod: WatchedPod | None, record: Relaunch) -> Request | None:
+    """Delete a duplicate of N: ``pod``, which is not N itself, waits behind our gate, and will never lose it.
+
+    W is confirmed before: ``pod`` may be the N of another W, which has followed this one under its name.
+    """
+    if pod is None or not _waits_gated(pod, record):
+        return None
+    return Delete(pod) if progress.confirmed else Confirm(record)
 
 
 def _cancel(record: Relaunch) -> Request:
