@@ -13,7 +13,7 @@ from tests.refused_pods import gated
 from tests.waiting import eventually
 
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import Resource
+from topomend.kube.client import Client, Resource
 from topomend.kube.errors import Forbidden
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.model.pod import requests_of
@@ -132,7 +132,7 @@ def test_without_the_right_nothing_is_evicted_and_the_log_says_so_once(
     def forbidden(*_: Any, **__: Any) -> None:
         raise Forbidden(403, "Forbidden", "may not evict")
 
-    monkeypatch.setattr(waiting.cluster.client, "evict", forbidden)
+    monkeypatch.setattr(Client, "evict", forbidden)
     waiting.wait()
     for _ in range(3):
         waiting.preemptor.check()
