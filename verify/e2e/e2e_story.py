@@ -3,6 +3,7 @@
 topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
 """
 
+import json
 import os
 import signal
 import time
@@ -22,6 +23,7 @@ from verify.e2e.pods import (
     NAMESPACE,
     PODS,
     allowed_cpus,
+    bound_pod,
     deployment,
     has_run,
     is_gated,
@@ -32,6 +34,7 @@ from verify.e2e.pods import (
 )
 
 from topomend.model.quantity import parse_quantity, value
+from topomend.wire.group import PLACEHOLDER_GATE
 
 HERE, THERE = "node-1", "node-2"
 LIVES = 10
@@ -207,6 +210,26 @@ def test_containers_stay_below_the_memory_that_the_manifests_allow(story: Instal
     assert {name: memory.peak < limits[name] for name, memory in story.memory.items()} == dict.fromkeys(limits, True)
 
 
+def test_with_the_component_placeholders_autoscalers_count_a_pod_that_waits_for_a_node(
+    story: Installed, tmp_path: Path
+) -> None:
+    story.cluster.kubectl("apply", "--server-side", "-k", str(_with_placeholders(tmp_path)))
+    story.wait_for_rollout()
+    story.leader()
+    story.fill(THERE, "there")
+    story.fill(HERE, "here")
+    story.cluster.api.create(PODS, bound_pod("asks", HERE))
+    refused = story.refusal("asks")
+    placeholder = eventually("a placeholder that autoscalers count", lambda: _counted(story), 60)
+    story.figures["refused to counted by autoscalers"] = f"{time.monotonic() - refused:.1f} s"
+    (container,) = placeholder["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "1", "memory": str(32 << 20)}
+    story.cluster.kubectl("delete", "pod", "there", f"--namespace={NAMESPACE}")
+    _, item = story.running("asks", refused)
+    assert item["spec"]["nodeName"] == THERE
+    eventually("no placeholder to be left", lambda: _placeholders(story) == [], 10)
+
+
 def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.relaunch("moved", HERE, THERE)
     story.cluster.api.create(PODS, pod("refused", HERE))
@@ -223,7 +246,7 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     pods = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
     assert {name_of(item): marks for item in pods if (marks := _ours_on(item))} == {}
-    assert [name_of(item) for item in story.ours() if name_of(item).startswith("topomend-operator")] == []
+    assert story.cluster.api.items(f"/api/v1/namespaces/{OPERATOR}/pods") == []
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
 
 
@@ -244,6 +267,32 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
     after = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in after if is_running(item)} == before
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
+
+
+def _with_placeholders(folder: Path) -> Path:
+    """A folder to apply that adds the component to what is installed."""
+    deploy = Path("deploy").absolute()
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(deploy, folder)],
+        "components": [os.path.relpath(deploy / "components" / "placeholders", folder)],
+        "images": [{"name": "topomend", "newTag": NEXT_TAG}],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    return folder
+
+
+def _placeholders(story: Installed) -> list[Object]:
+    gate = {"name": PLACEHOLDER_GATE}
+    pods = story.cluster.api.items(f"/api/v1/namespaces/{OPERATOR}/pods")
+    return [item for item in pods if gate in item["spec"].get("schedulingGates", ())]
+
+
+def _counted(story: Installed) -> Object | None:
+    """The one placeholder, once autoscalers count it."""
+    counted = [item for item in _placeholders(story) if is_unschedulable(item)]
+    return counted[0] if len(counted) == 1 else None
 
 
 def _ours_on(item: Object) -> list[str]:

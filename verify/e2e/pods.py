@@ -7,6 +7,8 @@ from verify.e2e import images
 from verify.e2e.api import API, Object
 from verify.e2e.cluster import CARELESS_SCHEDULER, Cluster
 
+from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
+
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODE_TOPOLOGIES = "/apis/topomend.io/v1alpha1/nodetopologies"
@@ -41,6 +43,14 @@ def pod(name: str, node: str, *arguments: str, restart: str = "Always") -> Objec
         "metadata": metadata,
         "spec": template(node, *arguments, restart=restart),
     }
+
+
+def bound_pod(name: str, node: str) -> Object:
+    """Such a pod that is bound to ``node`` as it is created, and relaunched elsewhere too, by Kubernetes' scheduler."""
+    content = pod(name, node)
+    metadata = {**content["metadata"], "annotations": {RELAUNCH_PINNED_ANNOTATION: "true"}}
+    spec = {**content["spec"], "nodeName": node, "schedulerName": "default-scheduler"}
+    return {**content, "metadata": metadata, "spec": spec}
 
 
 def deployment(name: str, node: str, replicas: int) -> Object:
