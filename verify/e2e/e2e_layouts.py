@@ -4,7 +4,6 @@ One node a layout, of a real kubelet that was started as that distribution start
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from verify.e2e import images
 from verify.e2e.api import Object
 from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import TAG
+from verify.e2e.installed import DEPLOY, write_kustomization
 from verify.e2e.layouts import FRESH, LAYOUTS, Layout, rewritten
 from verify.e2e.network import IPV6
 from verify.e2e.pods import NODE_TOPOLOGIES
@@ -205,20 +205,13 @@ def _may_read(cluster: Cluster) -> bool:
 def _built(cluster: Cluster, folder: Path, layout: Layout) -> dict[str, Any]:
     """The DaemonSet of the base with the layout's component; ``kubelet-root`` is copied as by a user."""
     folder.mkdir()
-    deploy = Path("deploy").absolute()
-    components = [deploy / "components" / layout.component] if layout.component else []
+    components = [DEPLOY / "components" / layout.component] if layout.component else []
     if layout is ELSEWHERE:
         components = [folder / "kubelet-root"]
-        shutil.copytree(deploy / "components" / "kubelet-root", components[0])
+        shutil.copytree(DEPLOY / "components" / "kubelet-root", components[0])
         setting = components[0] / "kustomization.yaml"
         setting.write_text(setting.read_text().replace("/data/kubelet", str(layout.root)))
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(deploy, folder)],
-        "components": [os.path.relpath(component, folder) for component in components],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
+    write_kustomization(folder, components)
     items = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(folder))))
     daemon_set: dict[str, Any] = next(item for item in items if item["kind"] == "DaemonSet")
     return daemon_set

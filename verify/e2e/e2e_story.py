@@ -3,7 +3,6 @@
 topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
 """
 
-import json
 import os
 import signal
 import time
@@ -17,7 +16,7 @@ from verify.e2e import images
 from verify.e2e.api import Object
 from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import NEXT_TAG, TAG
-from verify.e2e.installed import AGENT, LEASE, OPERATOR, Installed, name_of, uid_of
+from verify.e2e.installed import AGENT, DEPLOY, LEASE, OPERATOR, Installed, name_of, uid_of, write_kustomization
 from verify.e2e.node import Node
 from verify.e2e.pods import (
     NAMESPACE,
@@ -213,7 +212,9 @@ def test_containers_stay_below_the_memory_that_the_manifests_allow(story: Instal
 def test_with_the_component_placeholders_autoscalers_count_a_pod_that_waits_for_a_node(
     story: Installed, tmp_path: Path
 ) -> None:
-    story.cluster.kubectl("apply", "--server-side", "-k", str(_with_placeholders(tmp_path)))
+    images_of_now = [{"name": "topomend", "newTag": NEXT_TAG}]
+    write_kustomization(tmp_path, [DEPLOY / "components" / "placeholders"], images=images_of_now)
+    story.cluster.kubectl("apply", "--server-side", "-k", str(tmp_path))
     story.wait_for_rollout()
     story.leader()
     story.fill(THERE, "there")
@@ -267,20 +268,6 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
     after = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in after if is_running(item)} == before
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
-
-
-def _with_placeholders(folder: Path) -> Path:
-    """A folder to apply that adds the component to what is installed."""
-    deploy = Path("deploy").absolute()
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(deploy, folder)],
-        "components": [os.path.relpath(deploy / "components" / "placeholders", folder)],
-        "images": [{"name": "topomend", "newTag": NEXT_TAG}],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(kustomization))
-    return folder
 
 
 def _placeholders(story: Installed) -> list[Object]:

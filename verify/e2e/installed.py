@@ -1,6 +1,7 @@
 """topomend installed on a cluster from ``deploy/``: the actions of the stories, and their questions about it."""
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from verify.e2e.timeline import Timeline
 
 AGENT, OPERATOR = "topomend-agent", "topomend-system"
 """The namespaces of the two parts, as ``deploy/`` names them."""
+
+DEPLOY = Path("deploy").absolute()
+"""The manifests of this checkout."""
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR}/leases/topomend-operator"
 
@@ -146,6 +150,17 @@ class Installed:
     def _holder(self) -> str:
         lease = self.cluster.api.find(LEASE)
         return str(lease["spec"].get("holderIdentity") or "") if lease else ""
+
+
+def write_kustomization(folder: Path, components: Iterable[Path], **fields: object) -> None:
+    """Write into ``folder`` a user's kustomization of ``deploy/`` with these components and further fields."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(DEPLOY, folder)],
+        "components": [os.path.relpath(component, folder) for component in components],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(kustomization | fields))
 
 
 def name_of(item: Object) -> str:

@@ -28,7 +28,10 @@ class NewestVersions:
             self._versions[plural, key] = version
 
     def newer_than(self, plural: str, version: str) -> frozenset[PodKey]:
-        """The objects about which something newer came than a list of this version has, of every list since."""
+        """The objects of which something newer came than a list of this version contains; the others are forgotten.
+
+        Lists are asked about in the order in which they were read: a later one contains what was forgotten.
+        """
         with self._lock:
             noted = [(key, seen) for (kind, key), seen in self._versions.items() if kind == plural]
             newer = frozenset(key for key, seen in noted if is_newer(seen, version))

@@ -35,7 +35,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True)
 class NodesListed:
-    """Every node. ``changed`` are those of which something newer was applied."""
+    """Every node. ``changed`` are those of which a watch has brought something newer."""
 
     nodes: tuple[Node, ...]
     version: str

@@ -126,7 +126,7 @@ class PodRemoved:
 
 @dataclass(frozen=True)
 class PodsListed:
-    """Every pod that neither runs nor succeeded. ``changed`` are those of which something newer was applied."""
+    """Every pod that neither runs nor succeeded. ``changed`` are those of which a watch has brought something newer."""
 
     pods: tuple[WatchedPod, ...]
     version: str

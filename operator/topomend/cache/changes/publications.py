@@ -114,7 +114,7 @@ class Unpublished:
 class PublicationsListed:
     """Every published object, readable or not. ``known`` are the nodes of which the snapshot has this version.
 
-    ``changed`` are those of which something newer came.
+    ``changed`` are those of which a watch has brought something newer.
     """
 
     publications: tuple[Published | Unreadable, ...]

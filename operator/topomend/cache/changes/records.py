@@ -34,7 +34,7 @@ class RelaunchRemoved:
 
 @dataclass(frozen=True)
 class RelaunchesListed:
-    """Every record. ``changed`` are those of which something newer was applied."""
+    """Every record. ``changed`` are those of which a watch has brought something newer."""
 
     relaunches: tuple[Relaunch, ...]
     version: str
