@@ -1,4 +1,4 @@
-# One image for the agent and the operator: docker build -t topomend:v0.1.0 .   (docs/image.md tells the rest)
+# One image for the agent and the operator: docker build -t topomend:v0.1.0 .   (docs/contribute/image.md tells the rest)
 # To pin the base by digest: --build-arg PYTHON=python:3.13-slim@sha256:...
 ARG PYTHON=python:3.13-slim
 
@@ -52,9 +52,7 @@ COPY --from=names /names/etc/udev/hwdb.bin /etc/udev/hwdb.bin
 COPY --from=builder /opt/topomend /opt/topomend
 COPY --from=builder /own/opt/topomend /opt/topomend
 COPY --from=sbom /sbom.cdx.json /opt/topomend/sbom.cdx.json
-# The Kubernetes client writes the certificates of a kubeconfig to temporary files. The root may be read-only; container
-# runtimes mount this memory file system for every user.
-ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 TMPDIR=/dev/shm
+ENV PATH=/opt/topomend/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ARG PYTHON
 ARG VERSION=v0.1.0
 ARG REVISION=unknown

@@ -4,20 +4,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CASES ?= 30000
-VERSION ?= v1.37.2
+NEWEST := v1.37.2
+VERSION ?= $(NEWEST)
+KUBERNETES ?= $(NEWEST)
 PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
 PROCESSES ?= 2
 HUGE ?= 100
 WORKLOADS ?= 5000
+CLUSTERS ?= 1000
 RELEASES ?= v1.30.14 v1.31.13 v1.32.6 v1.33.5 v1.34.4 v1.35.5 v1.36.3 v1.37.2
 RECORDS ?= 10000
 PUBLICATIONS ?= 60
 GATED ?= 20000
+# Layouts, IPv6 and leftovers do not depend on the release: an older one runs the story alone.
+E2E = verify/e2e$(if $(filter $(NEWEST),$(KUBERNETES)),,/e2e_story.py)
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost agent-cost agent-life oracle nearest differential autoscaler contended live attacks soak versions upgrade-test vm-test e2e mutants generate lock clean help
+.PHONY: demo test check format image image-twice audit bench operator-cost full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live nearest differential preemption-differential autoscaler contended live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -25,8 +30,8 @@ help: ## List the targets
 demo: .venv/ready ## Show in a sandbox how a refused pod is relaunched
 	@$(BIN)/topomend demo
 
-test: .venv/ready ## Run all tests, in PROCESSES processes
-	@$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup
+test: .venv/ready ## Run all tests but those of the night, in PROCESSES processes
+	@$(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --durations 20
 
 check: .venv/ready ## Check style, types and imports between rooms
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py must not exist: it would hide Python's own operator module"; exit 1; }
@@ -54,6 +59,12 @@ bench: .venv/ready ## Measure replay beside the kubelet's own code
 operator-cost: .venv/ready ## Measure the operator on 5,000 nodes with 150,000 pods (needs 24 GiB of memory)
 	@$(BIN)/python -m verify.bench.operator_cost
 
+full-nodes: .venv/ready ## Measure how fast pods are let go where 300 of 400 nodes are full by totals
+	@$(BIN)/python -m verify.bench.full_nodes
+
+let-go: .venv/ready ## Measure how many pods a second can be let go on 100, 1,000 and 5,000 nodes, and where the time goes
+	@$(BIN)/python -m verify.bench.let_go
+
 agent-cost: .venv/ready ## Measure the agent beside its kubelet on a node with 110 pods, for MINUTES
 	@$(BIN)/python -m verify.bench.agent_cost --minutes $(MINUTES) --metrics --state
 
@@ -63,11 +74,32 @@ agent-life: .venv/ready ## Start and end PODS random pods, and compare NodeTopol
 oracle: .venv/ready ## Compare replay with the managers of kubelet VERSION on CASES random cases; writes build/oracle-report.txt
 	@$(BIN)/python -m verify.oracle --cases $(CASES) --version $(VERSION)
 
-nearest: .venv/ready ## Check the nearest amounts that would be admitted, for CASES random refused pods
+fit-oracle: .venv/ready ## Compare replay with the whole admission of kubelet VERSION, its fit check included, on CASES random cases
+	@$(BIN)/python -m verify.oracle --fit --cases $(CASES) --version $(VERSION) --report build/fit-oracle-report.txt
+
+restore-oracle: .venv/ready ## Compare what replay says of state files with the managers of kubelet VERSION on CASES random cases
+	@$(BIN)/python -m verify.oracle.restoring --cases $(CASES) --version $(VERSION)
+
+config-oracle: .venv/ready ## Compare what is read from CASES random configurations with the loader of kubelet VERSION
+	@$(BIN)/python -m verify.config_oracle --cases $(CASES) --version $(VERSION)
+
+config-oracle-start: .venv/ready ## Ask kubelet VERSION of CASES random configurations whether it starts, and compare with replay
+	@$(BIN)/python -m verify.config_oracle.start --cases $(CASES) --version $(VERSION)
+
+config-oracle-live: .venv/ready ## Start a real kubelet VERSION with CASES random configurations, and compare with replay
+	@$(BIN)/python -m verify.config_oracle.live --cases $(CASES) --version $(VERSION)
+
+kubelet-tests: .venv/ready ## Run the own unit tests of kubelet VERSION, with replay in the place of the functions that decide
+	@$(BIN)/python -m verify.kubelet_tests --version $(VERSION)
+
+nearest: .venv/ready ## Check the explanations of CASES random refused pods: causes, remedies, nearest amounts
 	@$(BIN)/python -m verify.nearest --cases $(CASES)
 
 differential: .venv/ready ## Run WORKLOADS random workloads on a real cluster, plain and steered: none may fare worse
 	@$(BIN)/python -m verify.differential --cases $(WORKLOADS)
+
+preemption-differential: .venv/ready ## Fill CLUSTERS random clusters on a real control plane, plain and steered: no more victims, none in vain
+	@$(BIN)/python -m verify.preemption --clusters $(CLUSTERS)
 
 autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; builds Karpenter's kwok provider once)
 	@$(BIN)/python -m verify.autoscaler
@@ -79,15 +111,21 @@ contended: .venv/ready ## Compare waiting times under the plain scheduler, under
 live: .venv/ready ## Run PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
 
-versions: .venv/ready ## Try the promises on clusters of each of RELEASES, which are built first: 5 minutes each
+versions: .venv/ready ## Try the promises on each of RELEASES, as installed (as root) and in sandboxes: 8 minutes each, and a build
 	@$(BIN)/python -m verify.versions $(RELEASES)
+
+packages: .venv/ready ## Try the wheel with the lowest and the newest allowed packages and Pythons; ALL=1: in all combinations, with all unit tests
+	@$(BIN)/python -m verify.packages $(if $(ALL),--all)
+
+verify: .venv/ready ## Run all that takes too long for each change, a night long; PARTS names some of it
+	@$(BIN)/python -m verify.night $(PARTS)
 
 vm-test: .venv/ready ## Run the image on a NUMA machine emulated by QEMU: compare containers with their NodeTopology, change devices
 	@$(BIN)/pytest -s --timeout 3600 verify/vm/containers_on_qemu.py verify/vm/on_qemu.py
 
-e2e: .venv/ready ## Build the image, install it from deploy/ and use it on real kubelets with containerd and runc (as root)
-	@$(BIN)/python -m verify.e2e
-	@$(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' verify/e2e
+e2e: .venv/ready ## Build the image, install it from deploy/ on release KUBERNETES, with containerd and runc, and use it (as root)
+	@$(BIN)/python -m verify.e2e $(KUBERNETES)
+	@TOPOMEND_KUBERNETES=$(KUBERNETES) $(BIN)/pytest -s --timeout 1800 -o python_files='e2e_*.py' $(E2E)
 
 upgrade-test: .venv/ready ## Upgrade a cluster from an earlier commit, operators first and agents first, while pods wait (as root)
 	@$(BIN)/python -m verify.e2e
@@ -99,10 +137,10 @@ attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge an
 soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no pod may be lost or doubled
 	@$(BIN)/python -m verify.soak --kills $(KILLS)
 
-mutants: .venv/ready ## Break each rule of replay in turn: the tests must fail each time
-	@$(BIN)/python -m verify.mutants
+mutants: .venv/ready ## Break each rule of replay in turn: the tests must fail; optional: ONLY (a file), EACH, PART (2/20), LIMIT (minutes)
+	@$(BIN)/python -m verify.mutants $(if $(ONLY),--only=$(ONLY)) $(if $(EACH),--each=$(EACH)) $(if $(PART),--part=$(PART)) $(if $(LIMIT),--minutes=$(LIMIT))
 
-generate: .venv/ready ## Regenerate gRPC stubs and deploy/install.yaml
+generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml and docs/reference.md
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --python_out=operator --mypy_out=operator operator/topomend/discover/podresources.proto
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
@@ -111,9 +149,9 @@ generate: .venv/ready ## Regenerate gRPC stubs and deploy/install.yaml
 	  operator/topomend/sandbox/deviceplugin.proto operator/topomend/sandbox/dra.proto \
 	  operator/topomend/sandbox/pluginregistration.proto
 	@$(BIN)/python -m deploy.manifests > deploy/install.yaml
+	@$(BIN)/python -m verify.reference > docs/reference.md
 
 lock: .venv/ready ## Update and pin the dependencies
-	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --extra sandbox --group dev --output-file requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/runtime.lock
 	@printf 'cyclonedx-bom\ndebsbom\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock - --output-file requirements/build.lock

@@ -33,7 +33,7 @@ from topomend.model.quantity import parse_quantity, value
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.wire.group import FIT_GATE
-from topomend.wire.node_topology import node_topology, status_of
+from topomend.wire.published.node_topology import node_topology, status_of
 
 NAMESPACE = "ns"
 READY = Condition("Ready", "True", "Ready")

@@ -36,8 +36,8 @@ from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION, STEER_LABEL, STEERING, STEERING_NAME
-from topomend.wire.node_topology import node_topology, status_of
 from topomend.wire.pod import read_pod
+from topomend.wire.published.node_topology import node_topology, status_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -208,16 +208,19 @@ class Cluster:
         for content in self.pods():
             metadata = content["metadata"]
             if metadata.get("finalizers"):
-                self._unfinalize(metadata)
+                self._unfinalize(PODS, metadata)
             self.remove(content)
         for record in self.records():
             metadata = record["metadata"]
-            self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+            if metadata.get("finalizers"):  # of a relaunch that a test left where it was
+                self._unfinalize(RELAUNCHES, metadata)
+            with suppress(NotFound):
+                self.client.delete(RELAUNCHES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
         eventually("all pods to be gone", lambda: not self.pods())
 
-    def _unfinalize(self, metadata: dict[str, Any]) -> None:
+    def _unfinalize(self, resource: Resource, metadata: dict[str, Any]) -> None:
         with suppress(NotFound):  # the controller of its finalizer was faster
-            self.client.merge(PODS, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
+            self.client.merge(resource, metadata["name"], {"metadata": {"finalizers": None}}, metadata["namespace"])
 
     def remove(self, content: dict[str, Any]) -> None:
         metadata = content["metadata"]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from multiprocessing import connection, get_context
 from pathlib import Path
 
-from kubernetes.config import kube_config
 from tests.waiting import eventually
 
 from topomend.cli.main import main as topomend
@@ -62,7 +61,7 @@ class OperatorProcess:
 
 
 def _run(kubeconfig: Path, log: Path, flags: tuple[str, ...]) -> None:
-    os.environ["KUBECONFIG"] = kube_config.KUBE_CONFIG_DEFAULT_LOCATION = str(kubeconfig)  # read when it was loaded
+    os.environ["KUBECONFIG"] = str(kubeconfig)
     written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(written, 1)
     os.dup2(written, 2)

@@ -3,8 +3,8 @@
 import pytest
 from tests.builders import guaranteed_pod, node_state, node_topology_object, pod, pod_manifest, running
 
-from topomend.wire.node_topology import read_node_topology
 from topomend.wire.pod import read_pod
+from topomend.wire.published.node_topology import read_node_topology
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topomend.cli.table import echo_table
+from topomend.cli.output.table import echo_table
 
 
 @dataclass(frozen=True)

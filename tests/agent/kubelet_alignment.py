@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.agent.kubelet_allocations import Container
 
-from topomend.decide.alignment import align
+from topomend.alignment.container import align
 from topomend.model.bitmask import CPUSet, members, parse_id_list
 from topomend.model.machine import Machine
 from topomend.model.node_state import NodeState

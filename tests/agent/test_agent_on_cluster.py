@@ -25,8 +25,8 @@ from topomend.model.node_state import NodeState, PodAllocation
 from topomend.model.shape import parse_shape
 from topomend.replay.admission import admit
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import read_conditions, read_node_topology
 from topomend.wire.pod import read_pod
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster
 

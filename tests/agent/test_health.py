@@ -3,7 +3,7 @@
 from tests.clock import Clock
 
 from topomend.agent.health import STALE_SECONDS, Health
-from topomend.runtime.endpoints import HEALTH, READINESS
+from topomend.runtime.http.endpoints import HEALTH, READINESS
 
 
 def test_an_agent_is_alive_while_its_loop_turns_although_nothing_can_be_published() -> None:

@@ -366,6 +366,7 @@ def test_a_machine_that_changes_is_read_again_at_the_kernels_word(
 # The API server
 
 
+@pytest.mark.night
 def test_what_changed_while_the_api_server_was_away_for_half_a_minute_is_one_write_after_its_return(
     bed: Bed, tmp_path: Path
 ) -> None:

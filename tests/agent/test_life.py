@@ -35,7 +35,7 @@ from topomend.kube.errors import NotFound
 from topomend.model.bitmask import format_id_list
 from topomend.replay.admission import shared_pool
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.published.node_topology import read_node_topology
 
 PODS_IN_ALL = int(os.environ.get("TOPOMEND_LIFE_PODS", "32"))
 SETTLE_SECONDS = 30.0

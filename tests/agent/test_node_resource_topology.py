@@ -12,7 +12,7 @@ from topomend.kube.client import Client, Resource, connect
 from topomend.kube.errors import NotFound
 from topomend.publish.node_resource_topology import CONDITION
 from topomend.sandbox import Sandbox
-from topomend.wire.node_resource_topology import API_VERSION
+from topomend.wire.published.node_resource_topology import API_VERSION
 
 pytestmark = pytest.mark.cluster
 

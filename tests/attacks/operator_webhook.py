@@ -11,5 +11,8 @@ from topomend.gating.webhook import Webhook
 if __name__ == "__main__":
     authority, key, certificate = (Path(sys.argv[1], name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
     pairs = KeyPairs(authority, b"", certificate, key)
-    print(Webhook("127.0.0.1:0", pairs, lambda _: Parameter(exists=True), lambda _: None).port, flush=True)
+    print(
+        Webhook("127.0.0.1:0", pairs, lambda _: Parameter(exists=True), lambda _: False, lambda _: None).port,
+        flush=True,
+    )
     threading.Event().wait()

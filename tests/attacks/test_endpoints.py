@@ -19,7 +19,7 @@ from tests.deploy.conftest import admin, token_of
 from tests.operator_process import Operator, OperatorProcess
 from tests.waiting import eventually, stretched
 
-from topomend.runtime.endpoints import MAX_CONNECTIONS
+from topomend.runtime.http.endpoints import MAX_CONNECTIONS
 
 __all__ = ["admin"]  # the fixture
 

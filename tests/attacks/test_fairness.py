@@ -12,7 +12,7 @@ from tests.clusters import NODE_A, NODE_B, Cluster, pod, shown
 from tests.operator_process import Operator
 from tests.waiting import eventually, stretched
 
-from topomend.decide.queue_order import PATIENCE_SECONDS
+from topomend.decide.queue.order import PATIENCE_SECONDS
 from topomend.kube.client import NAMESPACES, PODS
 from topomend.kube.errors import AlreadyExists
 from topomend.wire.group import FIT_GATE

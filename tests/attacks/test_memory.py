@@ -3,7 +3,7 @@
 It runs in a cgroup with the limit of ``deploy/base/operator.yaml``: where it needs more, the kernel kills it. Each test
 also has pods of another namespace ungated meanwhile, which takes hardly longer than where nothing else is. HUGE,
 RECORDS, PUBLICATIONS and GATED in the environment are how many there are of each; ``make attacks`` sets the largest
-numbers and prints the figures of ``docs/security.md``.
+numbers and prints the figures of ``docs/contribute/measurements.md``.
 """
 
 import os
@@ -307,7 +307,7 @@ def test_the_limit_is_the_one_that_the_operator_has_where_it_is_installed() -> N
     assert f"memory: {LIMIT >> 20}Mi" in (ROOT / "deploy" / "base" / "operator.yaml").read_text()
 
 
-@pytest.mark.parametrize("made", [huge, choosy, choosier])
+@pytest.mark.parametrize("made", [huge, *(pytest.param(made, marks=pytest.mark.night) for made in (choosy, choosier))])
 def test_huge_pods_neither_kill_the_operator_at_its_start_nor_as_they_come(
     limited: Limited, quiet: Quiet, made: Callable[..., dict[str, Any]]
 ) -> None:
@@ -371,7 +371,10 @@ def with_devices(number: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("status", "later"),
-    [(with_sets(16_000), with_sets(15_800)), (with_devices(160_000), with_devices(152_000))],
+    [
+        pytest.param(with_sets(16_000), with_sets(15_800), marks=pytest.mark.night),
+        (with_devices(160_000), with_devices(152_000)),
+    ],
     ids=["the most that an agent writes", "the most that the API server takes"],
 )
 def test_publications_of_the_greatest_size_do_not_kill_the_operator(

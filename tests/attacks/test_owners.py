@@ -13,8 +13,8 @@ from tests.clusters import SYSTEM, Cluster, pod
 from topomend.kube.client import BRAKES, NAMESPACES, Resource
 from topomend.kube.errors import AlreadyExists, Invalid
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.reconcile import brake as brakes
-from topomend.reconcile.brake import MOST, Brake
+from topomend.reconcile.refused import brake as brakes
+from topomend.reconcile.refused.brake import MOST, Brake
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import BRAKE_NAME
 

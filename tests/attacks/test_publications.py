@@ -41,10 +41,10 @@ from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
 from topomend.kube.errors import AlreadyExists
 from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
-from topomend.relaunch.narrowing import narrowing_of
+from topomend.relaunch.narrowed_affinity import narrowing_of
 from topomend.sandbox import NodeSpec
 from topomend.wire.group import STEERING, STEERING_NAME
-from topomend.wire.node_topology import HEARTBEAT, status_of
+from topomend.wire.published.node_topology import HEARTBEAT, status_of
 
 pytestmark = pytest.mark.cluster
 

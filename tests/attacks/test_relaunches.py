@@ -15,10 +15,10 @@ from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.kube.client import MUTATING_ADMISSION_POLICIES, NODE_TOPOLOGIES
-from topomend.reconcile import record_limits
+from topomend.reconcile.refused import record_limits
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import FIT_GATE
-from topomend.wire.node_topology import HEARTBEAT
+from topomend.wire.published.node_topology import HEARTBEAT
 
 __all__ = ["admin", "operator", "start"]  # the fixtures
 
@@ -113,6 +113,7 @@ def test_a_pod_to_which_admission_would_add_another_container_stays_and_says_so(
     assert "Traceback" not in operator.text()
 
 
+@pytest.mark.night
 def test_a_tenant_who_has_huge_pods_refused_and_deletes_them_fills_no_storage_with_their_records(
     fragmented: Cluster, operator: Operator, tenant: API
 ) -> None:
@@ -169,7 +170,7 @@ def test_a_gated_pod_goes_to_no_node_whose_agent_is_silent_and_there_once_it_is_
     content["spec"]["schedulingGates"] = [{"name": FIT_GATE}]
     made = silent.create(content)
     events = eventually("the wait to be told", lambda: events_of(silent, made, "UngateDeferred"))
-    assert "1 unknown" in events[0]["note"], events[0]["note"]
+    assert "not publish a usable state" in events[0]["note"], events[0]["note"]
     assert silent.get("waits")["spec"]["schedulingGates"]
     silent.publish(silent.states[NODE_B])
     running = eventually("the pod to run", lambda: silent.running("waits"))

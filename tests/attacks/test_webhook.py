@@ -18,12 +18,15 @@ import pytest
 from tests.builders import pod_manifest
 
 from topomend.gating.certificates import renewed
-from topomend.runtime.answers import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY
+from topomend.runtime.http.webhook_server import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY
 
 MOST_MIB = 256
 """What a webhook beside nothing else may grow by: half of the operator's limit."""
 
-REVIEW = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "object": pod_manifest("p", {"name": "c"})}}
+REVIEW = {
+    "apiVersion": "admission.k8s.io/v1",
+    "request": {"uid": "1", "namespace": "ns", "object": pod_manifest("p", {"name": "c"})},
+}
 
 
 @pytest.fixture

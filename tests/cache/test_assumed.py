@@ -72,6 +72,13 @@ def test_a_forgotten_pod_no_longer_counts() -> None:
     assert pods_on(snapshot) == []
 
 
+@pytest.mark.parametrize(("uid", "counts"), [("old", True), ("new", False), ("", False)])
+def test_a_pod_is_forgotten_by_its_uid_and_not_with_an_earlier_one_of_its_name(uid: str, counts: bool) -> None:
+    assumed = changes.PodAssumed(replace(guaranteed_pod(), uid="new"), ("a",), 1.0)
+    snapshot = applied(PUBLISHED, assumed, changes.PodForgotten("ns", "p", uid))
+    assert bool(pods_on(snapshot)) is counts
+
+
 def holding(*names: str, release: str = DEFAULT_VERSION) -> NodeState:
     return node_state(pods=map(guaranteed_pod, names), version=release)
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from tests.builders import pod_manifest
 
-from topomend.cache import pod_reader
-from topomend.cache.pod_reader import ORDINARY_BYTES, kept_bytes, kept_pod
-from topomend.cache.room import Room
+from topomend.cache.memory_budget import MemoryBudget
+from topomend.cache.pod_reader import ORDINARY_BYTES, PodReader, kept_bytes
 from topomend.wire.cluster import MAX_CONTAINERS, read_watched_pod
 from topomend.wire.document import MalformedObject
 
@@ -46,6 +45,12 @@ def with_owner(content: dict[str, Any], size: int) -> dict[str, Any]:
     ids=["terms", "containers", "owner"],
 )
 def test_the_estimate_of_a_large_pod_is_near_the_memory_that_it_takes(content: dict[str, Any]) -> None:
+    taken = min(_memory_taken(content) for _ in range(3))
+    assert 0.5 <= kept_bytes(content) / taken <= 3
+
+
+def _memory_taken(content: dict[str, Any]) -> int:
+    """The memory that reading the pod takes. A table of the interpreter that grows meanwhile counts as well."""
     text = json.dumps(content)
     gc.collect()
     tracemalloc.start()
@@ -54,7 +59,7 @@ def test_the_estimate_of_a_large_pod_is_near_the_memory_that_it_takes(content: d
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert watched.name == "p"
-    assert 0.5 <= kept_bytes(content) / taken <= 3
+    return taken
 
 
 def test_an_ordinary_pod_of_five_containers_is_less_than_what_is_always_kept() -> None:
@@ -63,25 +68,26 @@ def test_an_ordinary_pod_of_five_containers_is_less_than_what_is_always_kept() -
 
 def test_a_pod_of_more_containers_than_are_kept_of_any_is_left_alone() -> None:
     with pytest.raises(MalformedObject, match=f"more than {MAX_CONTAINERS} containers"):
-        kept_pod(with_containers(pod_object(), MAX_CONTAINERS + 1))
+        PodReader().kept(with_containers(pod_object(), MAX_CONTAINERS + 1))
 
 
-def test_a_large_pod_is_left_alone_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_pod_is_left_alone_where_others_leave_no_room() -> None:
     large = with_terms(pod_object(), 900)
-    monkeypatch.setattr(pod_reader, "_room", Room(1 << 20, ORDINARY_BYTES, most_of_group=700 << 10))
-    pods = [kept_pod(large)]
+    reader = PodReader(MemoryBudget(1 << 20, ORDINARY_BYTES, most_of_group=700 << 10))
+    pods = [reader.kept(large)]
     with pytest.raises(MalformedObject, match="too large to be kept beside"):
-        kept_pod(large)
-    pods.append(kept_pod(pod_object("small")))
-    pods.append(kept_pod(with_terms(pod_object(namespace="other"), 900)))
+        reader.kept(large)
+    pods.append(reader.kept(pod_object("small")))
+    pods.append(reader.kept(with_terms(pod_object(namespace="other"), 900)))
     pods.clear()
-    kept_pod(large)
+    reader.kept(large)
 
 
 def test_a_pod_that_is_known_in_this_version_is_not_read_again() -> None:
-    known = kept_pod(pod_object())
-    assert kept_pod(pod_object(), known) is known
-    assert kept_pod(pod_object(resourceVersion="8"), known) is not known
-    assert kept_pod(pod_object(uid="another"), known) is not known
-    unversioned = kept_pod(pod_object(resourceVersion=""))
-    assert kept_pod(pod_object(resourceVersion=""), unversioned) is not unversioned
+    kept = PodReader().kept
+    known = kept(pod_object())
+    assert kept(pod_object(), known) is known
+    assert kept(pod_object(resourceVersion="8"), known) is not known
+    assert kept(pod_object(uid="another"), known) is not known
+    unversioned = kept(pod_object(resourceVersion=""))
+    assert kept(pod_object(resourceVersion=""), unversioned) is not unversioned

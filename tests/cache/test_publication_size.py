@@ -10,18 +10,18 @@ import pytest
 from tests.builders import node_state, node_topology_object
 from tests.cache.test_topology_reader import DATE
 
-from topomend.cache import changes, topology_reader
+from topomend.cache import changes
+from topomend.cache.memory_budget import MemoryBudget
 from topomend.cache.publication_size import (
     ORDINARY_BYTES,
     json_bytes,
     machine_bytes,
     state_bytes,
 )
-from topomend.cache.room import Room
-from topomend.cache.topology_reader import published
-from topomend.model.node_state import ContainerAllocation, PodAllocation
+from topomend.cache.topology_reader import TopologyReader
+from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation
 from topomend.wire.document import MalformedObject
-from topomend.wire.node_topology import MAX_STATUS_BYTES, read_node_topology
+from topomend.wire.published.node_topology import MAX_STATUS_BYTES, read_node_topology
 
 LAST_CPU = "16383"
 """A set that takes two KiB in memory."""
@@ -57,13 +57,20 @@ def test_a_document_that_is_too_long_is_not_read_to_its_end() -> None:
     "content", [with_containers(1_000), with_devices(5_000), with_cores(1_024)], ids=["cpus", "devices", "cores"]
 )
 def test_the_estimate_of_a_state_is_near_the_memory_that_it_takes(content: dict[str, Any]) -> None:
+    measured = [_measured(content) for _ in range(3)]
+    read, taken = measured[0][0], min(taken for _, taken in measured)
+    assert 0.5 <= (state_bytes(read) + machine_bytes(read.machine)) / taken <= 4
+
+
+def _measured(content: dict[str, Any]) -> tuple[NodeState, int]:
+    """The state and the memory that reading it took. A table of the interpreter that grows meanwhile counts as well."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     read = read_node_topology(json.loads(json.dumps(content)))
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    assert 0.5 <= (state_bytes(read) + machine_bytes(read.machine)) / taken <= 4
+    return read, taken
 
 
 def test_an_ordinary_node_is_below_what_is_always_kept() -> None:
@@ -79,14 +86,13 @@ def test_an_object_that_no_agent_writes_is_not_read() -> None:
     content = with_devices(100_000)
     assert len(json.dumps(content["status"])) > MAX_STATUS_BYTES
     with pytest.raises(MalformedObject, match="more than 512 KiB"):
-        published(content, DATE)
+        TopologyReader().published(content, DATE)
 
 
-def test_a_large_state_is_not_read_where_others_leave_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = with_containers(1_000)
-    monkeypatch.setattr(topology_reader, "_room", Room(3 << 20, ORDINARY_BYTES))
-    publication = published(content, DATE)
+def test_a_large_state_is_not_read_where_others_leave_no_room() -> None:
+    content, reader = with_containers(1_000), TopologyReader(MemoryBudget(3 << 20, ORDINARY_BYTES))
+    publication = reader.published(content, DATE)
     with pytest.raises(MalformedObject, match="too large to be kept beside"):
-        published(content, DATE)
+        reader.published(content, DATE)
     del publication
-    assert isinstance(published(content, DATE), changes.Published)
+    assert isinstance(reader.published(content, DATE), changes.Published)

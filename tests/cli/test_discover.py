@@ -4,11 +4,14 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.discover.machines import Lister, container, cpu_state, pod, serving, write_state
 
 from topomend.cli.main import main
+from topomend.model.bitmask import format_id_list, mask_of, members, parse_id_list
+from topomend.model.machine import Core, Machine, NUMANode
 from topomend.model.shape import parse_shape
 from topomend.sandbox.machine_files import write_machine
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.published.node_topology import read_node_topology
 
 SHAPE = "sockets:2 numa:1 cores:2 threads:2 memory:4Gi"
 
@@ -90,3 +93,103 @@ def test_this_host_is_discovered_without_any_flag() -> None:
     printed = run("-o", "json")
     assert printed.exit_code == 0
     assert read_node_topology(json.loads(printed.stdout)).machine.cpus
+
+
+def conditions(*arguments: object) -> dict[str, tuple[str, str, str]]:
+    printed = run(*arguments, "-o", "json")
+    assert printed.exit_code == 0, printed.stderr
+    return {
+        each["type"]: (each["status"], each["reason"], each["message"])
+        for each in json.loads(printed.stdout)["status"]["conditions"]
+    }
+
+
+def kubelet(folder: Path, configuration: str) -> list[object]:
+    """The flags of a kubelet with this configuration, whose socket and state are in ``folder``."""
+    kind = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+    (folder / "kubelet.yaml").write_text(f"{kind}{configuration}")
+    flags = ["--root", folder / "root", "--kubelet-config", folder / "kubelet.yaml", "--kubelet-version", "v1.37.0"]
+    return [*flags, "--pod-resources", folder / "kubelet.sock", "--kubelet-state", folder / "state"]
+
+
+HYBRID = Machine(
+    (NUMANode(0, 32 << 30, distances=(10,)),),
+    (*(Core(0b11 << 2 * core, 0, 0) for core in range(8)), *(Core(1 << cpu, 0, 0) for cpu in range(16, 28))),
+)
+"""Eight cores of two threads and twelve of one: the kubelet counts one CPU a core."""
+
+ONE_OFFLINE = Machine(
+    (NUMANode(0, 32 << 30, distances=(10, 21)), NUMANode(1, 32 << 30, distances=(21, 10))),
+    tuple(Core(1 << core if core == 7 else 1 << core | 1 << core + 8, core // 4, core // 4) for core in range(8)),
+)
+"""CPU 15 is offline, so the kubelet counts one CPU a core too."""
+
+
+@pytest.mark.parametrize(
+    ("machine", "configuration", "reserved", "held"),
+    [
+        (HYBRID, "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n", "0", [0, 1]),
+        (ONE_OFFLINE, "cpuManagerPolicy: static\nkubeReserved: {cpu: '2'}\n", "4,7", [4, 12]),
+    ],
+    ids=["hybrid cores", "one thread offline"],
+)
+def test_a_reserved_cpu_in_a_container_is_a_remark_where_that_kubelet_allocates_it(
+    machine: Machine, configuration: str, reserved: str, held: list[int], tmp_path: Path
+) -> None:
+    write_machine(tmp_path / "root", machine)
+    lister = Lister()
+    lister.allocatable.cpu_ids.extend(members(machine.cpus & ~parse_id_list(reserved)))
+    lister.listed.pod_resources.append(pod("web", container("main", held)))
+    pool = format_id_list(machine.cpus & ~mask_of(held))
+    entries = {"u1": {"main": format_id_list(mask_of(held))}}
+    write_state(tmp_path / "state", "cpu_manager_state", {**cpu_state(entries, pool), "checksum": 0})
+    with serving(tmp_path / "kubelet.sock", lister):
+        found = conditions(*kubelet(tmp_path, configuration))
+    status, reason, message = found["Ready"]
+    assert (status, found["AllocationsRead"][0], reason) == ("True", "True", "WouldNotStartAgain")
+    assert f"pod default/web holds CPUs {held[0]}, which are reserved; on this machine its kubelet counts" in message
+    assert f'not all reserved cpus: "{reserved}" are present in defaultCpuSet' in message
+
+
+def test_a_state_of_another_policy_says_which_file_to_delete_after_a_drain(tmp_path: Path) -> None:
+    write_machine(tmp_path / "root", parse_shape("cores:4 memory:8Gi").machine())
+    lister = Lister()
+    lister.allocatable.cpu_ids.extend([1, 2, 3])
+    state = {"policyName": "none", "defaultCpuSet": "", "checksum": 1353318690}
+    write_state(tmp_path / "state", "cpu_manager_state", state)
+    with serving(tmp_path / "kubelet.sock", lister):
+        found = conditions(*kubelet(tmp_path, "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n"))
+    status, reason, message = found["AllocationsRead"]
+    assert (status, reason) == ("True", "WouldNotStartAgain")
+    assert 'configured policy "static" differs from state checkpoint policy "none"' in message
+    advice = f"drain the node, stop the kubelet, delete {tmp_path / 'state' / 'cpu_manager_state'}, then start it"
+    assert advice in message
+    assert advice in found["Ready"][2]
+
+
+def test_a_kubelet_that_is_down_is_told_what_keeps_it_from_starting(tmp_path: Path) -> None:
+    write_machine(tmp_path / "root", parse_shape("cores:4 memory:8Gi").machine())
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "cpu_manager_state").write_text('{"policyName":"sta')
+    found = conditions(*kubelet(tmp_path, "cpuManagerPolicy: static\nreservedSystemCPUs: '0'\n"))
+    status, reason, message = found["AllocationsRead"]
+    assert (status, reason) == ("False", "PodResourcesUnavailable")
+    assert "after a restart the kubelet would not start: start cpu manager error: could not restore state" in message
+    assert "unexpected end of JSON input" in message
+
+
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_what_a_kubelets_files_say_reaches_no_terminal_raw(root: Path, tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "conf\x1b[2J\u202e"
+    folder.mkdir()
+    config = folder / "kubelet.yaml"
+    config.write_text(
+        "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
+        'topologyManagerPolicy: "evil\\e]0;pwned\\a\\u200b\\nforged: line"\n'
+    )
+    for file in (config, folder / "none.yaml"):
+        printed = run("--root", root, "-o", form, "--kubelet-config", file)
+        text = printed.stdout + printed.stderr
+        assert r"\x1b" in text
+        assert [line for line in text.splitlines() if not line.isprintable()] == []
+        assert not any(line.startswith("forged") for line in text.splitlines())

@@ -92,6 +92,12 @@ def test_the_operators_pod_is_known_by_the_downward_apis_variables() -> None:
     assert read(POD_NAME="operator-1", POD_UID="8f1c") == Settings(pod_name="operator-1", pod_uid="8f1c")
 
 
+def test_an_operator_that_observes_is_told_that_it_takes_no_startup_taint_off() -> None:
+    result = CliRunner().invoke(main, ["operator", "--mode=observe", "--startup-taint"])
+    assert result.exit_code == 2
+    assert "--startup-taint needs --mode relaunch" in result.output
+
+
 @pytest.mark.parametrize(
     "argument", ["--workers=0", "--mode=watch", "--relaunch-rate=0", "--record-hours=1", "--health-address=here"]
 )

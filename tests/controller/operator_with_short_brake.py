@@ -3,7 +3,7 @@
 import os
 
 from topomend.cli.main import main
-from topomend.reconcile import brake
+from topomend.reconcile.refused import brake
 
 if __name__ == "__main__":
     brake.QUIET_SECONDS = float(os.environ["BRAKE_QUIET_SECONDS"])

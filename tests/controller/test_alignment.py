@@ -109,7 +109,7 @@ def test_a_steered_pod_waits_while_nodes_would_take_it_apart_and_runs_once_one_d
     eventually("the empty node to be full", lambda: {"full-0", "full-1"} <= shown(cluster, WHOLE))
     asks = cluster.create(pod("asks", 3, **ASKS), STEERED)
     (event,) = eventually("the wait to be told", lambda: events_of(cluster, asks, "UngateDeferred"))
-    assert "not aligned" in event["note"]
+    assert "not place it on one NUMA node" in event["note"]
     assert cluster.get("asks", STEERED)["spec"]["schedulingGates"]
     explained = _numa(cluster, "explain", "pod/asks", "-n", STEERED)
     for name in (SPLIT, EFFORT):

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 from topomend.kube.client import NAMESPACES, PODS, Resource
 from topomend.kube.errors import AlreadyExists, NotFound
 from topomend.relaunch import manifest
-from topomend.wire.relaunch import record_name
+from topomend.wire.relaunch_record import record_name
 
 pytestmark = pytest.mark.cluster
 

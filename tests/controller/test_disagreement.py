@@ -37,7 +37,7 @@ def test_a_node_that_refuses_three_times_what_replay_admits_is_not_chosen_until_
     }
     made = fragmented.create(gated)
     deferred = eventually("the delay to be reported", lambda: events_of(fragmented, made, "UngateDeferred"))
-    assert "1 with replay mismatches" in deferred[0]["note"]
+    assert "not decide as replay does" in deferred[0]["note"]
     fragmented.publish(true)
     fragmented.vacate(NODE_A, "filler-1")
     time.sleep(2)  # long enough to be ungated, if the node were trusted

@@ -10,22 +10,20 @@ import pytest
 from tests.builders import gated_pod, node, node_state, node_topology_object, pod_manifest, refused_pod, watched_pod
 from tests.waiting import eventually
 
-from topomend.cache import changes, topology_reader
-from topomend.cache.publication_size import ORDINARY_BYTES, ROOM_BYTES
-from topomend.cache.room import Room
+from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.controller import ingest
 from topomend.controller.ingest import PUBLICATION_SECONDS, Ingest, WatchEvent, watch_event
 from topomend.model.cluster import REFUSAL_PREFIX, Owner, WatchedPod
-from topomend.model.relaunch import Relaunch
-from topomend.reconcile import unschedulable_pods
+from topomend.model.relaunch_record import Relaunch
+from topomend.reconcile.gated import unschedulable_pods
+from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
-from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.replay import scopes
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER
-from topomend.wire.relaunch import record_name, relaunch_object
+from topomend.wire.relaunch_record import record_name, relaunch_object
 
 POD = PodID("ns", "p", "1")
 RECORD = Relaunch("ns", record_name("p", "u"), "p", "u", "a", "TopologyAffinityError", "", 1)
@@ -197,6 +195,64 @@ def arrived(content: dict[str, Any], kind: str = "ADDED") -> WatchEvent:
     event = watch_event("pods", line)
     assert event is not None
     return event
+
+
+def on_node(name: str, version: int, phase: str = "Pending", **fields: Any) -> dict[str, Any]:
+    """A pod with a node."""
+    content = pod_manifest(name, "request:cpu=2", namespace="ns", uid=name, node="a", status={"phase": phase})
+    content["metadata"] |= {"resourceVersion": str(version)} | fields
+    return content
+
+
+def used(seen: Seen) -> Any:
+    return seen.store.snapshot.nodes["a"].used
+
+
+@pytest.fixture
+def counting() -> Seen:
+    """An ingest, and node ``a`` whose pods were listed."""
+    seen = Seen()
+    seen.take(changes.NodeUpdated(node("a")))
+    seen.store.apply(changes.ListBegun("a"))
+    seen.store.apply(changes.NodePodsListed("a", "10", {"cpu": 1000, "pods": 1000}, {}))
+    return seen
+
+
+def test_every_pod_that_a_watch_shows_counts_on_its_node_until_it_ends(counting: Seen) -> None:
+    counting.take(arrived(on_node("p", 11), "ADDED"))
+    assert used(counting)["cpu"] == 3000
+    counting.take(arrived(on_node("p", 12), "DELETED"))
+    assert used(counting)["cpu"] == 3000
+    counting.take(arrived(on_node("p", 13, "Succeeded"), "ADDED"))
+    assert used(counting)["cpu"] == 1000
+    counting.take(arrived(on_node("p", 14, "Succeeded"), "MODIFIED"))
+    assert used(counting)["cpu"] == 1000
+    assert counting.ingest.newest_pod == "14"
+
+
+def test_a_pod_that_is_too_odd_or_too_large_to_be_kept_counts_all_the_same(counting: Seen) -> None:
+    odd = on_node("odd", 11)
+    odd["metadata"]["ownerReferences"] = 3
+    counting.take(arrived(odd, "ADDED"))
+    assert used(counting)["cpu"] == 3000
+    large = on_node("large", 12)
+    large["spec"]["containers"][0]["env"] = [{"name": f"v{number}", "value": "x" * 50} for number in range(1000)]
+    counting.take(arrived(large, "ADDED"))
+    assert used(counting)["cpu"] == 5000
+
+
+def test_after_a_gap_in_the_watches_nothing_is_known(counting: Seen) -> None:
+    counting.take(arrived(on_node("p", 11)))
+    counting.ingest.missed()
+    counting.apply()
+    assert used(counting) is None
+    assert counting.ingest.newest_pod == ""
+
+
+def test_a_list_of_pods_counts_none(counting: Seen) -> None:
+    """What it contains may be in the sum already."""
+    counting.take(WatchEvent("pods", on_node("p", 11)))
+    assert used(counting)["cpu"] == 1000
 
 
 def manifest(name: str, namespace: str) -> dict[str, Any]:
@@ -409,10 +465,7 @@ def test_of_the_states_that_a_node_published_only_the_last_one_waits() -> None:
     assert not seen.store.snapshot.publications
 
 
-def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(topology_reader, "_room", Room(ROOM_BYTES, ORDINARY_BYTES))  # states end with garbage
+def test_of_many_nodes_that_publish_large_states_at_once_few_wait_and_the_others_count_as_unreadable() -> None:
     seen = Seen()
     devices = [{"resource": "a/b", "groups": [{"ids": [f"{number}" for number in range(20_000)]}]}]
     for number in range(60):

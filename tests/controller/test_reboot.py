@@ -22,8 +22,8 @@ from topomend.replay.errors import MESSAGE_PREFIX
 from topomend.sandbox import NodeSpec
 from topomend.sandbox.kubelet import CRI_SOCKET
 from topomend.sandbox.plan import DEVICE_PLUGIN, RUNTIME, kubelet_program
-from topomend.wire.node_topology import read_node_topology
 from topomend.wire.pod import read_pod
+from topomend.wire.published.node_topology import read_node_topology
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
@@ -167,6 +167,7 @@ def predicted(cluster: Cluster) -> dict[str, str]:
     return {verdict.name: verdict.message for verdict in verdicts if not verdict.admitted}
 
 
+@pytest.mark.night
 def test_after_a_restart_of_the_kubelet_only_a_pod_whose_init_container_had_a_device_waits_for_the_plugin(
     cluster: Cluster, operator: Operator
 ) -> None:

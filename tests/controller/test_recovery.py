@@ -15,6 +15,8 @@ from topomend.kube.errors import NotFound
 
 pytestmark = pytest.mark.cluster
 
+LACKS_CPU = "no other node admits it now: 1 of 1 node does not fit its cpu on NUMA nodes"
+
 
 @pytest.fixture
 def operator(start_operator: Callable[..., Operator]) -> Operator:
@@ -65,11 +67,11 @@ def test_a_pod_that_no_node_admits_waits_for_one_that_does(fragmented: Cluster, 
     fragmented.occupy(NODE_B, "filler-3", 2)
     made = fragmented.create(pod("train", 3, preferred=NODE_A))
     deferred = eventually("the delay to be reported", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"] == "no other node admits it now: 1 cpu; retried when a node changes"
+    assert deferred[0]["note"] == f"{LACKS_CPU}; retried when a node changes"
     assert fragmented.phase("train") == "Failed"
     conditions = eventually("the record to say so", lambda: _conditions(fragmented))
     assert (conditions["Succeeded"]["status"], conditions["Succeeded"]["reason"]) == ("Unknown", "NoNodeAdmitsNow")
-    assert conditions["Succeeded"]["message"] == "no other node admits it now: 1 cpu"
+    assert conditions["Succeeded"]["message"] == LACKS_CPU
     assert conditions["NoNodeCanEverAdmit"]["status"] == "False"
     fragmented.vacate(NODE_B, "filler-3")
     moved = eventually("train to run again", lambda: _running_anew(fragmented, made), 5)
@@ -121,7 +123,9 @@ def test_a_node_whose_totals_are_used_up_is_not_named(fragmented: Cluster, opera
     fragmented.create(shared)
     made = fragmented.create(pod("train", 3, preferred=NODE_A))
     deferred = eventually("the delay to be reported", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"].startswith("no other node admits it now: 1 cpu")
+    assert deferred[0]["note"].startswith(
+        "no other node admits it now: 1 of 1 node does not have enough cpu left in total"
+    )
     assert fragmented.phase("train") == "Failed"
     assert "Traceback" not in operator.text()
 
@@ -167,7 +171,7 @@ def test_a_malformed_state_is_reported_once_and_its_node_ignored(
     warning = "nodetopologies numa-b is malformed and ignored: status.machine.cores[1]: '0' where a list of CPUs"
     eventually("the warning", lambda: warning in operator.text())
     deferred = eventually("the delay to be reported", lambda: events_of(fragmented, made, "RelaunchDeferred"))
-    assert deferred[0]["note"].startswith("no other node admits it now: 1 unknown")
+    assert deferred[0]["note"].startswith("no other node admits it now: 1 of 1 node does not publish a usable state")
     fragmented.publish(fragmented.states[NODE_B])
     eventually("train to run again", lambda: _running_anew(fragmented, made))
     assert operator.text().count(warning) == 1
@@ -220,6 +224,7 @@ def test_the_operator_ends_in_time_when_it_is_stopped(operator: Operator) -> Non
     assert operator.text().rstrip().endswith("the operator stops")
 
 
+@pytest.mark.night
 def test_an_api_server_away_for_thirty_seconds_loses_no_pod() -> None:
     """On a cluster of its own: the others' tests go on meanwhile."""
     api_server_outage.main()

@@ -12,12 +12,12 @@ from topomend.controller import relist
 from topomend.controller.ingest import AT_ONCE, Ingest
 from topomend.controller.relist import EMPTY_SECONDS, MAX_ENDED, Relister
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Reading, Resource
-from topomend.kube.errors import Conflict, NotFound
+from topomend.kube.errors import APIError, Conflict, NotFound, Unanswered, refused
 from topomend.model.condition import Condition
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
+from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.store import Store
-from topomend.reconcile.unschedulable_pods import UnschedulablePods
-from topomend.wire.relaunch import relaunch_object, relaunch_status
+from topomend.wire.relaunch_record import relaunch_object, relaunch_status
 
 DAY = 86_400.0
 RECORD = Relaunch("ns", "p-1", "p", "1", "a", "TopologyAffinityError", "", 1, uid="u", version="7")
@@ -26,8 +26,8 @@ RECORD = Relaunch("ns", "p-1", "p", "1", "a", "TopologyAffinityError", "", 1, ui
 class Records:
     """A cluster that has nothing but these records."""
 
-    def __init__(self, records: Iterable[Relaunch]) -> None:
-        self._records = list(records)
+    def __init__(self, records: Iterable[Relaunch], error: APIError) -> None:
+        self._records, self._error = list(records), error
         self.removed: list[tuple[str, str]] = []
         self.changed: set[str] = set()
 
@@ -38,7 +38,7 @@ class Records:
     def delete(self, _: Resource, name: str, namespace: str, *, uid: str, version: str) -> None:
         assert (uid, version) == ("u", "7")
         if name in self.changed:
-            raise Conflict(409, "Conflict", "it has changed")
+            raise self._error
         self.removed.append((namespace, name))
 
 
@@ -119,8 +119,12 @@ def ended(name: str, step: Step, seconds_ago: float, namespace: str = "ns") -> R
     return replace(RECORD, name=name, namespace=namespace, step=step, conditions=(condition,))
 
 
-def removed(*records: Relaunch, changed: str = "", tidy: bool = True) -> list[str]:
-    cluster, store = Records(records), Store()
+CHANGED = Conflict(409, "Conflict", "it has changed")
+
+
+def removed(*records: Relaunch, changed: str = "", tidy: bool = True, error: APIError = CHANGED) -> list[str]:
+    """The names of the records that a relist removes; those that are ``changed`` are answered with ``error``."""
+    cluster, store = Records(records, error), Store()
     cluster.changed.add(changed)
     Relister(cluster, ingest_into(store), DAY).relist(0.0, tidy=tidy)  # type: ignore[arg-type]
     return [name for _, name in cluster.removed]
@@ -171,6 +175,16 @@ def test_a_record_of_a_launch_is_kept_for_a_day_and_one_of_nothing_for_minutes()
 def test_a_record_that_has_changed_stays_and_the_others_go() -> None:
     records = [ended(f"p-{index}", Step.LAUNCHED, DAY + 5) for index in range(3)]
     assert sorted(removed(*records, changed="p-1")) == ["p-0", "p-2"]
+
+
+@pytest.mark.parametrize("error", [refused(status, b"{}") for status in (403, 429, 500)], ids=repr)
+def test_a_record_that_cannot_be_removed_keeps_neither_another_nor_the_list_from_its_end(error: APIError) -> None:
+    records = [ended(f"p-{index}", Step.LAUNCHED, DAY + 5) for index in range(3)]
+    assert sorted(removed(*records, changed="p-1", error=error)) == ["p-0", "p-2"]
+
+
+def test_where_nothing_can_be_removed_everything_is_listed_all_the_same() -> None:
+    assert removed(ended("p", Step.LAUNCHED, DAY + 5), changed="p", error=Unanswered("away")) == []
 
 
 def test_of_one_namespace_the_newest_records_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

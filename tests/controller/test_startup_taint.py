@@ -6,19 +6,26 @@ real.
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from deploy.manifests import DEPLOY
+from tests.builders import applied, node, node_state, snapshot_of
 from tests.clusters import NODE_B, Cluster, pod, start_agent
+from tests.intercepted import Intercepted
 from tests.operator_account import operator_account
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
+from topomend.cache.changes import NodeUpdated
 from topomend.kube.client import NODE_TOPOLOGIES, NODES
-from topomend.kube.errors import NotFound
+from topomend.kube.errors import NotFound, ServerFailed
+from topomend.model.cluster import Taint
+from topomend.reconcile.nodes.startup_taint import StartupTaint
+from topomend.reconcile.store import Store
 from topomend.wire.group import STARTUP_TAINTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -109,3 +116,42 @@ def test_without_the_flag_and_without_the_right_the_taint_stays(
     finally:
         agent.terminate()
         agent.wait(10)
+
+
+def published_by_a_node_with(cluster: Cluster, uid: str) -> StartupTaint:
+    """numa-b tainted, and published by a node of this uid."""
+    taint(cluster, {"key": STARTUP_TAINTS[0], "effect": "NoSchedule"})
+    cluster.publish(node_state("numa:2 cores:4", name=NODE_B))
+    owner = {"apiVersion": "v1", "kind": "Node", "name": NODE_B, "uid": uid}
+    cluster.client.merge(NODE_TOPOLOGIES, NODE_B, {"metadata": {"ownerReferences": [owner]}})
+    store = Store()
+    tainted = node(NODE_B, taints=(Taint(STARTUP_TAINTS[0], "", "NoSchedule"),))
+    store.snapshot = applied(NodeUpdated(tainted), to=snapshot_of(cluster.states[NODE_B]))
+    return StartupTaint(cluster.client, store, enabled=True)
+
+
+def test_a_node_that_was_created_again_keeps_its_taint_until_its_own_agent_publishes(new_node: Cluster) -> None:
+    published_by_a_node_with(new_node, "00000000-0000-0000-0000-000000000000").remove()
+    assert [one["key"] for one in taints(new_node)] == [STARTUP_TAINTS[0]]
+    published_by_a_node_with(new_node, new_node.client.get(NODES, NODE_B)["metadata"]["uid"]).remove()
+    assert taints(new_node) == []
+
+
+def test_a_node_about_which_the_api_server_fails_keeps_its_taint_alone(new_node: Cluster) -> None:
+    ours = published_by_a_node_with(new_node, new_node.client.get(NODES, NODE_B)["metadata"]["uid"])
+    failing = Taint(STARTUP_TAINTS[0], "", "NoSchedule")
+    other = applied(NodeUpdated(node("a", taints=(failing,))), to=snapshot_of(node_state(name="a")))
+    snapshot = ours._store.snapshot
+    ours._store.snapshot = replace(
+        snapshot,
+        nodes={**other.nodes, **snapshot.nodes},
+        publications={**other.publications, **snapshot.publications},
+    )
+
+    def fail(_: str, target: str) -> None:
+        if target == "/api/v1/nodes/a":
+            raise ServerFailed(500, "InternalError", "no")
+
+    ours._client = Intercepted(new_node.client, fail)
+    ours.remove()
+    assert taints(new_node) == []

@@ -11,6 +11,8 @@ from topomend.decide.eligibility import (
     eligibility,
     is_recreated_when_deleted,
     is_relaunched_when_unbound,
+    why_opted_out,
+    wrong_relaunch_value,
 )
 from topomend.model.cluster import Owner
 
@@ -123,7 +125,7 @@ def test_a_bare_pod_that_somebody_else_changed_is_not_recreated(
 
 
 def test_a_namespace_opts_out_and_a_pod_in_it_opts_in_again() -> None:
-    closed = Limits("the operator runs with --mode observe")
+    closed = Limits("its namespace opted out")
     left = eligibility(refused_pod(), closed)
     assert (left.treatment, left.reason) == (Treatment.LEAVE, closed.opted_out)
     owned = refused_pod(owner=Owner("ReplicaSet", "rs", "2", "apps/v1"))
@@ -148,7 +150,24 @@ def test_a_pod_that_has_not_run_may_be_deleted_if_its_controller_creates_another
 ) -> None:
     assert is_recreated_when_deleted(refused_pod(owner=owner), LIMITS) is is_recreated
     assert not is_recreated_when_deleted(refused_pod(owner=owner, relaunch="false"), LIMITS)
-    assert not is_recreated_when_deleted(refused_pod(owner=owner), Limits("the operator runs with --mode observe"))
+    assert not is_recreated_when_deleted(refused_pod(owner=owner), Limits("its namespace opted out"))
+
+
+@pytest.mark.parametrize("value", ["yes", "True", "false ", "no", "\u202e\x1b"])
+def test_a_value_that_is_neither_is_no_yes(value: str) -> None:
+    pod, opted_in = refused_pod(relaunch=value), Limits()
+    assert eligibility(pod, opted_in).treatment is Treatment.LEAVE
+    wrong = wrong_relaunch_value(pod, opted_in)
+    assert wrong == why_opted_out(pod, opted_in)
+    assert all(words in wrong for words in ('"true"', '"false"', repr(value)))
+    assert wrong.isprintable()
+
+
+def test_a_namespaces_wrong_value_is_that_of_pods_without_one() -> None:
+    limits = Limits("it is wrong", wrong_value="it is wrong")
+    assert wrong_relaunch_value(refused_pod(), limits) == "it is wrong"
+    assert wrong_relaunch_value(refused_pod(relaunch="true"), limits) == ""
+    assert wrong_relaunch_value(refused_pod(relaunch="false"), Limits()) == ""
 
 
 @pytest.mark.parametrize(
@@ -172,4 +191,4 @@ def test_an_unbound_pod_is_relaunched_where_a_refused_one_would_be_however_often
     fields: dict[str, Any], is_relaunched: bool
 ) -> None:
     assert is_relaunched_when_unbound(watched_pod(**fields), LIMITS) is is_relaunched
-    assert not is_relaunched_when_unbound(watched_pod(**fields), Limits("the operator runs with --mode observe"))
+    assert not is_relaunched_when_unbound(watched_pod(**fields), Limits("its namespace opted out"))

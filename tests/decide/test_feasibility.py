@@ -23,9 +23,9 @@ from verify.oracle.kubelet_oracle import Case
 from topomend.cache import changes
 from topomend.cache.snapshot import Publication, Snapshot
 from topomend.decide import node_status
-from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.decide.feasibility import Diagnosis, any_node_admits, diagnose, hostnames_without_agent
 from topomend.decide.scoring import Score, score
+from topomend.explain.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
@@ -52,6 +52,24 @@ def answers_of(diagnosis: Diagnosis) -> tuple[list[tuple[str, Score]], list[tupl
     return yes, [
         (status.node, status.reason, status.summary, diagnosis.explanation(status)) for status in diagnosis.rejected
     ]
+
+
+def test_a_summary_says_how_many_nodes_lack_what() -> None:
+    states = [node_state(name=name) for name in "abc"]
+    diagnosis = diagnosed(states, pod("p", "cpu=5 memory=1Gi"))
+    assert diagnosis.summary("") == "no node admits it now: 3 of 3 nodes do not fit its cpu on NUMA nodes"
+    large = node_state("sockets:1 cores:9 memory:8Gi", name="large")
+    diagnosis = diagnosed([*states, large], pod("p", "cpu=5 memory=1Gi"))
+    assert diagnosis.summary() == "large would admit it; 3 of 4 nodes do not fit its cpu on NUMA nodes"
+
+
+def test_a_summary_names_what_the_scheduler_lacks() -> None:
+    nodes = {"a": node("a", allocatable={"cpu": 1000, "pods": 110000}), "b": node("b")}
+    publications = {name: Publication(node_state(name=name), "1") for name in nodes}
+    placement = Placement(node_selector={"no": "such label"})
+    assert diagnose(Snapshot(nodes, publications), pod("p", "cpu=2 memory=1Gi"), placement).summary("") == (
+        "no node admits it now: 2 of 2 nodes do not suit it (NodeSelector)"
+    )
 
 
 def admitted_whole(

@@ -11,7 +11,7 @@ from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.gang import Placed, Unplaced, choose_for_all
 from topomend.decide.node_status import insufficient
-from topomend.decide.queue_order import Reservation
+from topomend.decide.queue.order import Reservation
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.replay.admission import admit, release
 

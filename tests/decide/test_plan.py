@@ -3,19 +3,31 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node, node_state, pod, refused_pod, snapshot_of, watched_pod
+from tests.builders import (
+    TWO_NUMA_NODES,
+    gated_pod,
+    guaranteed_pod,
+    node,
+    node_state,
+    pod,
+    refused_pod,
+    snapshot_of,
+    watched_pod,
+)
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.cache.snapshot import Refusal, Snapshot
 from topomend.decide import plan as plans
 from topomend.decide.eligibility import Limits
-from topomend.decide.explanation import explain
 from topomend.decide.feasibility import diagnose
 from topomend.decide.node_status import RejectedBy, insufficient
+from topomend.decide.queue.order import Reservation
+from topomend.explain.explanation import explain
 from topomend.model.cluster import HOSTNAME_LABEL, Placement, WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod
 from topomend.replay.admission import admit
 
 LIMITS = Limits()
@@ -38,6 +50,15 @@ def test_a_bare_pod_is_relaunched_on_the_nodes_that_admit_it() -> None:
     plan = planned(snapshot_of(FRAGMENTED, node_state(name="b"), node_state(name="c")), refused_pod())
     assert isinstance(plan, plans.RelaunchOn)
     assert set(plan.nodes) == {"b", "c"}
+
+
+def test_a_refused_pod_is_not_relaunched_on_numa_nodes_that_pods_have_left_for_another() -> None:
+    urgent = gated_pod("urgent", 4, priority=10)
+    snapshot = snapshot_of(FRAGMENTED, node_state(name="b"), pods=[urgent])
+    refusal = Refusal(refused_pod(), "5", 10.0)
+    held = [Reservation(urgent, "b", 0b11)]
+    assert isinstance(plans.plan(snapshot, refusal, LIMITS), plans.RelaunchOn)
+    assert isinstance(plans.plan(snapshot, refusal, LIMITS, reservations=held), plans.Wait)
 
 
 def test_the_smallest_hole_is_taken_so_that_big_ones_stay_whole() -> None:
@@ -138,12 +159,59 @@ def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
     assert plan.diagnosis.counts() == {"Admits": 1, "JustRefused": 1, "InsufficientResources": 1}
 
 
+def used(snapshot: Snapshot, name: str, cpus: int) -> Snapshot:
+    """The snapshot in which the pods of the node take so many CPUs."""
+    listed = changes.NodePodsListed(name, "9", {"cpu": 1000 * cpus, "pods": 1000}, {})
+    return apply(apply(snapshot, changes.ListBegun(name)), listed)
+
+
+def test_a_node_that_is_full_by_totals_is_no_candidate_and_one_whose_totals_suffice_comes_first() -> None:
+    snapshot = snapshot_of(state("b", 1), node_state(name="c"), node_state(name="d"))
+    best_first = planned(snapshot, refused_pod())
+    assert isinstance(best_first, plans.RelaunchOn)
+    known = planned(used(used(snapshot, best_first.nodes[2], 1), best_first.nodes[0], 6), refused_pod())
+    assert isinstance(known, plans.RelaunchOn)
+    assert known.nodes == (best_first.nodes[2], best_first.nodes[1])
+    assert known.diagnosis.counts() == {"Admits": 2, "InsufficientResources": 1}
+
+
+def test_a_pod_stays_away_from_a_full_node_whose_kubelet_might_refuse_it_where_its_scheduler_does_not_count() -> None:
+    """As where a scheduler has NodeResourcesFit disabled, or learns sooner than the operator that a pod has ended."""
+    one_numa_node = "sockets:1 cores:8 memory:8Gi"
+    snapshot = used(snapshot_of(node_state(one_numa_node, name="b"), node_state(one_numa_node, name="c")), "b", 6)
+
+    def narrowing(asking: Pod, seen: Snapshot = snapshot) -> Narrowing:
+        chosen = plans.choose(seen, refused_pod(pod=asking), None)
+        assert isinstance(chosen, plans.RelaunchOn)
+        assert chosen.nodes == ("c",)
+        return chosen.narrowing
+
+    assert narrowing(guaranteed_pod(cpus=3)).hosts == ("c",)
+    assert not narrowing(pod("p", "request:cpu=3"))  # no kubelet refuses it
+    small = apply(snapshot, changes.NodeUpdated(node("b", cpus=2)))
+    assert not narrowing(guaranteed_pod(cpus=3), small)  # no scheduler that counts uses it, whatever ends there
+    unknown = used(apply(snapshot, changes.NodeUpdated(node("d"))), "d", 6)
+    assert not narrowing(pod("p", "request:cpu=3"), unknown)  # nor does a full node without an agent keep it away
+    assert narrowing(guaranteed_pod(cpus=3), unknown).hosts == ("c",)
+
+
+def test_a_node_whose_totals_are_known_stays_the_last_one_where_it_refused_the_pod() -> None:
+    snapshot = used(snapshot_of(node_state(name="a"), node_state(name="b")), "a", 1)
+    refused = refused_pod(node="a")
+    plan = plans.choose(snapshot, refused, RejectedBy("a", None))
+    assert isinstance(plan, plans.RelaunchOn)
+    assert plan.nodes == ("b", "a")
+
+
 def test_a_wait_counts_the_nodes_by_their_reason() -> None:
     snapshot = snapshot_of(FRAGMENTED, state("b", 2, 2))
     snapshot = apply(snapshot, changes.NodeUpdated(node("c")))
     plan = planned(snapshot, refused_pod())
     assert isinstance(plan, plans.Wait)
-    assert plan.reason == "no other node admits it now: 1 cpu, 1 unknown"
+    assert plan.reason == (
+        "no other node admits it now: 1 of 2 nodes does not fit its cpu on NUMA nodes; "
+        "1 of 2 nodes does not publish a usable state"
+    )
     assert plan.diagnosis.counts() == {"JustRefused": 1, "TopologyAffinityError": 1, "Unknown": 1}
 
 
@@ -154,7 +222,7 @@ def test_a_node_with_three_mismatches_in_a_row_is_no_candidate(mismatches: int, 
         snapshot = apply(snapshot, changes.MismatchDetected("b", f"uid-{number}", 10.0))
     plan = planned(snapshot, refused_pod())
     assert isinstance(plan, plans.RelaunchOn) == is_candidate
-    assert is_candidate or plan.reason == "no other node admits it now: 1 with replay mismatches"
+    assert is_candidate or plan.reason == "no other node admits it now: 1 of 1 node does not decide as replay does"
 
 
 def test_a_refusal_is_explained_with_what_was_asked_and_free_on_each_numa_node() -> None:

@@ -18,7 +18,6 @@ from tests.seeds import SEED
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.decide import survey
-from topomend.decide.explanation import explain
 from topomend.decide.feasibility import Diagnosis, diagnose
 from topomend.decide.node_status import (
     NodeStatus,
@@ -29,6 +28,8 @@ from topomend.decide.node_status import (
     question_about,
     status_of,
 )
+from topomend.decide.survey import Surveys
+from topomend.explain.explanation import explain
 from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.replay.admission import admit
 from topomend.replay.effort import Overspent, TurnOver, metered
@@ -89,7 +90,7 @@ def test_a_diagnosis_after_random_changes_is_what_every_node_says(seed: int, mon
         return status_of(snapshot, node, question)
 
     monkeypatch.setattr(survey, "status_of", overspending)
-    cluster = ChangingCluster(random)
+    cluster, surveys = ChangingCluster(random), Surveys()
     earlier = [cluster.snapshot]
     for _ in range(1500):
         for _ in range(random.choice((0, 1, 1, 2, 10))):
@@ -103,15 +104,38 @@ def test_a_diagnosis_after_random_changes_is_what_every_node_says(seed: int, mon
         rejected_by = random.choice((None, None, RejectedBy(random.choice(NODES), version)))
         excluded = {name: backing_off(name) for name in random.sample(NODES, random.choice((0, 0, 2)))}
         try:
-            diagnosis = diagnose(snapshot, asked.pod, asked.placement, rejected_by, excluded)
+            diagnosis = diagnose(snapshot, asked.pod, asked.placement, rejected_by, excluded, surveys=surveys)
         except Overspent:
             continue
         assert answers_of(diagnosis) == answers_of_every_node(snapshot, asked, rejected_by, excluded)
 
 
 def test_only_the_nodes_that_have_changed_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = snapshot_of(*(node_state(name=name) for name in NODES))
-    diagnose(snapshot, guaranteed_pod("first"), Placement())
+    snapshot, surveys = snapshot_of(*(node_state(name=name) for name in NODES)), Surveys()
+    diagnose(snapshot, guaranteed_pod("first"), Placement(), surveys=surveys)
+    asked: list[str] = []
+
+    def listening(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
+        asked.append(node.name)
+        return status_of(snapshot, node, question)
+
+    monkeypatch.setattr(survey, "status_of", listening)
+    diagnose(snapshot, guaranteed_pod("second"), Placement(), surveys=surveys)
+    assert asked == []
+    changed = applied(
+        changes.Published(node_state(name="n1", pods=[guaranteed_pod("q")]), "9"),
+        changes.NodeUpdated(node("n3", unschedulable=True)),
+        changes.PodAssumed(guaranteed_pod("r"), ("n5", "n6"), 1.0),
+        to=snapshot,
+    )
+    diagnose(changed, guaranteed_pod("third"), Placement(), surveys=surveys)
+    assert asked == ["n1", "n3", "n5", "n6"]
+
+
+def test_nothing_is_remembered_but_by_the_surveys_that_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot, surveys = snapshot_of(*(node_state(name=name) for name in NODES)), Surveys()
+    diagnose(snapshot, guaranteed_pod("first"), Placement(), surveys=surveys)
+    diagnose(snapshot, guaranteed_pod("first"), Placement(), surveys=Surveys())
     asked: list[str] = []
 
     def listening(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
@@ -120,42 +144,37 @@ def test_only_the_nodes_that_have_changed_are_asked_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(survey, "status_of", listening)
     diagnose(snapshot, guaranteed_pod("second"), Placement())
-    assert asked == []
-    changed = applied(
-        changes.Published(node_state(name="n1", pods=[guaranteed_pod("q")]), "9"),
-        changes.NodeUpdated(node("n3", unschedulable=True)),
-        changes.PodAssumed(guaranteed_pod("r"), ("n5", "n6"), 1.0),
-        to=snapshot,
-    )
-    diagnose(changed, guaranteed_pod("third"), Placement())
-    assert asked == ["n1", "n3", "n5", "n6"]
+    diagnose(snapshot, guaranteed_pod("second"), Placement(), surveys=Surveys())
+    assert sorted(asked) == sorted([*NODES, *NODES])
+    diagnose(snapshot, guaranteed_pod("second"), Placement(), surveys=surveys)
+    assert len(asked) == 2 * len(NODES)
 
 
 def test_a_diagnosis_stays_as_it_is_when_the_next_pod_of_the_kind_is_diagnosed() -> None:
-    snapshot = snapshot_of(*(node_state(name=name) for name in NODES))
-    first = diagnose(snapshot, guaranteed_pod("first"), Placement())
+    snapshot, surveys = snapshot_of(*(node_state(name=name) for name in NODES)), Surveys()
+    first = diagnose(snapshot, guaranteed_pod("first"), Placement(), surveys=surveys)
     candidates, rejected = tuple(first.candidates), tuple(first.rejected)
     less = applied(changes.NodeUpdated(node("n3", ready=False)), changes.NodeRemoved("n4"), to=snapshot)
-    assert diagnose(less, guaranteed_pod("second"), Placement()).candidates != candidates
+    assert diagnose(less, guaranteed_pod("second"), Placement(), surveys=surveys).candidates != candidates
     assert (first.candidates, first.rejected) == (candidates, rejected)
 
 
 def test_pods_with_another_overhead_are_of_another_kind() -> None:
     state = node_state()
-    snapshot = snapshot_of(state)
+    snapshot, surveys = snapshot_of(state), Surveys()
     small = guaranteed_pod("small")
-    (fits,) = diagnose(snapshot, small, Placement()).candidates
+    (fits,) = diagnose(snapshot, small, Placement(), surveys=surveys).candidates
     large = replace(small, name="large", overhead=snapshot.nodes[state.name].allocatable)
-    (rejected,) = diagnose(snapshot, large, Placement()).rejected
+    (rejected,) = diagnose(snapshot, large, Placement(), surveys=surveys).rejected
     assert (fits.node, rejected.node, rejected.reason) == (state.name, state.name, "InsufficientResources")
 
 
 def test_surveys_of_the_last_kinds_are_kept_and_they_keep_no_state() -> None:
     state = node_state()
-    snapshot = snapshot_of(state)
+    snapshot, surveys = snapshot_of(state), Surveys()
     for memory in range(1, 3 * survey.MAX_SURVEYS):
-        diagnose(snapshot, pod("p", f"cpu=1 memory={memory}Mi"), Placement())
-    assert len(survey._surveys) == survey.MAX_SURVEYS
+        diagnose(snapshot, pod("p", f"cpu=1 memory={memory}Mi"), Placement(), surveys=surveys)
+    assert len(surveys._surveys) == survey.MAX_SURVEYS
     seen = weakref.ref(state)
     del state, snapshot
     gc.collect()
@@ -164,18 +183,16 @@ def test_surveys_of_the_last_kinds_are_kept_and_they_keep_no_state() -> None:
 
 def test_what_takes_longer_than_its_turn_is_gone_on_with_in_the_next() -> None:
     """The turn is over at once, and still each one gets further by a node."""
-    survey._surveys.clear()
     states = [node_state(name=f"node-{index}") for index in range(4)]
-    snapshot = snapshot_of(*states)
+    snapshot, surveys = snapshot_of(*states), Surveys()
     asked = guaranteed_pod("asked", 2)
     turns = 1
     while True:
         try:
             with metered(time.thread_time, turn_seconds=-1.0):
-                diagnosis = diagnose(snapshot, asked, Placement())
+                diagnosis = diagnose(snapshot, asked, Placement(), surveys=surveys)
             break
         except TurnOver:
             turns += 1
     assert turns == len(states)
-    survey._surveys.clear()
     assert answers_of(diagnosis) == answers_of(diagnose(snapshot, asked, Placement()))

@@ -14,7 +14,7 @@ from tests.publish.schema import DEFINITION
 from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
-from topomend.wire import node_resource_topology as zones
+from topomend.wire.published import node_resource_topology as zones
 
 NAMESPACE = "deploy-tests"
 _WORKLOADS = {"DaemonSet", "Deployment"}

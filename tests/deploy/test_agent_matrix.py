@@ -14,7 +14,7 @@ from tests.deploy.conftest import NAMESPACE, token_of
 from tests.waiting import eventually
 
 from topomend.wire import group
-from topomend.wire import node_resource_topology as zones
+from topomend.wire.published import node_resource_topology as zones
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 

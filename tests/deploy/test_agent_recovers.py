@@ -19,7 +19,7 @@ from tests.deploy.test_programs import environment
 from tests.waiting import eventually, stretched
 
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import HEARTBEAT
+from topomend.wire.published.node_topology import HEARTBEAT
 
 pytestmark = pytest.mark.cluster  # the agent talks to a real API server, beside a real kubelet
 

@@ -17,7 +17,7 @@ from tests.deploy.test_components import COMPONENTS, built
 from tests.deploy.test_programs import environment
 
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import read_conditions, read_node_topology
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl for its kustomize, and its API server
 
@@ -97,11 +97,17 @@ def test_the_component_for_the_kubelets_state_adds_nothing_but_that(tmp_path: Pa
     (base,), (component,) = (
         daemon_set(variant, tmp_path)["spec"]["template"]["spec"]["containers"] for variant in (BASE, "kubelet-state")
     )
-    added = ("args", "volumeMounts")
+    added = ("args", "env", "volumeMounts")
     assert {key: value for key, value in component.items() if key not in added} == {
         key: value for key, value in base.items() if key not in added
     }
-    assert component["args"] == [*base["args"], "--kubelet-state=/kubelet-state"]
+    root = {"name": "KUBELET_ROOT", "value": "/var/lib/kubelet"}
+    assert component["args"] == [
+        *base["args"],
+        "--kubelet-state=/kubelet-state",
+        "--kubelet-root-dir=$(KUBELET_ROOT)",
+    ]
+    assert component["env"] == [*base["env"], root]
 
 
 POWERLESS = "mount -o remount,bind,ro / && exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs -- " + '"$@"'

@@ -95,13 +95,16 @@ def test_a_layout_adds_one_folder_and_flags_that_lead_into_it(tmp_path: Path, na
     ids=str,
 )
 def test_another_root_folder_is_one_setting(tmp_path: Path, components: tuple[str, ...], root: str) -> None:
-    paths = host_paths(pod_of(built(tmp_path, *components)))
+    pod = pod_of(built(tmp_path, *components))
+    paths = host_paths(pod)
     assert paths["pod-resources"][0] == f"{root}/pod-resources"
     assert paths.get("kubelet-state", (root, ""))[0] == root
+    named = [each["value"] for each in pod["containers"][0]["env"] if each["name"] == "KUBELET_ROOT"]
+    assert named == ([root] if "kubelet-state" in paths else []), "the files that conditions name are the host's"
 
 
 def patches_of_the_documentation() -> list[dict[str, Any]]:
-    text = (ROOT / "docs" / "layouts.md").read_text()
+    text = (ROOT / "docs" / "run" / "layouts.md").read_text()
     return [yaml.safe_load(example) for example in re.findall(r"```\n(patches:\n.*?)```", text, re.DOTALL)]
 
 
@@ -162,3 +165,30 @@ def test_openshift_leaves_the_labels_of_pod_security_alone(tmp_path: Path) -> No
         labels = namespace["metadata"]["labels"]
         assert labels["security.openshift.io/scc.podSecurityLabelSync"] == "false"
         assert labels["pod-security.kubernetes.io/enforce"] in ("privileged", "restricted")
+
+
+# Observing
+
+
+def test_an_operator_that_observes_may_write_events_alone_and_nothing_acts_on_pods(tmp_path: Path) -> None:
+    items = built(tmp_path, "observe")
+    bound = {
+        (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        for binding in items
+        if binding["kind"] in ("ClusterRoleBinding", "RoleBinding")
+        and any(subject["name"] == "topomend-operator" for subject in binding["subjects"])
+    }
+    rules = [rule for item in items if (item["kind"], item["metadata"]["name"]) in bound for rule in item["rules"]]
+    written = [rule for rule in rules if set(rule["verbs"]) - {"get", "list", "watch"}]
+    assert written == [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}]
+    assert not [item for item in items if item["kind"] in ("MutatingWebhookConfiguration", "Secret", "Service")]
+    policies = [item for item in items if item["kind"] == "ValidatingAdmissionPolicy"]
+    asked = {
+        resource.partition("/")[0]
+        for policy in policies
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+    }
+    assert not asked & {"pods", "nodes"}
+    (operator,) = (item for item in items if item["kind"] == "Deployment")
+    assert "--mode=observe" in operator["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -4,7 +4,6 @@
 meets whatever needs a home, a user's name or a writable root.
 """
 
-import re
 import shlex
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from tests.deploy.api import API
 from tests.deploy.test_programs import environment
 from tests.waiting import eventually
 
-from topomend.kube.kubeconfig import SERVICE_ACCOUNT
+from topomend.kube.connection.access import SERVICE_ACCOUNT
 from topomend.sandbox import Sandbox
 from topomend.sandbox.host import how_to_enter_namespaces
 
@@ -33,7 +32,7 @@ def container(api: API, program: str, kubeconfig: str = "") -> list[str]:
     The account of ``api`` is mounted as a kubelet mounts it, unless the text of a ``kubeconfig`` is given.
     """
     server, _, port = api.server.removeprefix("https://").rpartition(":")
-    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": _image_variable("TMPDIR")}
+    variables = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "operator")}
     if kubeconfig:
         variables["KUBECONFIG"] = "/run/kubeconfig"
     else:
@@ -55,11 +54,6 @@ done
 exec unshare --user --map-user={CONTAINER_USER} --map-group={CONTAINER_USER} \
   env -i {assigned} {shlex.quote(sys.executable)} -m topomend.cli {program}"""
     return ["unshare", *how_to_enter_namespaces(), "sh", "-c", setup]
-
-
-def _image_variable(name: str) -> str:
-    """What the Dockerfile's last stage sets a variable to."""
-    return str(re.findall(rf"^ENV .*\b{name}=(\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1])
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from tests.deploy.schema import complaints, fields, paths
 
 from topomend.model.condition import Condition
 from topomend.model.node_state import NodeState
-from topomend.model.relaunch import NodeVerdict, Relaunch, Step
-from topomend.wire.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
-from topomend.wire.relaunch import MAX_TEXT, manifest_status, relaunch_object, relaunch_status
+from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
+from topomend.wire.published.node_topology import HEARTBEAT, node_topology, read_node_topology, status_of
+from topomend.wire.relaunch_record import MAX_TEXT, manifest_status, relaunch_object, relaunch_status
 
 NODE_TOPOLOGY = crd_schema("nodetopologies")
 BRAKE = crd_schema("brakes")

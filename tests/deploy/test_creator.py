@@ -18,6 +18,9 @@ LIMITS = {"limits": {"cpu": "2", "memory": "1Gi"}}
 WORDS = "only topomend's operator writes or removes topomend.io/"
 TENANT = f"system:serviceaccount:{NAMESPACE}:tenant"
 
+JANE = 'cn=jane "j",o=a/b~1\\n'
+"""A user whose name means something in JSON and in the paths of a patch."""
+
 _names = (f"created-{number}" for number in count())
 
 
@@ -49,6 +52,16 @@ def test_a_pod_that_a_kubelet_would_align_says_who_created_it_and_nothing_that_f
     assert stamp(tenant.create(PODS, pod()).content) == TENANT
     user = admin.impersonating("jane", "system:masters")
     assert stamp(user.create(PODS, pod()).content).split("\n") == ["jane", "system:masters"]
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"a/b_c": "d", "topomend.io/alignment": "single-numa-node"}])
+def test_a_stamp_is_beside_the_pods_other_annotations(admin: API, annotations: dict[str, str] | None) -> None:
+    user = admin.impersonating(JANE, "system:masters")
+    metadata = {} if annotations is None else {"annotations": annotations}
+    created = user.create(PODS, pod(**metadata))
+    assert created.allowed, created.message
+    stamped = {CREATOR_ANNOTATION: f"{JANE}\nsystem:masters"}
+    assert created.content["metadata"]["annotations"] == (annotations or {}) | stamped
 
 
 def test_the_stamp_of_a_scoped_token_names_nobody(admin: API) -> None:

@@ -40,9 +40,11 @@ def test_the_one_file_is_in_step_with_the_manifests() -> None:
 
 
 @pytest.mark.cluster  # needs the sandbox's kubectl
-def test_kustomize_collects_the_same_objects() -> None:
+def test_kustomize_collects_the_same_objects_and_workloads_last() -> None:
     built = {key(item): item for item in yaml.safe_load_all(kubectl("kustomize", str(DEPLOY)))}
     assert built == {key(item): item for item in yaml.safe_load_all(INSTALL.read_text())}
+    kinds = [item["kind"] for item in built.values()]
+    assert kinds[-3:] == ["DaemonSet", "Deployment", "PodDisruptionBudget"]
 
 
 def test_every_object_carries_the_common_labels() -> None:

@@ -26,7 +26,7 @@ from topomend.kube.errors import Forbidden, Refused
 from topomend.kube.kubelet_client import KubeletClient
 from topomend.model.condition import Condition
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import read_conditions, read_node_topology
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster  # a real kubelet authenticates and authorizes through a real API server
 
@@ -173,7 +173,7 @@ def test_without_the_right_the_kubelet_refuses_and_what_to_do_is_said(kubelet_of
     assert (condition.status, condition.reason) == ("False", "NotGiven")
     assert "403" in condition.message
     assert "a kubelet before 1.33 wants nodes/proxy" in condition.message
-    assert "docs/layouts.md" in condition.message
+    assert "docs/run/layouts.md" in condition.message
     condition, policy = kubelet.published(file=kubelet.file)
     assert (condition.status, condition.reason) == ("True", "ConfigzUnavailable")
     assert policy == "single-numa-node"

@@ -18,7 +18,7 @@ from topomend.relaunch import manifest
 from topomend.replay import errors
 from topomend.wire import group
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import manifest_status, read_relaunch
+from topomend.wire.relaunch_record import manifest_status, read_relaunch
 
 pytestmark = pytest.mark.cluster  # needs a real API server: admission policies run nowhere else
 
@@ -283,6 +283,15 @@ def test_the_operator_deletes_an_unbound_pod_without_a_controller_only_once_it_h
     assert operator.delete(path).allowed
     assert operator.patch(path, manifest.unclaim(operator.get(path).content)).allowed
     assert operator.get(path).code == 404
+
+
+def test_the_operators_own_word_for_autoscalers_is_not_the_schedulers(pods_of: tuple[API, API]) -> None:
+    admin, operator = pods_of
+    path = _ungated(admin, operator)
+    (condition,) = UNSCHEDULABLE["conditions"]
+    ours = condition | {"message": f"{group.ASKS_FOR_NODE} no node admits it now."}
+    assert admin.patch(f"{path}/status", {"status": {"conditions": [ours]}}).allowed
+    assert _claim(operator, path).code == 403
 
 
 def test_the_operator_deletes_no_pod_that_was_bound_after_the_claim(pods_of: tuple[API, API]) -> None:

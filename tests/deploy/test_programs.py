@@ -17,7 +17,7 @@ from tests.deploy.api import API
 from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.published.node_topology import read_node_topology
 
 pytestmark = pytest.mark.cluster  # the programs talk to a real API server
 

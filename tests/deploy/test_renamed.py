@@ -1,6 +1,6 @@
 """An installation in another namespace and with a prefix: its policies know its own accounts, and everything works.
 
-Installed as docs/layouts.md says, on a cluster of its own: the policies of another installation would limit these
+Installed as docs/run/install.md says, on a cluster of its own: the policies of another installation would limit these
 accounts too.
 """
 
@@ -26,14 +26,14 @@ from tests.deploy.test_policies import record
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
+from topomend.drain.leftovers import leftovers
 from topomend.kube.client import NAMESPACES, PODS
 from topomend.wire import group
-from topomend.wire.leftovers import leftovers
 
 pytestmark = pytest.mark.cluster
 
 HOME, PREFIX = "numa", "acme-"
-"""As in the example of docs/layouts.md."""
+"""As in the example of docs/run/install.md."""
 
 OPERATOR, AGENT, READER = (f"{PREFIX}topomend-{name}" for name in ("operator", "agent", "kubelet-reader"))
 STEERED = "steered"
@@ -45,9 +45,9 @@ _names = (f"renamed-{number}" for number in count())
 
 
 def renamed(folder: Path, *components: str) -> list[dict[str, Any]]:
-    """The base under other names, by the kustomization that docs/layouts.md has, with these components."""
+    """The base under other names, by the kustomization that docs/run/install.md has, with these components."""
     (example,) = re.findall(
-        r"```\n(resources:.*?namePrefix:.*?)```", (ROOT / "docs" / "layouts.md").read_text(), re.DOTALL
+        r"```\n(resources:.*?namePrefix:.*?)```", (ROOT / "docs" / "run" / "install.md").read_text(), re.DOTALL
     )
     fields = yaml.safe_load(example)
     assert (fields["namespace"], fields["namePrefix"]) == (HOME, PREFIX)

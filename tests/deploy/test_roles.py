@@ -50,6 +50,7 @@ RESOURCES = {
         "mutatingadmissionpolicybindings",
     ],
     "apiextensions.k8s.io": ["customresourcedefinitions"],
+    "policy": ["poddisruptionbudgets"],
     "certificates.k8s.io": ["certificatesigningrequests", "certificatesigningrequests/approval"],
 }
 SPECIAL = (
@@ -75,6 +76,7 @@ OPERATOR = EVERYBODY | {
     "pods/eviction": "create",
     "pods/status": "patch",
     "priorityclasses.scheduling.k8s.io": "list",
+    "poddisruptionbudgets.policy": "list",
     "podgroups.scheduling.k8s.io": "get",
     "podgroups.scheduling.x-k8s.io": "get",
     "podgroups.scheduling.volcano.sh": "get",
@@ -167,8 +169,8 @@ def test_the_operator_may_install_what_it_is_to_and_nothing_of_another_name(admi
     group = "admissionregistration.k8s.io"
     for resource, verbs in (
         ("mutatingwebhookconfigurations", "get patch"),
-        ("mutatingadmissionpolicies", "create patch delete"),
-        ("mutatingadmissionpolicybindings", "create patch delete"),
+        ("mutatingadmissionpolicies", "get create patch delete"),
+        ("mutatingadmissionpolicybindings", "get create patch delete"),
     ):
         for name in ("topomend-steer", "topomend-brake", "topomend-creator", "topomend-changes", "another"):
             granted = [

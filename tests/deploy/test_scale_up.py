@@ -20,6 +20,7 @@ ONLY_GATED, CONDITIONS, STATUS, METADATA = (
     "only the condition PodScheduled",
     "none of its metadata",
 )
+NOMINATED = "nominates no node but for new pods that it alone gates"
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,6 @@ DENIED: dict[str, tuple[str, dict[str, Any]]] = {
     "failed": (STATUS, waits(phase="Failed")),
     "a message": (STATUS, waits(message="x")),
     "an address": (STATUS, waits(podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}])),
-    "a nominated node": (STATUS, waits(nominatedNodeName="a")),
     "a container": (
         STATUS,
         waits(containerStatuses=[{"name": "c", "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}]),
@@ -96,3 +96,21 @@ def test_the_kubelets_conditions_of_a_gated_pod_stay(admin: API, operator: API) 
     answer = operator.patch(f"{pod}/status", {"status": {"conditions": [WAITS]}})
     assert answer.code == 403
     assert CONDITIONS in answer.message
+
+
+@pytest.mark.parametrize(
+    ("gates", "allowed"), [((FIT_GATE,), True), ((RELAUNCH_GATE,), False), ((FIT_GATE, "example.com/queue"), False)]
+)
+@pytest.mark.usefixtures("in_force")
+def test_the_operator_nominates_a_node_for_new_pods_that_it_alone_gates(
+    admin: API, operator: API, gates: tuple[str, ...], allowed: bool
+) -> None:
+    """kube-scheduler keeps the node's totals free for it, from pods of no higher priority."""
+    pod = existing(admin, gates=gates)
+    answer = operator.patch(f"{pod}/status", {"status": {"nominatedNodeName": "a"}})
+    assert answer.allowed is allowed, answer.message
+    if allowed:
+        assert admin.get(pod).content["status"]["nominatedNodeName"] == "a"
+        assert operator.patch(f"{pod}/status", {"status": {"nominatedNodeName": ""}}).allowed
+    else:
+        assert NOMINATED in answer.message

@@ -160,7 +160,7 @@ def test_under_another_name_the_policy_reads_its_own_binding(tmp_path: Path) -> 
 
 
 def test_the_documentation_and_the_policy_name_the_keys_that_the_operator_knows() -> None:
-    text = (ROOT / "docs" / "startup-taint.md").read_text()
+    text = (ROOT / "docs" / "run" / "new-nodes.md").read_text()
     policy = (DEPLOY / "components" / "startup-taint" / "policy.yaml").read_text()
     for key in STARTUP_TAINTS:
         assert key in text

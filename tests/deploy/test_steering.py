@@ -73,6 +73,7 @@ def gates(api: API, content: dict[str, Any], namespace: str = STEERED) -> list[d
         pod(BARE, resources={"limits": {"cpu": "2", "memory": "1Gi"}}),
         pod(GUARANTEED, metadata={"ownerReferences": [owner("ReplicaSet")]}),
         pod(GUARANTEED, metadata={"ownerReferences": [owner("DaemonSet", controller=False)]}),
+        pod(GUARANTEED, metadata={"annotations": {"topomend.io/relaunch": "no"}}),
     ],
     ids=[
         "Guaranteed by its limits",
@@ -84,6 +85,7 @@ def gates(api: API, content: dict[str, Any], namespace: str = STEERED) -> list[d
         "Guaranteed by its own resources",
         "a replica",
         "owned by a DaemonSet that is not its controller",
+        "a value that is none, of which the operator tells",
     ],
 )
 def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[str, Any]) -> None:
@@ -103,6 +105,7 @@ def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[s
         pod(GUARANTEED, metadata={"ownerReferences": [owner("DaemonSet")]}),
         pod(GUARANTEED, priorityClassName="system-node-critical"),
         pod(GUARANTEED, priorityClassName="system-cluster-critical"),
+        pod(GUARANTEED, metadata={"annotations": {"topomend.io/relaunch": "false"}}),
     ],
     ids=[
         "BestEffort",
@@ -115,9 +118,10 @@ def test_a_pod_that_a_kubelet_would_align_is_gated(steered: API, content: dict[s
         "of a DaemonSet",
         "critical for its node",
         "critical for the cluster",
+        "opted out",
     ],
 )
-def test_a_pod_that_no_kubelet_aligns_is_not_touched(steered: API, content: dict[str, Any]) -> None:
+def test_a_pod_that_no_kubelet_aligns_or_that_opted_out_is_not_touched(steered: API, content: dict[str, Any]) -> None:
     assert gates(steered, content) == []
 
 
@@ -142,6 +146,18 @@ def test_namespaces_that_topomend_needs_are_not_gated_even_if_labelled(steered: 
         assert gates(steered, content, namespace) == []
     finally:
         assert steered.patch(path, {"metadata": {"labels": {"topomend.io/steer": None}}}).allowed
+
+
+def test_in_a_namespace_that_opted_out_only_a_pod_that_opted_in_is_gated(steered: API) -> None:
+    path = f"/api/v1/namespaces/{STEERED}"
+    opted_in = pod(GUARANTEED, metadata={"annotations": {"topomend.io/relaunch": "true"}})
+    assert steered.patch(path, {"metadata": {"annotations": {"topomend.io/relaunch": "false"}}}).allowed
+    try:
+        eventually("the annotation to count", lambda: gates(steered, pod(GUARANTEED)) == [])
+        assert gates(steered, opted_in) == [FIT]
+    finally:
+        assert steered.patch(path, {"metadata": {"annotations": {"topomend.io/relaunch": None}}}).allowed
+        eventually("the annotation's end", lambda: gates(steered, pod(GUARANTEED)) == [FIT])
 
 
 def test_other_gates_stay_and_ours_is_set_once(steered: API) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from topomend.discover import Discovery
-from topomend.wire.node_topology import node_topology, status_of
+from topomend.wire.published.node_topology import node_topology, status_of
 
 
 def object_of(discovery: Discovery) -> dict[str, Any]:

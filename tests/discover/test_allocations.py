@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from topomend.discover.allocations import AllocationReader
-from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.model.bitmask import mask_of
 from topomend.model.node_state import ContainerAllocation, PodAllocation
+from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 
 from .machines import Lister, container, cpu_state, pod, serving, write_state
 
@@ -40,7 +40,7 @@ class Kubelet:
         entries: dict[str, object] = {
             uid: {"ContainerResources": {name: {} for name in names}} for uid, names in pods.items()
         }
-        write_state(self.folder, ADMITTED_STATE, {"data": json.dumps({"entries": entries}), "checksum": 1})
+        write_state(self.folder, ALLOCATED_STATE, {"data": json.dumps({"entries": entries}), "checksum": 1})
 
 
 @pytest.fixture
@@ -275,3 +275,32 @@ def test_a_kubelet_that_lists_active_pods_alone_and_disagrees_with_its_files_is_
 def test_a_pod_without_cpus_and_devices_stays_active(kubelet: Kubelet, reader: AllocationReader) -> None:
     _end(kubelet, "u1", devices=False)
     assert [active.uid for active in reader.read(lists_ended=True).pods] == ["u1"]
+
+
+def test_the_files_that_a_restart_would_read_count_once_they_stay(kubelet: Kubelet, reader: AllocationReader) -> None:
+    """A manager that moves CPUs writes its file twice, and between the two they are nowhere."""
+    kubelet.keep(u1={"main": "1"})
+    first = reader.read()
+    assert b'"u1"' in first.files.content[CPU_STATE]
+    assert reader.read() is first
+    kubelet.keep()
+    between = reader.read()
+    assert between.files is first.files
+    kubelet.keep(u2={"main": "2"})
+    assert reader.read().files is first.files
+    settled = reader.read()
+    assert b'"u2"' in settled.files.content[CPU_STATE]
+    assert reader.read() is settled
+
+
+def test_the_files_of_a_kubelet_that_is_down_are_read(tmp_path: Path) -> None:
+    (tmp_path / CPU_STATE).write_bytes(b"torn")
+    for socket in (None, tmp_path / "nothing.sock"):
+        assert AllocationReader(socket, tmp_path).read().files.content == {CPU_STATE: b"torn"}
+
+
+def test_the_files_are_named_as_the_host_names_them(tmp_path: Path) -> None:
+    (tmp_path / CPU_STATE).write_bytes(b"torn")
+    assert AllocationReader(None, tmp_path).read().files.folder == str(tmp_path)
+    mounted = AllocationReader(None, tmp_path, root_dir="/var/lib/kubelet")
+    assert mounted.read().files.folder == "/var/lib/kubelet"

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +8,8 @@ from tests.builders import kubelet_settings, pod_allocation
 from topomend.discover.allocations import Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
-from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
-from topomend.model.bitmask import mask_of
+from topomend.discover.state_files import StateFiles
+from topomend.model.bitmask import format_id_list, mask_of
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages
 from topomend.model.node_state import (
@@ -19,6 +20,7 @@ from topomend.model.node_state import (
     PodAllocation,
 )
 from topomend.model.shape import parse_shape
+from topomend.replay.startup.state.restore import CPU_STATE, MEMORY_STATE
 
 GIB = 1 << 30
 MACHINE = parse_shape("sockets:1 numa:2 cores:4 memory:8Gi").machine()
@@ -39,6 +41,10 @@ def condition(discovery: Discovery, kind: str) -> tuple[str, str, str]:
         for condition in discovery.conditions
         if condition.type == kind
     )
+
+
+def holder(name: str, *cpus: int) -> ContainerAllocation:
+    return ContainerAllocation(name, cpus=mask_of(cpus))
 
 
 def test_a_node_is_ready_when_every_part_is_known() -> None:
@@ -127,8 +133,8 @@ def test_reserved_cpus_that_do_not_exist_are_a_contradiction_under_any_policy() 
     for settings in (KubeletSettings(reserved_cpus=mask_of([0, 99])), replace(STATIC, reserved_cpus=mask_of([0, 99]))):
         status, reason, message = condition(discovered(Allocations(), settings), "KubeletConfigRead")
         assert (status, reason) == ("False", "Contradicted")
-        assert "would not start on this machine" in message
-        assert "99" in message
+        words = f"reserved-cpus: 0,99 is not a subset of online-cpus: {format_id_list(MACHINE.cpus)}"
+        assert f"would not start on this machine: {words}" in message
 
 
 @pytest.mark.parametrize(
@@ -139,6 +145,14 @@ def test_reserved_cpus_that_do_not_exist_are_a_contradiction_under_any_policy() 
         (
             {"pods": (pod_allocation("p", "1-2"), pod_allocation("q", "2"))},
             "pod ns/q holds CPUs 2, which another pod holds",
+        ),
+        (
+            {"pods": (pod_allocation("p", "1-2"),), "cpu_pool": mask_of([0, 2, 3, 4, 5, 6, 7])},
+            "pod ns/p holds CPUs 2, which are in the shared pool of cpu_manager_state",
+        ),
+        (
+            {"pods": (PodAllocation("d", "p", containers=(holder("a", 1, 2), holder("b", 2, 3))),)},
+            "pod d/p holds CPUs 2 in two containers",
         ),
         (
             {"pods": (PodAllocation("d", "p", memory=(MemoryBlock("memory", mask_of([0, 7]), GIB),)),)},
@@ -154,6 +168,71 @@ def test_what_cannot_be_held_on_this_machine_is_a_contradiction(allocations: dic
     discovery = discovered(Allocations(allocatable_cpus=ALLOCATABLE, **allocations))
     assert condition(discovery, "AllocationsRead") == ("False", "Contradicted", words)
     assert condition(discovery, "Ready")[0] == "False"
+
+
+UNEVEN = replace(MACHINE, cores=(replace(MACHINE.cores[0], threads=0b100000001), *MACHINE.cores[1:]))
+"""The first core has two threads, CPUs 0 and 8."""
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ((pod_allocation("p", "0,8"),), "pod ns/p holds CPUs 0, which are reserved"),
+        (
+            (pod_allocation("p", "1-2"), pod_allocation("q", "2")),
+            "pod ns/q holds CPUs 2, which another pod holds",
+        ),
+    ],
+)
+def test_what_a_kubelet_does_on_cores_of_different_sizes_is_a_remark(
+    pods: tuple[PodAllocation, ...], words: str
+) -> None:
+    allocations = Allocations(pods=pods, allocatable_cpus=UNEVEN.cpus & ~1)
+    discovery = discovered(allocations, host=Host(UNEVEN))
+    status, reason, message = condition(discovery, "AllocationsRead")
+    assert (status, reason) == ("True", "Read")
+    assert message.startswith(f"{words}; on this machine its kubelet counts cores as free that are not")
+    assert condition(discovery, "Ready")[:2] == ("True", "Ready")
+    assert words in discovery.summary.status
+
+
+def saved(pool: str) -> StateFiles:
+    content = json.dumps({"policyName": "static", "defaultCpuSet": pool, "checksum": 0}).encode()
+    return StateFiles("/var/lib/kubelet", {CPU_STATE: content})
+
+
+def test_a_file_with_which_the_kubelet_would_not_start_again_leaves_what_it_has_allocated_known() -> None:
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, cpu_pool=MACHINE.cpus & ~0x80, files=saved("0-6"))
+    discovery = discovered(allocations)
+    words = 'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-6"'
+    for kind in ("AllocationsRead", "Ready"):
+        status, reason, message = condition(discovery, kind)
+        assert (status, reason) == ("True", "WouldNotStartAgain")
+        assert words in message
+        assert "drain the node, stop the kubelet, delete /var/lib/kubelet/cpu_manager_state" in message
+    assert discovery.state.cpu_pool == MACHINE.cpus & ~0x80, "a CPU that is nowhere is nobody's"
+
+
+def test_what_a_restart_would_find_is_told_of_a_kubelet_that_does_not_answer() -> None:
+    discovery = discovered(Allocations(reason="PodResourcesUnavailable", problem="no answer", files=saved("0-6")))
+    status, reason, message = condition(discovery, "AllocationsRead")
+    assert (status, reason) == ("False", "PodResourcesUnavailable")
+    assert message.startswith("no answer; after a restart the kubelet would not start: start cpu manager error: ")
+    assert condition(discovery, "Ready")[2] == message
+
+
+def test_a_restart_is_judged_by_the_file_that_a_kubelet_would_then_read() -> None:
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, files=saved("0-7"))
+    assert condition(discovered(allocations), "Ready")[1] == "Ready"
+    other = replace(STATIC, cpu_manager_policy="none")
+    message = condition(discovered(allocations, source="FileContradicted", after_restart=other), "Ready")[2]
+    assert 'configured policy "none" differs from state checkpoint policy "static"' in message
+
+
+def test_a_configuration_that_is_not_known_says_nothing_of_a_restart() -> None:
+    allocations = Allocations(allocatable_cpus=ALLOCATABLE, files=saved("0-6"))
+    unread = discovered(allocations, reason="NotGiven", problems=("no file",))
+    assert condition(unread, "AllocationsRead")[:2] == ("True", "Read")
 
 
 def test_containers_of_one_pod_may_hold_the_same_cpus() -> None:

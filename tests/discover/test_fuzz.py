@@ -24,7 +24,7 @@ from topomend.model.condition import Condition
 from topomend.model.machine import Machine, PCIDevice, PCILink
 from topomend.model.shape import parse_shape
 from topomend.sandbox.machine_files import write_machine
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.published.node_topology import read_node_topology
 
 SCHEMA = crd_schema("nodetopologies")["properties"]["status"]
 

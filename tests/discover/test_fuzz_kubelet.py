@@ -25,11 +25,11 @@ from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
-from topomend.discover.state_files import ADMITTED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from topomend.kube.kubelet_client import Configz
 from topomend.model.shape import parse_shape
 from topomend.publish.bounded import bounded, size_of
-from topomend.wire.node_topology import MAX_STATUS_BYTES, node_topology, read_node_topology, status_of
+from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
+from topomend.wire.published.node_topology import MAX_STATUS_BYTES, node_topology, read_node_topology, status_of
 
 from .machines import Lister, container, on, pod, serving
 
@@ -56,7 +56,7 @@ STATES: Mapping[str, Mapping[str, Any]] = {
         "machineState": {"0": MEMORY["machineState"]["0"], "1": {**MEMORY["machineState"]["10"], "cells": [1]}},
     },
     DEVICE_STATE: DEVICES,
-    ADMITTED_STATE: {"data": json.dumps({"entries": {"uid-1": {"ContainerResources": {"main": {}}}}}), "checksum": 1},
+    ALLOCATED_STATE: {"data": json.dumps({"entries": {"uid-1": {"ContainerResources": {"main": {}}}}}), "checksum": 1},
 }
 
 # What stands where something else belongs

@@ -59,7 +59,7 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
         kubeReserved={"cpu": "1", "memory": "1Gi"},
         reservedMemory=[{"numaNode": 3, "limits": {"memory": "5Gi"}}],
         evictionHard={"memory.available": "1Gi"},
-        featureGates={"PodLevelResources": True, "DRAExtendedResource": True},
+        featureGates={"CPUManagerPolicyBetaOptions": True, "DRAExtendedResource": True},
     )
     kubelet_config = with_flags(
         tmp_path,
@@ -74,10 +74,10 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
         "Static",
         "--kube-reserved=cpu=2,memory=512Mi",
         "--system-reserved=cpu=500m",
-        "--reserved-memory=0:memory=300Mi,hugepages-1Gi=1Gi;1:memory=200Mi",
+        "--reserved-memory=0:memory=300Mi;1:memory=200Mi",
         "--reserved-memory=2:memory=112Mi",
         "--eviction-hard=memory.available<100Mi,nodefs.available<10%",
-        "--feature-gates=PodLevelResources=F,CPUManagerPolicyAlphaOptions=1",
+        "--feature-gates=CPUManagerPolicyBetaOptions=F,CPUManagerPolicyAlphaOptions=1",
     )
     assert kubelet_config.problems == ()
     settings = kubelet_config.settings
@@ -88,12 +88,11 @@ def test_every_flag_overrides_its_field(tmp_path: Path) -> None:
     assert settings.reserved_cpu_millis == 2500
     assert settings.reserved_memory == (
         MemoryReservation(0, "memory", 300 << 20),
-        MemoryReservation(0, "hugepages-1Gi", 1 << 30),
         MemoryReservation(1, "memory", 200 << 20),
         MemoryReservation(2, "memory", 112 << 20),
     )
     assert settings.feature_gates == {
-        "PodLevelResources": False,
+        "CPUManagerPolicyBetaOptions": False,
         "DRAExtendedResource": True,
         "CPUManagerPolicyAlphaOptions": True,
     }
@@ -125,12 +124,15 @@ def test_the_drop_ins_that_the_kubelet_names_are_read(tmp_path: Path) -> None:
     ("flag", "words"),
     [
         ("--reserved-memory=all:memory=1Gi", "overridden by --reserved-memory with 'all:memory=1Gi'"),
-        ("--reserved-memory=0:memory", "overridden by --reserved-memory with 'memory'"),
+        (
+            "--reserved-memory=0:memory",
+            "overridden by --reserved-memory with '0:memory', in which a limit is not RESOURCE=QUANTITY",
+        ),
         ("--kube-reserved=cpu", "overridden by --kube-reserved with 'cpu', which is not KEY=VALUE"),
         ("--eviction-hard=memory.available=1Gi", "which is not KEY<VALUE"),
         ("--cpu-manager-policy=dynamic", "cpuManagerPolicy: 'dynamic' where one of none, static"),
-        ("--feature-gates=PodLevelResources=maybe", "featureGates['PodLevelResources']: 'maybe' where true or false"),
-        ("--reserved-cpus=0-", "reservedSystemCPUs: '0-' is not an id"),
+        ("--feature-gates=PodLevelResources=maybe", 'parsing "maybe": invalid syntax'),
+        ("--reserved-cpus=0-", 'reservedSystemCPUs (--reserved-cpus) 0-, error: strconv.Atoi: parsing "": invalid'),
     ],
 )
 def test_a_flag_with_which_no_kubelet_starts_is_named(tmp_path: Path, flag: str, words: str) -> None:
@@ -246,6 +248,8 @@ def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_reported_and_not_
     file.write_text(content)
     kubelet_config = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read()
     assert (kubelet_config.reason, kubelet_config.source) == ("", "FileContradicted")
+    after = kubelet_config.after_restart
+    assert after is None or after.cpu_manager_policy == "none", "a kubelet that restarts reads the file"
     assert words in kubelet_config.remarks[0]
     assert kubelet_config.settings.cpu_manager_policy == "static"
 
@@ -277,7 +281,7 @@ def test_a_kubelet_that_refuses_is_reported_with_what_it_takes(error: APIError, 
     kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read()
     assert kubelet_config.reason == "NotGiven"
     assert words in kubelet_config.problems[0]
-    assert "docs/layouts.md" in kubelet_config.problems[1]
+    assert "docs/run/layouts.md" in kubelet_config.problems[1]
 
 
 def test_a_kubelet_whose_certificate_proves_nothing_is_trusted_and_that_is_reported(tmp_path: Path) -> None:
@@ -298,6 +302,89 @@ def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None
     kubelet_config = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
     assert kubelet_config.reason == "Unreadable"
     assert kubelet_config.problems[0].startswith("the kubelet's configz is not a KubeletConfiguration")
+
+
+BEFORE_136 = {
+    "enableServer": True,
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0-1",
+    "topologyManagerPolicy": "restricted",
+    "topologyManagerScope": "container",
+    "memoryManagerPolicy": "None",
+    "evictionHard": {"memory.available": "100Mi"},
+    "featureGates": {},
+}
+"""A kubelet's configz before 1.36, which names neither its kind nor its version (kubernetes#136044)."""
+
+
+@pytest.mark.parametrize("head", [HEAD, {}], ids=["since 1.36", "before 1.36"])
+@pytest.mark.parametrize("with_file", [True, False])
+def test_configz_is_read_with_and_without_kind(tmp_path: Path, head: dict[str, str], *, with_file: bool) -> None:
+    fields = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-1", "topologyManagerPolicy": "restricted"}
+    written = WrittenConfig(config(tmp_path, **fields) if with_file else None)
+    answer = Configz({"kubeletconfig": head | BEFORE_136})
+    kubelet_config = SettingsReader(written, configz=lambda: answer).read()
+    assert (kubelet_config.reason, kubelet_config.source) == ("", "ReadFromConfigz")
+    assert kubelet_config.settings.topology_manager_policy == "restricted"
+    assert kubelet_config.settings.reserved_cpus == 0b11
+
+
+OTHERS: list[object] = [
+    None,
+    [],
+    {},
+    {"kubeletconfig": {}},
+    {"kubeletconfig": {"anything": 1}},
+    {"kubeletconfig": BEFORE_136 | {"kind": "Pod", "apiVersion": "v1"}},
+    {"kubeletconfig": BEFORE_136 | {"kind": "KubeletConfiguration"}},
+    {"kubeletconfig": BEFORE_136 | HEAD | {"apiVersion": "kubelet.config.k8s.io/v2"}},
+    {"kubeletconfig": BEFORE_136 | {"cpuManagerPolicy": 7}},
+]
+
+
+@pytest.mark.parametrize("answer", OTHERS)
+def test_a_file_is_believed_where_configz_tells_no_configuration(tmp_path: Path, answer: object) -> None:
+    file = config(tmp_path, cpuManagerPolicy="static")
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz(answer)).read()
+    assert (kubelet_config.reason, kubelet_config.source) == ("", "ConfigzUnavailable")
+    assert kubelet_config.settings.cpu_manager_policy == "static"
+    assert kubelet_config.remarks[0].startswith("the kubelet's conf")
+    assert kubelet_config.remarks[0].endswith("; its file is read instead")
+
+
+def test_where_neither_source_tells_the_settings_both_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("kind: Pod\n")
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz([])).read()
+    assert kubelet_config.reason == "Unreadable"
+    assert [problem.split(" is not ")[0] for problem in kubelet_config.problems] == [
+        f"the kubelet's configuration {file}",
+        "the kubelet's configz",
+    ]
+
+
+def test_what_to_do_where_no_source_tells_the_settings_depends_on_the_node() -> None:
+    kubelet = Kubelet()
+    kubelet.error = Forbidden(403, "", "Forbidden")
+    reader = SettingsReader(WrittenConfig(), configz=kubelet, cure=lambda: "apply deploy/components/k3s")
+    assert reader.read().problems[1].endswith(", or apply deploy/components/k3s")
+
+
+def test_a_value_that_no_kubelet_is_known_to_have_is_published_as_it_is() -> None:
+    kubelet_config = SettingsReader(WrittenConfig(), configz=Kubelet(topologyManagerPolicy="strict")).read()
+    assert (kubelet_config.reason, kubelet_config.settings.topology_manager_policy) == ("Invalid", "strict")
+    assert len(kubelet_config.problems) == 1
+
+
+def test_an_odd_answer_of_a_kubelet_that_told_its_settings_before_changes_nothing(tmp_path: Path) -> None:
+    socket = tmp_path / "kubelet.sock"
+    socket.touch()
+    kubelet, answers = Kubelet(), [Configz({"kubeletconfig": BEFORE_136}), Configz("odd")]
+    reader = SettingsReader(WrittenConfig(), configz=lambda: answers.pop(0), socket=socket, monotonic=kubelet.monotonic)
+    first = reader.read()
+    kubelet.now = kubelet_settings.RECHECK_SECONDS
+    assert reader.read() is first
+    assert not answers
 
 
 # When the sources are asked again

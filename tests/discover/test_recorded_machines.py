@@ -12,7 +12,7 @@ from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover import discover
-from topomend.wire.node_topology import read_node_topology
+from topomend.wire.published.node_topology import read_node_topology
 
 BROKEN = {
     "2ps3-2t": "core_id is missing",

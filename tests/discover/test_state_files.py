@@ -4,20 +4,10 @@ from typing import Any
 
 import pytest
 
-from topomend.discover.state_files import (
-    ADMITTED_STATE,
-    CPU_STATE,
-    DEVICE_STATE,
-    FILES,
-    MAX_BYTES,
-    MEMORY_STATE,
-    KubeletState,
-    StateUnreadable,
-    fingerprint,
-    read_state,
-)
+from topomend.discover.state_files import FILES, MAX_BYTES, KubeletState, StateUnreadable, fingerprint, read_state
 from topomend.model.bitmask import mask_of
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
+from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
 
 from .machines import cpu_state, write_state
 
@@ -62,7 +52,7 @@ def test_what_the_managers_keep_of_a_container_comes_together(tmp_path: Path) ->
     write_state(tmp_path, MEMORY_STATE, MEMORY)
     write_state(tmp_path, DEVICE_STATE, DEVICES)
     admitted: dict[str, object] = {"entries": {"uid-1": {"ContainerResources": {"main": {}, "side": {}}}}}
-    write_state(tmp_path, ADMITTED_STATE, {"data": json.dumps(admitted), "checksum": 7})
+    write_state(tmp_path, ALLOCATED_STATE, {"data": json.dumps(admitted), "checksum": 7})
     state = read_state(tmp_path)
     assert state.pods["uid-1"].containers == {
         "main": ContainerAllocation(

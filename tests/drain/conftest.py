@@ -22,13 +22,13 @@ from tests.deploy.api import API, administrator, path_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
+from topomend.drain.leftovers import leftovers
 from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, STEERINGS, Resource
 from topomend.kube.errors import APIError, NotFound
 from topomend.relaunch import manifest
 from topomend.sandbox.build import ensure_binary
 from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, PLACEHOLDER_GATE, RELAUNCH, RELAUNCH_FINALIZER
-from topomend.wire.leftovers import leftovers
-from topomend.wire.relaunch import manifest_status, record_name
+from topomend.wire.relaunch_record import manifest_status, record_name
 
 QUOTAS = Resource("v1", "resourcequotas")
 STEERED, DENIED = "steered", "denied"
@@ -354,7 +354,7 @@ class Installed:
             api.delete(f"/api/v1/namespaces/{name}")
         for content in self.cluster.pods():
             with suppress(NotFound):
-                self.cluster._unfinalize(content["metadata"])
+                self.cluster._unfinalize(PODS, content["metadata"])
             self.cluster.remove(content)
         ours = {STEERED, DENIED, SYSTEM, "topomend-agent"}
         eventually("everything to be gone", lambda: not ours & self._names(NAMESPACES), 120)

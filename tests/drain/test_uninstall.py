@@ -3,22 +3,31 @@
 import random
 import secrets
 import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.clusters import CRDS, SYSTEM, pod
-from tests.drain.conftest import DENIED, STEERED, Installed
+from tests.drain.conftest import DENIED, PARAMETERS, STEERED, Installed
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
-from tests.waiting import eventually
+from tests.waiting import consistently, eventually
 
+from topomend.drain.drain import IN_FORCE_SECONDS
 from topomend.kube.client import (
+    BRAKES,
     LEASES,
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     PODS,
 )
+from topomend.kube.errors import AlreadyExists
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import (
+    BRAKE,
+    BRAKE_NAME,
     FIT_GATE,
     PLACEHOLDER_GATE,
     RECORD_ANNOTATION,
@@ -107,6 +116,7 @@ def test_what_cannot_be_done_is_left_with_its_reason_and_done_by_the_next_drain(
     loaded.assert_nothing_is_left_or_lost()
 
 
+@pytest.mark.night
 def test_a_drain_that_is_killed_anywhere_is_run_again(loaded: Installed, tmp_path: Path) -> None:
     seed = secrets.randbits(32)
     rng = random.Random(seed)
@@ -177,6 +187,53 @@ def test_an_operator_that_runs_elsewhere_is_kept_from_writing_and_told_of(instal
         assert lease["leaseDurationSeconds"] == 3600
     finally:
         stranger.terminate()
+
+
+def test_a_drain_waits_for_an_operator_that_is_still_ending(installed: Installed) -> None:
+    """The last one of a rollout keeps creating the objects while it ends; nobody outside the Deployment does."""
+    ending = _begin_to_end(installed, "ending")
+    draining = installed.start_drain()
+    eventually(
+        "the operators to end", lambda: all(one.operator.process.poll() is not None for one in installed.replicas)
+    )
+    eventually("the objects to be deleted", lambda: not any(map(installed.exists, PARAMETERS)), 60)
+
+    def owns_and_drains() -> bool:
+        _own_again(installed, ending)
+        return draining.poll() is None
+
+    consistently("the drain", owns_and_drains, 2 * IN_FORCE_SECONDS)
+    installed.cluster.client.merge(PODS, "ending", {"metadata": {"finalizers": None}}, SYSTEM)
+    out, _ = draining.communicate(timeout=240)
+    assert draining.returncode == 0, out
+    assert not any(map(installed.exists, PARAMETERS))
+
+
+def _own_again(installed: Installed, pod: dict[str, Any]) -> None:
+    """Create the brake's object as the operator in ``pod`` does where it is missing."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    metadata = {"name": BRAKE_NAME, "ownerReferences": [owner]}
+    valid_until = timestamp(datetime.now(UTC) + timedelta(minutes=5))
+    content = {"apiVersion": BRAKES.api_version, "kind": BRAKE, "metadata": metadata, "validUntil": valid_until}
+    with suppress(AlreadyExists):
+        installed.cluster.client.create(BRAKES, content, SYSTEM)
+
+
+def _begin_to_end(installed: Installed, name: str) -> dict[str, Any]:
+    """A pod that ends as long as a test wants, in the operator's namespace, where all must be restricted."""
+    content = pod(name, 1, finalizers=["example.com/held"])
+    content["spec"]["securityContext"] = {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    content["spec"]["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    made = installed.cluster.create(content, SYSTEM)
+    installed.cluster.remove(made)
+    return made
 
 
 def _crd(installed: Installed) -> dict[str, dict[str, str]]:

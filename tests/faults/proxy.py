@@ -1,7 +1,8 @@
 """A proxy on loopback before an API server that makes whatever can go wrong between it and a client.
 
-It speaks HTTP to its client and HTTPS to the server, one connection a client connection, and forwards the client's own
-account. Four things can be set on it at any time:
+It speaks HTTP to its client, or HTTPS where it is given a certificate, and HTTPS to the server, one connection a client
+connection. It forwards the client's own account, unless ``account`` gives another. Four things can be set on it at any
+time:
 
 - ``fault`` is called around every write (before it is forwarded, before its answer is read, after the answer was handed
   over), and may do anything, such as kill the client; raising ``HangUp`` loses the answer;
@@ -22,7 +23,7 @@ from enum import Enum
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import SHUT_RDWR
+from socket import AF_INET, AF_INET6, SHUT_RDWR
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -97,6 +98,9 @@ class Answer:
 
 
 Rule = Callable[[Request], Answer | None]
+Account = Callable[[BaseHTTPRequestHandler], Mapping[str, str] | Answer]
+"""The headers to add to a request by what its connection and its headers prove, or the answer to give instead."""
+
 Rewrite = Callable[[Request, dict[str, Any]], dict[str, Any] | None]
 
 
@@ -143,6 +147,14 @@ class _Server(ThreadingHTTPServer):
         """A client that was killed in mid-request is what a proxy of faults is for."""
 
 
+def _server_at(host: str, handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None) -> _Server:
+    kind = type("Server", (_Server,), {"address_family": AF_INET6 if ":" in host else AF_INET})
+    server: _Server = kind((host, 0), handler)
+    if tls:  # the handshake is the handler's, in its own thread
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    return server
+
+
 class Proxy:
     """Forwards to the API server of ``kubeconfig``; ``written`` are the writes that it saw, but for those of
     ``uncounted`` kinds (plurals), and ``asked`` are all requests.
@@ -152,12 +164,21 @@ class Proxy:
     """
 
     def __init__(
-        self, kubeconfig: Path, folder: Path, uncounted: tuple[str, ...] = ("events",), namespace: str = ""
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        uncounted: tuple[str, ...] = ("events",),
+        namespace: str = "",
+        *,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+        account: Account = lambda _: {},
     ) -> None:
         configuration = yaml.safe_load(kubeconfig.read_text())
         cluster = configuration["clusters"][0]["cluster"]
         self._server = urlsplit(cluster["server"])
         self._context = _tls_context(cluster)
+        self.account = account
         self.fault: Fault = lambda _, __: None
         self.rules: list[Rule] = []
         self.rewrite: Rewrite = lambda _, event: event
@@ -167,11 +188,12 @@ class Proxy:
         self._uncounted, self._namespace = uncounted, namespace
         self._streams: list[Stream] = []
         self._lock = threading.Lock()
-        self._http = _Server(("127.0.0.1", 0), self._handler())
+        self._http = _server_at(host, self._handler(), tls)
         self._thread = threading.Thread(target=self._http.serve_forever, name="proxy", daemon=True)
         self._thread.start()
         self.kubeconfig = folder / "proxy.kubeconfig"
-        cluster["server"] = f"http://127.0.0.1:{self._http.server_port}"
+        self.port = self._http.server_port
+        cluster["server"] = f"http://127.0.0.1:{self.port}"
         for name in ("certificate-authority", "certificate-authority-data"):
             cluster.pop(name, None)
         self.kubeconfig.write_text(yaml.safe_dump(configuration))
@@ -290,11 +312,15 @@ def _forward(proxy: Proxy, handler: BaseHTTPRequestHandler, connection: HTTPSCon
     if own:
         _give(handler, own)
         return
+    account = proxy.account(handler)
+    if isinstance(account, Answer):
+        _give(handler, account)
+        return
     write = proxy.count(request.method, request.url, body)
     fault = proxy.fault  # the one that was set when the request came, however long it takes
     if write:
         fault(write, Moment.BEFORE)
-    connection.request(request.method, request.url, body or None, _end_to_end(handler.headers))
+    connection.request(request.method, request.url, body or None, {**_end_to_end(handler.headers), **account})
     answer = connection.getresponse()
     if write:
         fault(write, Moment.BETWEEN)

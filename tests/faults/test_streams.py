@@ -43,9 +43,9 @@ SOON = 5.0
 """Within how many seconds of a cut a pod that is refused then is to run."""
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def slow(lopsided: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, "Future[None]"]]:
-    """The slow faults, begun before all others and waited for after them."""
+    """The slow faults, all of them side by side."""
     scenes = {name: Scene(lopsided, tmp_path_factory.mktemp("slow") / name, name) for name in SLOW}
     with ThreadPoolExecutor(len(SLOW)) as pool:
         yield {name: pool.submit(SLOW[name], scene) for name, scene in scenes.items()}
@@ -399,6 +399,7 @@ def _retried(scene: Scene) -> None:
 SLOW = {"stall": _stall, "lists-fail": _lists_fail, "unwatched": _unwatched, "away": _away, "retried": _retried}
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("name", SLOW)
 def test_what_lasts_for_minutes_is_survived_and_told_by_the_liveness_endpoint(
     name: str, slow: dict[str, "Future[None]"]

@@ -29,8 +29,8 @@ from topomend.gating.definitions import NAMES, Installation
 from topomend.gating.installer import NO_WEBHOOK, Installer
 from topomend.kube.client import Client, connect
 from topomend.kube.errors import TooManyRequests, Unanswered
-from topomend.runtime.answers import Answers
-from topomend.runtime.http_server import Page
+from topomend.runtime.http.server import Page
+from topomend.runtime.http.webhook_server import Answers
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.host import free_ports
 from topomend.wire import group

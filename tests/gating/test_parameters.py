@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from topomend.gating.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
 from topomend.kube.client import BRAKES, STEERINGS, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
+from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import BRAKE_NAME, STEERING_NAME
 
 pytestmark = pytest.mark.cluster
@@ -103,6 +105,10 @@ def test_without_an_answer_nothing_is_ensured(cluster: Cluster) -> None:
     assert not parameters.ensured
 
 
+def in_seconds(seconds: float) -> str:
+    return timestamp(datetime.now(UTC) + timedelta(seconds=seconds))
+
+
 def valid_until(cluster: Cluster) -> list[str]:
     return [cluster.client.get(resource, name, NAMESPACE)["validUntil"] for resource, name in BOTH]
 
@@ -110,7 +116,7 @@ def valid_until(cluster: Cluster) -> list[str]:
 def test_only_an_operator_that_acts_renews_both_objects_and_not_at_every_check(cluster: Cluster) -> None:
     parameters = Parameters(cluster.client, NAMESPACE, "", "")
     parameters.ensure()
-    assert all(until > parameters_module._valid_until(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
+    assert all(until > in_seconds(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
     written = metadata(cluster)
     parameters.ensure()
     assert metadata(cluster) == written
@@ -119,4 +125,28 @@ def test_only_an_operator_that_acts_renews_both_objects_and_not_at_every_check(c
     parameters.ensure(renews=False)
     assert valid_until(cluster) == ["2026-01-01T00:00:00Z"] * 2
     parameters.ensure()
-    assert all(until > parameters_module._valid_until(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
+    assert all(until > in_seconds(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
+
+
+@pytest.mark.parametrize("wrong", [-600.0, 3600.0], ids=["ten minutes slow", "an hour fast"])
+def test_a_wrong_clock_is_put_right_by_the_api_server_s(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: float
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(seconds=wrong)
+
+    parameters = Parameters(cluster.client, NAMESPACE, "", "")
+    with monkeypatch.context() as patched:
+        patched.setattr(parameters_module, "datetime", Wrong)
+        for _ in range(3):
+            parameters.ensure()
+        low, high = in_seconds(VALID_SECONDS - RENEW_SECONDS), in_seconds(VALID_SECONDS + RENEW_SECONDS)
+        assert all(low < until < high for until in valid_until(cluster))
+    for _ in range(3):  # the clock jumps: it is right again
+        parameters.ensure()
+    low, high = in_seconds(VALID_SECONDS - RENEW_SECONDS), in_seconds(VALID_SECONDS + RENEW_SECONDS)
+    assert all(low < until < high for until in valid_until(cluster))
+    (line,) = [record.getMessage() for record in caplog.records if "the clock of this machine" in record.getMessage()]
+    assert "put it right" in line

@@ -11,14 +11,16 @@ from tests.builders import pod_manifest
 from topomend.gating.review import Parameter, answered, stamp
 from topomend.wire.group import CHANGED_ANNOTATION, FIT_GATE, UNREVIEWABLE
 
+OPTED_OUT = ("without-us",)
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 VALID = Parameter(exists=True, valid_until="2026-01-02T03:04:01Z", owners=frozenset({"u1"}))
 USER = {"username": "jane", "groups": ["dev", "system:authenticated"]}
 
 
 def patch_of(definition: str, pod: dict[str, Any], parameter: Parameter = VALID, **request: Any) -> list[Any]:
-    review = {"apiVersion": "admission.k8s.io/v1", "request": {"uid": "1", "object": pod, "userInfo": USER, **request}}
-    response = answered(review, definition, parameter, NOW)["response"]
+    of_pod = {"uid": "1", "namespace": "ns", "object": pod, "userInfo": USER}
+    review = {"apiVersion": "admission.k8s.io/v1", "request": {**of_pod, **request}}
+    response = answered(review, definition, parameter, NOW, OPTED_OUT.__contains__)["response"]
     assert (response["uid"], response["allowed"]) == ("1", True)
     assert ("patch" in response) == (response.get("patchType") == "JSONPatch")
     return list(json.loads(base64.b64decode(response.get("patch", "W10="))))
@@ -62,6 +64,22 @@ def test_the_brake_gates_the_pods_of_controllers_on_its_list_alone() -> None:
     assert not patch_of("brake", pod())
     owner = {"kind": "ReplicaSet", "name": "r", "uid": "u1"}
     assert not patch_of("brake", pod(ownerReferences=[owner]))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_gated"),
+    [({}, False), ({"topomend.io/relaunch": "true"}, True), ({"topomend.io/relaunch": "yes"}, True)],
+    ids=["none", "true", "neither"],
+)
+def test_in_a_namespace_that_opted_out_only_pods_with_a_value_of_their_own_are_gated(
+    annotations: dict[str, str], is_gated: bool
+) -> None:
+    """Of a value that is none the operator tells; and what a condition sees is not asked here."""
+    content = pod(annotations=annotations)
+    assert bool(patch_of("steer", content, namespace="without-us")) == is_gated
+    content["metadata"]["ownerReferences"] = of_controller("u1")["metadata"]["ownerReferences"]
+    assert bool(patch_of("brake", content, namespace="without-us")) == is_gated
+    assert patch_of("brake", content)
 
 
 def test_a_stamp_takes_the_place_of_one_that_the_creator_wrote() -> None:
@@ -122,4 +140,4 @@ def test_a_note_of_thousands_of_keys_is_not_searched_for_each_of_thousands_that_
 @pytest.mark.parametrize("review", [{}, {"request": {}}, {"request": {"uid": "1", "object": {}}}, {"request": 3}])
 def test_what_is_no_review_is_an_error_of_the_one_who_asks(review: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError)):
-        answered({"apiVersion": "admission.k8s.io/v1", **review}, "steer", VALID, NOW)
+        answered({"apiVersion": "admission.k8s.io/v1", **review}, "steer", VALID, NOW, OPTED_OUT.__contains__)

@@ -22,7 +22,7 @@ from topomend.wire import group
 
 pytestmark = pytest.mark.cluster
 
-STEERED, PLAIN = "steered", "plain"
+STEERED, PLAIN, OPTED_OUT = "steered", "plain", "opted-out"
 BRAKED = "11111111-0000-0000-0000-000000000000"
 CASES = 250
 INSTALLATION = Installation(SYSTEM, "topomend-operator")
@@ -39,8 +39,10 @@ def admin() -> Iterator[API]:
         for item in objects():
             if item["kind"] not in ("DaemonSet", "Deployment"):
                 eventually(path_of(item), lambda item=item: api.apply(path_of(item), item).allowed)  # type: ignore[misc]
-        for name, labels in ((STEERED, {group.STEER_LABEL: "enabled"}), (PLAIN, {})):
-            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        steered, opted_out = {group.STEER_LABEL: "enabled"}, {group.RELAUNCH_ANNOTATION: "false"}
+        for name, labels, annotations in ((STEERED, steered, {}), (PLAIN, {}, {}), (OPTED_OUT, steered, opted_out)):
+            metadata = {"name": name, "labels": labels, "annotations": annotations}
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             assert api.apply(f"/api/v1/namespaces/{name}", namespace).allowed
         testers = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -72,7 +74,7 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     known = parameters(admin, datetime.now(UTC) + timedelta(hours=1))
-    cases = [(rng.choice((STEERED, PLAIN)), random_user(rng, admin), random_pod(rng)) for _ in range(CASES)]
+    cases = [(rng.choice((STEERED, PLAIN, OPTED_OUT)), random_user(rng, admin), random_pod(rng)) for _ in range(CASES)]
     for item in every_policy():
         assert admin.apply(path_of(item), item).allowed
     eventually("the policies", lambda: effects(admin, STEERED, probe()) == (True, True))
@@ -83,7 +85,13 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
     eventually("the policies' end", lambda: effects(admin, STEERED, probe()) == (False, False))
     pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))
     assert pairs is not None
-    server = Webhook("127.0.0.1:0", pairs, lambda definition: known.get(definition, Parameter()), lambda _: None)
+    server = Webhook(
+        "127.0.0.1:0",
+        pairs,
+        lambda definition: known.get(definition, Parameter()),
+        lambda namespace: namespace == OPTED_OUT,
+        lambda _: None,
+    )
     try:
         for definition in NAMES:
             client = {"url": f"https://127.0.0.1:{server.port}/{definition}", "caBundle": pairs.as_secret()["ca.crt"]}
@@ -164,7 +172,9 @@ def random_pod(rng: random.Random) -> dict[str, Any]:
         uid, is_controller = rng.choice((BRAKED, "22222222-0000-0000-0000-000000000000")), rng.random() < 0.8
         metadata["ownerReferences"] = [{**owner, "uid": uid, "controller": is_controller}]
     if rng.random() < 0.2:
-        metadata["annotations"] = {rng.choice(("a", group.CREATOR_ANNOTATION, group.RELAUNCH_ANNOTATION)): "true"}
+        metadata["annotations"] = {rng.choice(("a", group.CREATOR_ANNOTATION)): "true"}
+    if rng.random() < 0.3:
+        metadata.setdefault("annotations", {})[group.RELAUNCH_ANNOTATION] = rng.choice(("true", "false", "False"))
     return {**pod, "metadata": metadata}
 
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from tests.clusters import Cluster
 
-from topomend.kube import client as client_module
 from topomend.kube.client import (
+    EVENTS,
     FIRST_PAGE,
     MAX_PAGE,
     NODE_TOPOLOGIES,
@@ -21,13 +21,12 @@ from topomend.kube.client import (
     PAGE_BYTES,
     PODS,
     Client,
-    NoCluster,
     Resource,
     WatchEvent,
     connect,
-    context_names,
-    current_namespace,
 )
+from topomend.kube.connection import access
+from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import Conflict, Gone, NotPermitted, Unanswered
 
 
@@ -154,6 +153,15 @@ def test_a_list_is_read_page_by_page_and_has_the_version_of_its_last_page(client
     assert [request.query for request in server.asked] == [
         selectors | {"resourceVersion": "0", "limit": str(FIRST_PAGE)},
         selectors | {"continue": "token", "limit": str(MAX_PAGE)},  # a continued list takes no version
+    ]
+
+
+def test_a_list_from_the_cache_may_be_asked_to_be_no_older_than_a_version(client: Client, server: APIServer) -> None:
+    """Without a limit: with one, the API server would not take it from its cache."""
+    server.answer(page("a", "b"))
+    assert client.read(PODS, lambda content: [content], cached=True, not_older_than="41").version == "7"
+    assert [request.query for request in server.asked] == [
+        {"resourceVersion": "41", "resourceVersionMatch": "NotOlderThan"}
     ]
 
 
@@ -290,6 +298,33 @@ def test_who_does_not_lead_sends_no_write_and_may_read(
     assert len(server.asked) == 3
 
 
+NOT_EVENTS: list[Callable[[Client], object]] = [
+    *WRITES,
+    lambda client: client.apply(EVENTS, "e", {}, "ns"),
+    lambda client: client.merge(EVENTS, "e", {}, "ns"),
+    lambda client: client.delete(EVENTS, "e", "ns", uid="u"),
+    lambda client: client.create(EVENTS, {}),
+    lambda client: client.create(Resource("v1", "events"), {}, "ns"),
+    lambda client: client.patch_status(PODS, "p", {}, "ns"),
+    lambda client: client.evict("p", "ns", uid="u"),
+    lambda client: client.evict("events", "ns", uid="u", dry_run=True),
+]
+
+
+@pytest.mark.parametrize("write", NOT_EVENTS, ids=lambda write: str(write.__code__.co_firstlineno))
+def test_who_only_observes_sends_no_write_but_events(
+    write: Callable[[Client], object], client: Client, server: APIServer
+) -> None:
+    observing = client.creating_alone(EVENTS)
+    with pytest.raises(NotPermitted, match="this client only creates events"):
+        write(observing.writing_while(lambda: True))
+    assert server.asked == []
+    server.answer({}, {})
+    observing.get(PODS, "p", "ns")
+    observing.create(EVENTS, {}, "ns")
+    assert len(server.asked) == 2
+
+
 @pytest.mark.parametrize("write", WRITES, ids=["create", "merge", "delete"])
 def test_a_request_whose_answer_is_lost_is_not_repeated(
     write: Callable[[Client], object], client: Client, server: APIServer
@@ -337,15 +372,15 @@ def test_an_api_server_lists_nodes_objects_without_what_they_say(two_nodes: Clus
 
 
 def test_the_namespace_and_the_names_of_contexts_are_those_of_the_kubeconfig(kubeconfig: Path) -> None:
-    assert current_namespace(str(kubeconfig)) == "mine"
-    assert current_namespace(str(kubeconfig), "there") == "default"
-    assert context_names(str(kubeconfig)) == ["here", "there"]
+    assert access.find_access(str(kubeconfig)).namespace == "mine"
+    assert access.find_access(str(kubeconfig), "there").namespace == "default"
+    assert access.context_names(str(kubeconfig)) == ["here", "there"]
 
 
 def test_a_kubeconfig_that_cannot_be_read_has_no_contexts_and_is_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
-    assert (current_namespace(missing), context_names(missing)) == ("default", [])
-    with pytest.raises(NoCluster, match=f"{missing} names no cluster: .* Set KUBECONFIG"):
+    assert access.context_names(missing) == []
+    with pytest.raises(NotConfigured, match=f"^{missing}: no such file"):
         connect(missing)
 
 
@@ -354,7 +389,7 @@ def test_the_environment_comes_before_the_account_of_a_pod(
 ) -> None:
     del client
     (tmp_path / "token").write_text("t")
-    monkeypatch.setattr(client_module, "SERVICE_ACCOUNT_TOKEN", tmp_path / "token")
+    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     server.answer({"gitVersion": "v1.36.3"})
     connected = connect()

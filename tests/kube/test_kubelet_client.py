@@ -2,7 +2,6 @@
 
 import functools
 import socket
-import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.kube.certificates import Authority, Server, serving
 
+from topomend.kube.connection.tls import trusting
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import KubeletClient
 
@@ -62,7 +62,7 @@ def _forget(of_the_cluster: Server, of_its_own: Server) -> None:
 def client(
     address: str, cluster: Authority, token: Token | None = None, *, ca: Path | None = None, must_verify: bool = False
 ) -> KubeletClient:
-    tls = functools.partial(ssl.create_default_context, cafile=str(cluster.certificate))
+    tls = functools.partial(trusting, cluster.certificate)
     return KubeletClient(address, "n1", token or Token(), tls=tls, authority=ca, must_verify=must_verify)
 
 

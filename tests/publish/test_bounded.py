@@ -10,9 +10,9 @@ from deploy.manifests import crd_schema
 from tests.deploy.schema import complaints
 
 from topomend.cache import changes
-from topomend.cache.topology_reader import published
+from topomend.cache.topology_reader import TopologyReader
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN
-from topomend.discover.listed_claims import MAX_NODE_CLAIMS
+from topomend.discover.pod_resources.listed_claims import MAX_NODE_CLAIMS
 from topomend.model.bitmask import mask_of
 from topomend.model.claimed_device import ContainerClaim
 from topomend.model.condition import Condition, Summary
@@ -30,8 +30,8 @@ from topomend.model.node_state import (
 from topomend.model.shape import parse_shape
 from topomend.publish import bounded as rules
 from topomend.publish.bounded import bounded, size_of
-from topomend.wire.claims import read_container_claims
-from topomend.wire.node_topology import (
+from topomend.wire.published.claims import read_container_claims
+from topomend.wire.published.node_topology import (
     HEARTBEAT,
     MAX_STATUS_BYTES,
     node_topology,
@@ -285,6 +285,6 @@ def test_the_bounds_are_those_of_the_schema() -> None:
 
 
 def test_a_reader_of_all_nodes_takes_what_was_cut_for_not_known() -> None:
-    change = published(written(monster(pods=1100, numa_nodes=2)), datetime(2026, 1, 2, tzinfo=UTC))
+    change = TopologyReader().published(written(monster(pods=1100, numa_nodes=2)), datetime(2026, 1, 2, tzinfo=UTC))
     assert isinstance(change, changes.Published)
     assert change.problem.startswith("its agent says TooLarge: there is no room for ")

@@ -8,14 +8,14 @@ from tests.reconcile.emitted import Emitted
 from topomend.cache import changes
 from topomend.model.cluster import WatchedPod
 from topomend.model.node_state import NodeState
+from topomend.reconcile.autoscaling.placeholders import Placeholders
+from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
-from topomend.reconcile.node_backoff import NodeBackoff
-from topomend.reconcile.node_pods import NodePods
-from topomend.reconcile.placeholders import Placeholders
-from topomend.reconcile.reservations import Reservations
-from topomend.reconcile.scale_up import ScaleUp
+from topomend.reconcile.placement.node_backoff import NodeBackoff
+from topomend.reconcile.placement.node_pods import NodePods
+from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
@@ -35,7 +35,11 @@ class Parts:
         announcer = self.emitted.announcer
         explainer = Explainer(self.store, announcer, self.metrics, self.reported.append, self.clock)
         reservations = Reservations(
-            self.store, NodePods(cluster.client, self.clock), NodeBackoff(Backoff(self.clock)), self.metrics, self.clock
+            self.store,
+            NodePods(cluster.client, self.store, clock=self.clock),
+            NodeBackoff(Backoff(self.clock)),
+            self.metrics,
+            clock=self.clock,
         )
         self.placeholders = Placeholders(cluster.client, self.store, SYSTEM, enabled=placeholders, clock=self.clock)
         self.scale_up = ScaleUp(cluster.client, self.store, self.placeholders, self.clock)

@@ -8,7 +8,7 @@ from tests.reconcile.emitted import Emitted
 
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.model.cluster import Owner, WatchedPod
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
 
 RECORD = Relaunch("ns", "p-1", "p", "p", "a", "TopologyAffinityError", "", 2, {}, candidates=("b", "c"), uid="r")
@@ -73,5 +73,5 @@ def test_a_pod_that_is_not_scheduled_is_reported_what_to_do(emitted: Emitted) ->
     assert (kind, reason) == ("Warning", "NotScheduled")
     assert note.startswith("Ungated for nodes b, c but not scheduled: ")
     assert "See `kubectl describe pod p`. " in note
-    assert "It is replaced once other nodes admit it, unless" in note
-    assert note.endswith("Then, to retry on other nodes, delete and recreate the pod.")
+    assert "topomend replaces the pod when other nodes admit it. " in note
+    assert note.endswith("If it opted out, or its Job may have no more failures, delete and recreate it.")

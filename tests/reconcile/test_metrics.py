@@ -1,10 +1,8 @@
 """What Prometheus scrapes, from the registry and by a real operator that relaunched a pod."""
 
-import re
 import socket
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,8 +15,6 @@ from tests.waiting import eventually, stretched
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.reconcile.metrics import Metrics, largest_admissible_cpus
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "refused-pods.md"
 
 
 @pytest.fixture
@@ -65,16 +61,6 @@ def test_gauges_are_read_when_they_are_scraped(metrics: Metrics) -> None:
 def test_the_largest_admissible_request_fits_one_numa_node() -> None:
     states = [node_state("numa:2 cores:4", name="a"), node_state("numa:1 cores:6", name="b")]
     assert largest_admissible_cpus(snapshot_of(*states).publications) == 5
-
-
-def test_every_metric_is_documented_with_its_type(metrics: Metrics) -> None:
-    shown = {}
-    for family in metrics.registry.collect():
-        if family.name.startswith("topomend_"):
-            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            shown[f"{family.name}{suffix}"] = "gauge" if family.type == "info" else family.type
-    rows = re.findall(r"^\| `(topomend_operator_\w+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE)
-    assert shown == dict(rows)
 
 
 def test_the_process_has_the_standard_metric_names(metrics: Metrics) -> None:

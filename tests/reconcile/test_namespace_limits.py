@@ -5,14 +5,17 @@ from contextlib import suppress
 import pytest
 from tests.clusters import Cluster
 
-from topomend.decide.eligibility import Limits
+from topomend.decide.eligibility import Limits, wrong_value
 from topomend.kube.client import NAMESPACES
 from topomend.kube.errors import AlreadyExists
 from topomend.reconcile.namespace_limits import NamespaceLimits
 
 pytestmark = pytest.mark.cluster
 
-DEFAULTS = Limits("the operator runs with --mode observe", 5)
+DEFAULTS = Limits("the operator's default", 5)
+
+TYPO = "no\n"
+WRONG = f"of namespace limits-typo {wrong_value(TYPO)}"
 
 
 @pytest.mark.parametrize(
@@ -23,9 +26,13 @@ DEFAULTS = Limits("the operator runs with --mode observe", 5)
         (
             "limits-off",
             {"topomend.io/relaunch": "false"},
-            Limits('namespace limits-off has topomend.io/relaunch "false"'),
+            Limits('of namespace limits-off topomend.io/relaunch is "false"'),
         ),
-        ("limits-typo", {"topomend.io/relaunch": "yes", "topomend.io/max-attempts": "-3"}, DEFAULTS),
+        (
+            "limits-typo",
+            {"topomend.io/relaunch": TYPO, "topomend.io/max-attempts": "-3"},
+            Limits(WRONG, wrong_value=WRONG),
+        ),
         (
             "limits-all",
             {"topomend.io/max-attempts": "2", "topomend.io/name-policy": "Suffix"},

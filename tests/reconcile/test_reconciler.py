@@ -22,11 +22,12 @@ from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
 from topomend.reconcile.result import DONE, Result
-from topomend.reconcile.settings import OBSERVE, RELAUNCH, Settings
+from topomend.reconcile.settings import Settings
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
-from topomend.relaunch.narrowing import narrowing_of
-from topomend.wire.relaunch import record_name
+from topomend.relaunch.narrowed_affinity import narrowing_of
+from topomend.wire.group import RELAUNCH_ANNOTATION
+from topomend.wire.relaunch_record import record_name
 
 pytestmark = pytest.mark.cluster
 
@@ -42,11 +43,12 @@ LARGE_A, LARGE_B = node_state(LARGE, name=NODE_A), node_state(LARGE, name=NODE_B
 class Operator:
     """A reconciler of the cluster's pods, on a snapshot of these nodes and this pod."""
 
-    def __init__(self, cluster: Cluster, pod: WatchedPod, *states: NodeState, mode: str = RELAUNCH) -> None:
-        self.emitted, self.pod, store = Emitted(), pod, Store()
+    def __init__(self, cluster: Cluster, pod: WatchedPod, *states: NodeState) -> None:
+        self.emitted, self.pod, self.store = Emitted(), pod, Store()
+        store = self.store
         store.snapshot = applied(changes.PodUpdated(pod, time.monotonic()), to=snapshot_of(*states))
         metrics = Metrics(lambda: store.snapshot, lambda: 0, lambda: True)
-        settings = Settings(mode=mode, namespace="nowhere")
+        settings = Settings(namespace="nowhere")
         announcer, reported = self.emitted.announcer, list[changes.Change]()
         self._reconciler = Reconciler(
             cluster.client, store, announcer, settings, reported.append, metrics=metrics, why_not_gating=lambda: ""
@@ -54,6 +56,11 @@ class Operator:
 
     def reconcile(self) -> Result:
         return self._reconciler.reconcile(PodID(self.pod.namespace, self.pod.name, self.pod.uid))
+
+    def assumed(self) -> tuple[str, ...]:
+        """The nodes on which a pod of this name is assumed."""
+        assumed = self.store.snapshot.assumed.get((self.pod.namespace, self.pod.name))
+        return assumed.nodes if assumed else ()
 
     def reasons(self) -> list[str]:
         """Why each Event was emitted. Nobody has installed the brake's policy."""
@@ -100,11 +107,22 @@ def test_a_bare_pod_is_explained_and_relaunched(cluster: Cluster) -> None:
     assert set(operator.reasons()) == {"Relaunched", "TopologyRefusalExplained"}
 
 
-def test_an_operator_that_observes_explains_and_touches_nothing(cluster: Cluster) -> None:
-    operator = Operator(cluster, refused(cluster, "train"), EMPTY_A, LARGE_B, mode=OBSERVE)
+def test_a_gated_pod_that_opted_out_is_ungated_at_once_for_any_node(cluster: Cluster) -> None:
+    operator = Operator(cluster, gated(cluster, "train", TOO_MANY, annotations={RELAUNCH_ANNOTATION: "false"}), EMPTY_A)
     assert operator.reconcile() == DONE
-    assert watched(cluster, "train") == operator.pod
-    assert operator.reasons() == ["TopologyRefusalExplained", "RelaunchSkipped"]
+    assert watched(cluster, "train").gates == ()
+    assert not narrowing_of(watched(cluster, "train").node_affinity)
+    assert operator.reasons() == ["Ungated"]
+    assert operator.emitted.notes("Ungated") == ['topomend.io/relaunch is "false"; ungated for any node']
+
+
+def test_a_gated_pod_with_a_value_that_is_none_is_let_go_and_told_so(cluster: Cluster) -> None:
+    pod = gated(cluster, "train", 2, "example.com/quota", annotations={RELAUNCH_ANNOTATION: "off"})
+    operator = Operator(cluster, pod, EMPTY_A)
+    operator.reconcile()
+    assert watched(cluster, "train").gates == ("example.com/quota",)
+    (note,) = operator.emitted.notes("RelaunchValueWrong")
+    assert 'is \'off\', neither "true" nor "false"' in note
 
 
 def test_a_pod_that_no_node_admits_waits_with_the_reason_in_its_record(cluster: Cluster) -> None:

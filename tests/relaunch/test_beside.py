@@ -14,7 +14,7 @@ from tests.relaunch.walk import Bounds, Machine
 
 from topomend.model.cluster import REFUSAL_PREFIX, WatchedPod
 from topomend.model.pod import Pod
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.wire.group import RELAUNCH_FINALIZER, RELAUNCH_GATE
 

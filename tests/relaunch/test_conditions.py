@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from topomend.model.condition import Condition
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch.conditions import NEVER, SUCCEEDED, at_step, waiting
 
 RECORD = Relaunch("ns", "p-1", "p", "1", "a", "TopologyAffinityError", "", 1, {})

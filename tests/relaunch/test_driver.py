@@ -13,12 +13,13 @@ from topomend.kube.client import PODS, RELAUNCHES, Client
 from topomend.kube.errors import NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages, protocol
 from topomend.relaunch.driver import Chosen, Driver, Outcome
-from topomend.relaunch.narrowing import narrowing_of
+from topomend.relaunch.narrowed_affinity import narrowing_of
+from topomend.wire.document import MalformedObject
 from topomend.wire.group import RELAUNCH_GATE
-from topomend.wire.relaunch import read_relaunch, record_name
+from topomend.wire.relaunch_record import read_relaunch, record_name
 
 pytestmark = pytest.mark.cluster
 
@@ -330,3 +331,20 @@ def test_an_unbound_pod_is_relaunched_once_wherever_an_operator_dies_and_keeps_i
     assert (replacement.replaces, replacement.gates, replacement.attempt) == (attempts.pod.uid, (), 0)
     record = attempts.record()
     assert (record.step, record.new_uid, record.is_open) == (Step.LAUNCHED, replacement.uid, False)
+
+
+@pytest.mark.parametrize("writes", [2, 3], ids=["recorded", "committed"])
+def test_a_claimed_pod_that_its_user_made_unreadable_can_still_be_deleted(attempts: Attempts, writes: int) -> None:
+    """Else the finalizer would keep it, its record and their namespace for ever."""
+    attempts.run_until_write(writes + 1)
+    many = [{"key": f"k{number}", "operator": "Exists"} for number in range(1_001)]
+    client, uid = attempts.cluster.client, attempts.pod.uid
+    client.merge(PODS, "train", {"spec": {"tolerations": many}}, "default")
+    with pytest.raises(MalformedObject):
+        attempts.run(may_start=False)
+    assert attempts.cluster.get("train")["metadata"]["uid"] == uid
+    client.delete(PODS, "train", "default", uid=uid)
+    attempts.run(NOWHERE, may_start=False)
+    left = [content["metadata"]["uid"] for content in attempts.cluster.pods() if content["metadata"]["name"] == "train"]
+    assert uid not in left
+    assert bool(left) == (writes == 3)  # a committed relaunch has its replacement, as for any pod

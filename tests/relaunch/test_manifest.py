@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from topomend.model.narrowing import Narrowing
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch.manifest import (
     added,
     claim,

@@ -11,7 +11,7 @@ from tests.waiting import eventually
 from topomend.kube.client import PODS
 from topomend.model.narrowing import Narrowing
 from topomend.relaunch import pod_requests
-from topomend.relaunch.narrowing import narrowing_of
+from topomend.relaunch.narrowed_affinity import narrowing_of
 
 pytestmark = pytest.mark.cluster
 

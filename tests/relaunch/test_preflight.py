@@ -7,7 +7,7 @@ import pytest
 from tests.builders import pod_manifest
 from tests.clusters import Cluster
 
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch.manifest import digest
 from topomend.relaunch.preflight import Preflight, creator_of
 from topomend.wire.group import CREATOR_ANNOTATION, UNREVIEWABLE

@@ -25,7 +25,7 @@ from tests.relaunch.world import (
     start,
 )
 
-from topomend.model.relaunch import Step
+from topomend.model.relaunch_record import Step
 from topomend.relaunch import messages, protocol
 
 REFUSED = Thing(OLD, NOW, failed=True)

@@ -9,10 +9,10 @@ from tests.clock import Clock
 from tests.clusters import Cluster
 
 from topomend.kube.client import RELAUNCHES
-from topomend.model.relaunch import NodeVerdict, Relaunch, Step
+from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch.manifest import digest
 from topomend.relaunch.waiting_status import REPEAT_SECONDS, Note, WaitingStatus
-from topomend.wire.relaunch import read_relaunch
+from topomend.wire.relaunch_record import read_relaunch
 
 pytestmark = pytest.mark.cluster
 

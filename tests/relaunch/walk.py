@@ -43,7 +43,7 @@ from tests.relaunch.world import (
 )
 
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import messages, protocol
 
 MAX_REQUESTS = 60

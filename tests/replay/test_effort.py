@@ -10,7 +10,8 @@ from tests.builders import guaranteed_pod, node_state, pod
 from tests.clock import Clock
 from tests.hostile import costly_state
 
-from topomend.decide.remedy import remedy_of
+from topomend.explain.remedy import remedy_of
+from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit, is_admitted
 from topomend.replay.effort import ADMISSION_SECONDS, SURVEY_SECONDS, Overspent, check, metered, working_on
 
@@ -35,7 +36,7 @@ def test_a_costly_node_takes_its_share_and_hardly_more(numa_nodes: int, ask: Cal
 def test_what_would_get_a_pod_admitted_has_a_share_too(numa_nodes: int) -> None:
     state, began = costly_state(numa_nodes=numa_nodes), time.thread_time()
     with suppress(Overspent), metered(time.thread_time):
-        remedy_of(state, pod("p", "cpu=2 memory=9Gi"))
+        remedy_of(state, pod("p", "cpu=2 memory=9Gi"), Verdict("ns", "p", admitted=False))
     assert time.thread_time() - began < SURVEY_SECONDS + SLACK
 
 

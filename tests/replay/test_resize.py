@@ -405,7 +405,9 @@ def test_each_gate_is_its_own_managers() -> None:
 
 @pytest.mark.parametrize("version", ["v1.30.14", "v1.32.13"])
 def test_no_pod_is_resized_before_1_33(version: str) -> None:
-    answered = answer(node_state(version=version), "request:cpu=1", "request:cpu=2")
+    state = node_state(version=version)
+    answered, after = resize(state, pod("p", "request:cpu=1"), pod("p", "request:cpu=2"))
+    assert after == state
     assert answered_with(answered) == (
         KUBELET_DOES_NOT_RESIZE,
         f"kubelet {version} resizes no pod in place: its feature gate InPlacePodVerticalScaling is off",

@@ -59,3 +59,11 @@ def test_keys_that_fail_together_are_not_retried_together() -> None:
     remaining = {backoff.remaining(f"web-{number}") for number in range(20)}
     assert len(remaining) > 1
     assert all(PODS.first * (1 - PODS.jitter) <= seconds <= PODS.first for seconds in remaining)
+
+
+def test_of_too_many_keys_the_one_that_failed_first_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topomend.runtime.backoff.MAX_ENTRIES", 3)
+    backoff = Backoff(Clock(), EXACT)
+    for number, key in enumerate(["a", "b", "c", "a", "d"]):
+        backoff.failed(key, f"pod-{number}")
+    assert [backoff.remaining(key) for key in "abcd"] == [2, 0, 1, 1]

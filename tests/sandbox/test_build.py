@@ -95,6 +95,7 @@ print(ensure_binary(lambda words: print(words, flush=True)))
 
 
 @pytest.mark.cluster
+@pytest.mark.night
 def test_two_builds_at_once_are_one(tmp_path: Path) -> None:
     """Slow: links the binary, and compiles it where Go has nothing cached."""
     go = toolchain.find_go("1.26.0", print)

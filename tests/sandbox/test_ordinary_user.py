@@ -47,6 +47,9 @@ with Sandbox.up([spec], name="t", topomend=TOPOMEND) as sandbox:
 NUMA_NODES = """
     topology = api.get("/apis/topomend.io/v1alpha1/nodetopologies/one")
     print(len(topology["status"]["machine"]["numaNodes"]))
+    for namespace in ("topomend-system", "topomend-agent"):
+        for pod in api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+            print(next(one["status"] for one in pod["status"]["conditions"] if one["type"] == "Ready"))
 """
 
 
@@ -94,13 +97,15 @@ def test_an_ordinary_user_sees_pods_run_and_refused(cache: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; run by one, every test is this test")
 def test_an_ordinary_user_has_topomend_run_in_the_sandbox(cache: Path) -> None:
-    """up returns once every NodeTopology is Ready: the agent saw the made-up machine and its kubelet's socket."""
+    """up returns once every NodeTopology is Ready: the agent saw the made-up machine and its kubelet's socket. The pods
+    are ready too, though the operator's runs as a user that the user namespace does not have."""
     environment = ["HOME=/nonexistent", f"XDG_CACHE_HOME={cache}", *python_for_nobody()]
     script = SCRIPT.replace("TOPOMEND = False", "TOPOMEND = True") + NUMA_NODES
     done = subprocess.run(
         as_nobody([*environment, "-c", script]), cwd="/", capture_output=True, text=True, check=False, timeout=240
     )
-    assert done.stdout.splitlines()[-1] == "2", done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:] == ["2", "True", "True"]
     assert_nothing_left(cache)
 
 

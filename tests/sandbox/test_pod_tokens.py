@@ -35,6 +35,24 @@ def test_the_operator_stays_with_its_pod_as_long_as_that_is_alive() -> None:
     assert chosen([ending, older], OPERATOR, current="b") == "a"
 
 
+def test_the_operator_follows_a_rollout_although_the_pod_before_is_alive() -> None:
+    """The rollout waits for the new pods, which are ready once their program runs."""
+
+    def of(template: str) -> dict[str, Any]:
+        return {"labels": {"pod-template-hash": template}}
+
+    first = pod("a", created="2026-01-01T00:00:00Z", metadata=of("x"))
+    second = pod("b", created="2026-01-02T00:00:00Z", metadata=of("y"))
+    third = pod("c", created="2026-01-03T00:00:00Z", metadata=of("y"))
+    back = pod("d", created="2026-01-04T00:00:00Z", metadata=of("x"))
+    assert chosen([first, second, third], OPERATOR, current="a") == "b"
+    assert chosen([first, second, third], OPERATOR, current="c") == "c"
+    assert chosen([first, second, third, back], OPERATOR, current="b") == "a"
+    same_second = pod("e", created="2026-01-01T00:00:00Z", metadata=of("y"))
+    assert chosen([first, same_second], OPERATOR, current="a") == "a"
+    assert chosen([same_second, first], OPERATOR, current="a") == "a"
+
+
 def test_a_pod_that_was_refused_or_has_ended_has_no_token() -> None:
     assert chosen([pod("a", phase="Failed"), pod("b", phase="Succeeded")], AGENT) is None
 

@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.waiting import eventually
@@ -15,6 +18,7 @@ from topomend.sandbox.failures import SandboxError
 from topomend.sandbox.host import how_to_enter_namespaces
 from topomend.sandbox.registry import check_name, supervisor_process
 from topomend.sandbox.supervisor import Restarts
+from topomend.sandbox.supervisor_client import SupervisorProcess, read_status
 
 COMPOSE = """
 import sys
@@ -122,3 +126,52 @@ def test_a_number_that_another_process_has_by_now_is_not_the_supervisors(tmp_pat
         assert supervisor.pid == process.pid
         assert supervisor_process(process.pid, tmp_path / "other") is None
     assert supervisor_process(process.pid, tmp_path) is None
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Iterator[Path]:
+    """The launch file of a program that a supervisor restarts, which writes its arguments and then sleeps."""
+    (tmp_path / "logs").mkdir()
+    launch = tmp_path / "p.launch"
+    script = "import sys, time; print(*sys.argv[1:], flush=True); time.sleep(600)"
+    program: dict[str, Any] = {
+        "name": "p",
+        "argv": [sys.executable, "-c", script, "always"],
+        "environment": {},
+        "directory": str(tmp_path),
+        "log": str(tmp_path / "logs" / "p.log"),
+        "node": None,
+        "restart": True,
+        "launch": str(launch),
+    }
+    (tmp_path / layout.PLAN_FILE).write_text(json.dumps({"compose": [], "nodes": {}, "programs": [program]}))
+    layout.write_private(launch, json.dumps({"arguments": ["first"]}))
+    supervisor = SupervisorProcess(tmp_path, how_to_enter_namespaces(), os.open(tmp_path, os.O_RDONLY))
+    supervisor.start(["p"])
+    yield launch
+    supervisor.end()
+
+
+def test_a_program_gets_what_its_launch_file_says_and_is_held_without_one(launched: Path) -> None:
+    folder = launched.parent
+
+    def program() -> dict[str, Any]:
+        entry: dict[str, Any] = read_status(folder)["programs"]["p"]
+        return entry
+
+    def lines() -> list[str]:
+        return (folder / "logs" / "p.log").read_text().splitlines()
+
+    eventually("its first start", lambda: lines() == ["always first"])
+    layout.write_private(launched, json.dumps({"arguments": ["second"]}))
+    os.kill(program()["pid"], signal.SIGTERM)
+    eventually("its second start", lambda: lines() == ["always first", "always second"])
+    assert program()["restarts"] == 0, "it was ended to read its file again"
+    launched.unlink()
+    os.kill(program()["pid"], signal.SIGTERM)
+    eventually("it to be held", lambda: (program()["held"], program()["pid"], program()["exit"]) == (True, None, None))
+    layout.write_private(launched, json.dumps({"arguments": ["third"]}))
+    eventually("its third start", lambda: lines()[2:] == ["always third"])
+    os.kill(eventually("its process", lambda: program()["pid"]), signal.SIGKILL)
+    eventually("its restart", lambda: lines()[2:] == ["always third", "always third"])
+    assert program()["restarts"] == 1

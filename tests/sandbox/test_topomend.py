@@ -61,6 +61,21 @@ class Commands:
         status = json.loads(self.sandbox("status", "-o", "json").stdout)
         return {program["name"]: program for program in status["programs"]}
 
+    def pods(self) -> list[Any]:
+        """topomend's own pods."""
+        namespaces = ("topomend-agent", "topomend-system")
+        return [pod for name in namespaces for pod in self.kubectl("get", "pods", "-n", name)["items"]]
+
+    def operator(self) -> dict[str, Any]:
+        """The pod of the operator; the newest while another one ends."""
+        pods = self.kubectl("get", "pods", "-n", "topomend-system")["items"]
+        return max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), default={})
+
+    def change(self, *arguments: str) -> None:
+        """Have kubectl change something of the operator's namespace."""
+        done = self.sandbox("kubectl", "--", "-n", "topomend-system", *arguments)
+        assert done.returncode == 0, done.stderr
+
     def restarts(self, program: str) -> int:
         return int(self.programs()[program]["restarts"])
 
@@ -95,21 +110,16 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     assert not (cache / "topomend" / "sandboxes" / "t").exists()
 
 
-def test_every_node_is_ready_and_the_pods_run_when_it_is_up(commands: Commands) -> None:
+def test_every_node_and_every_pod_is_ready_when_it_is_up(commands: Commands) -> None:
     for topology in commands.kubectl("get", "ntopo")["items"]:
         conditions = {one["type"]: one["status"] for one in topology["status"]["conditions"]}
         assert conditions["Ready"] == "True"
     assert commands.numa("check").stdout == "Every node publishes its topology.\n"
-    pods = [*commands.kubectl("get", "pods", "-n", "topomend-agent")["items"]]
-    pods += commands.kubectl("get", "pods", "-n", "topomend-system")["items"]
-    assert len(pods) == 4
-    assert eventually(
-        lambda: all(
-            pod["status"]["phase"] == "Running"
-            for namespace in ("topomend-agent", "topomend-system")
-            for pod in commands.kubectl("get", "pods", "-n", namespace)["items"]
-        )
-    )
+    pods = commands.pods()
+    assert len(pods) == 3
+    for pod in pods:
+        (container,) = pod["status"]["containerStatuses"]
+        assert (pod["status"]["phase"], container["ready"], container["restartCount"]) == ("Running", True, 0)
 
 
 def test_status_names_the_programs_and_their_metrics(commands: Commands) -> None:
@@ -119,6 +129,7 @@ def test_status_names_the_programs_and_their_metrics(commands: Commands) -> None
     for name in PROGRAMS:
         assert programs[name]["metrics"] in text
         assert Path(programs[name]["log"]).exists()
+        assert f"Logs are in {Path(programs[name]['log']).parent}\n" in text
         with urllib.request.urlopen(programs[name]["metrics"], timeout=10) as answer:  # noqa: S310 - http
             assert b"topomend_" in answer.read()
 
@@ -160,3 +171,76 @@ def test_another_up_with_the_same_flags_changes_nothing_and_without_it_is_refuse
     other = commands.sandbox("up", *flags)
     assert (other.returncode, "up already with other nodes or flags" in other.stderr) == (2, True)
     assert commands.programs()["topomend-operator"]["pid"] == before
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+
+
+def _runs_with(commands: Commands, variable: str, value: str | None) -> bool:
+    """Whether the operator's process has this variable."""
+    pid = commands.programs()["topomend-operator"]["pid"]
+    try:
+        return pid is not None and psutil.Process(pid).environ().get(variable) == value
+    except psutil.Error:
+        return False
+
+
+def test_the_operators_pod_is_not_ready_while_its_program_is_down(commands: Commands) -> None:
+    """Each end in a row makes the next restart later, so that even a busy kubelet probes in between."""
+
+    def is_seen_down() -> bool:
+        if pid := commands.programs()["topomend-operator"]["pid"]:
+            psutil.Process(pid).kill()
+        return not _is_ready(commands.operator())
+
+    assert eventually(is_seen_down, stretched(60))
+    assert eventually(lambda: _is_ready(commands.operator()), stretched(90))
+
+
+def test_a_variable_of_the_deployment_reaches_the_program_and_one_that_cannot_is_refused(commands: Commands) -> None:
+    commands.change("set", "env", "deploy/topomend-operator", "TOPOMEND_MODE=observe")
+    assert eventually(lambda: _runs_with(commands, "TOPOMEND_MODE", "observe"), stretched(60))
+    assert eventually(lambda: _is_ready(commands.operator()), stretched(60))
+    assert _runs_with(commands, "POD_NAME", commands.operator()["metadata"]["name"])
+    commands.change("set", "env", "deploy/topomend-operator", "--from=configmap/kube-root-ca.crt")
+
+    def refusals() -> list[str]:
+        events = commands.kubectl("get", "events", "-n", "topomend-system", "--field-selector", "reason=NotInSandbox")
+        return [event["message"] for event in events["items"]]
+
+    assert eventually(refusals, stretched(60))
+    assert "takes variables with a value" in refusals()[0]
+    assert eventually(lambda: not _is_ready(commands.operator()), stretched(30))
+    commands.change("rollout", "undo", "deploy/topomend-operator")
+    assert eventually(lambda: _is_ready(commands.operator()), stretched(90))
+
+
+def test_a_program_is_held_while_its_deployment_has_no_pod(commands: Commands) -> None:
+    before = commands.restarts("topomend-operator")
+    commands.change("scale", "--replicas=0", "deploy/topomend-operator")
+    assert eventually(lambda: commands.programs()["topomend-operator"]["pid"] is None, stretched(30))
+    assert commands.sandbox("status").returncode == 0
+    commands.change("scale", "--replicas=1", "deploy/topomend-operator")
+    assert eventually(lambda: _is_ready(commands.operator()), stretched(60))
+    assert commands.restarts("topomend-operator") == before
+
+
+def test_pods_of_manifests_that_are_applied_again_become_ready(commands: Commands) -> None:
+    """Deleted and applied as on any cluster: the sandbox adds what its kubelets need to reach the programs."""
+    commands.change("delete", "deployment", "topomend-operator")
+    manifests = Path(topomend.__file__).parents[2] / "deploy" / "install.yaml"
+    assert commands.sandbox("kubectl", "--", "apply", "--server-side", "-f", str(manifests)).returncode == 0
+
+    def all_are_ready() -> bool:
+        pods = commands.kubectl("get", "pods", "-n", "topomend-system")["items"]
+        return bool(pods) and all(map(_is_ready, pods))
+
+    assert eventually(all_are_ready, stretched(90))
+
+
+def test_a_drain_just_after_a_rollout_is_clean(commands: Commands) -> None:
+    commands.change("rollout", "restart", "deploy/topomend-operator")
+    drained = commands.numa("drain")
+    assert (drained.returncode, "not drained" in drained.stdout + drained.stderr) == (0, False), drained.stderr

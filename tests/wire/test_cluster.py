@@ -15,6 +15,7 @@ from topomend.wire.cluster import (
     read_watched_pod,
 )
 from topomend.wire.document import MalformedObject
+from topomend.wire.group import ASKS_FOR_NODE
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -151,6 +152,34 @@ def test_a_pod_that_restarts_no_container_ran_once_one_started(policy: str, stat
     assert read_watched_pod(pod(metadata=metadata, spec={"restartPolicy": policy}, status=status)).ran is ran
 
 
+@pytest.mark.parametrize(
+    ("of_pod", "own", "started", "ran"),
+    [
+        ("Always", {"c": "Never"}, "c", True),
+        ("Always", {"c": "Never"}, "d", False),
+        ("Never", {"c": "Always"}, "c", False),
+        ("Never", {"c": "Always"}, "d", True),
+        ("OnFailure", {"i": "Never"}, "i", True),
+        ("Never", {"i": "Always"}, "i", False),
+    ],
+)
+def test_a_containers_own_restart_policy_comes_before_its_pods(
+    of_pod: str, own: dict[str, str], started: str, ran: bool
+) -> None:
+    containers: dict[str, list[dict[str, Any]]] = {"initContainers": [{"name": "i"}]}
+    containers["containers"] = [{"name": "c"}, {"name": "d"}]
+    for container in (*containers["initContainers"], *containers["containers"]):
+        if container["name"] in own:
+            container["restartPolicy"] = own[container["name"]]
+    statuses = "initContainerStatuses" if started == "i" else "containerStatuses"
+    content = pod(
+        metadata={"name": "p", "namespace": "ns", "uid": "1"},
+        spec={"restartPolicy": of_pod} | containers,
+        status={statuses: [{"name": started} | ENDED]},
+    )
+    assert read_watched_pod(content).ran is ran
+
+
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
@@ -170,6 +199,16 @@ def test_a_pod_is_unschedulable_once_the_scheduler_says_so_and_preempts_nothing(
 ) -> None:
     metadata = {"name": "p", "namespace": "ns", "uid": "1"}
     assert read_watched_pod(pod(metadata=metadata, status=status)).unschedulable is unschedulable
+
+
+def test_what_the_operator_says_itself_is_not_the_schedulers_word() -> None:
+    ours = UNSCHEDULABLE | {"message": f"{ASKS_FOR_NODE} no node admits it now."}
+    metadata = {"name": "p", "namespace": "ns", "uid": "1"}
+    asking = read_watched_pod(pod(metadata=metadata, status={"conditions": [ours]}))
+    assert (asking.asks_for_node, asking.unschedulable) == (True, False)
+    tried = UNSCHEDULABLE | {"message": "0/3 nodes are available: 3 Insufficient cpu."}
+    called = read_watched_pod(pod(metadata=metadata, status={"conditions": [tried]}))
+    assert (called.asks_for_node, called.unschedulable) == (False, True)
 
 
 HOSTS = [f"node-{index}" for index in range(MAX_AFFINITY_VALUES)]

@@ -24,7 +24,8 @@ from verify.oracle.cases import node_state
 from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.decide.feasibility import diagnose
-from topomend.decide.nearest.nearest_amounts import nearest_amounts
+from topomend.decide.survey import Surveys
+from topomend.explain.nearest.nearest_amounts import nearest_amounts
 from topomend.model.cluster import Placement
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
@@ -272,12 +273,13 @@ def fits() -> Iterator[Row]:
     yield Row(f"a pod against {NODES} nodes, pod never asked before", cold, target=0.100)
     yield Row(f"the same pod again, 1 % of {NODES} nodes changed", median(changes), target=0.010)
     snapshot = workloads.cluster(states)
+    surveys = Surveys()
     other = read_pod(workloads.pod("other", cpu=10, memory="18Gi", gpu=1))
     yield Row(
         f"a diagnosis with ranks and reasons of {NODES} nodes, first time",
-        _cpu_seconds(lambda: diagnose(snapshot, other, Placement())),
+        _cpu_seconds(lambda: diagnose(snapshot, other, Placement(), surveys=surveys)),
     )
-    again = _median(lambda: diagnose(snapshot, other, Placement()), RUNS)
+    again = _median(lambda: diagnose(snapshot, other, Placement(), surveys=surveys), RUNS)
     yield Row(f"the same diagnosis again of {NODES} nodes", again)
 
 

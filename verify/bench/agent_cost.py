@@ -34,7 +34,7 @@ from topomend.kube.client import NODE_TOPOLOGIES, PODS, Client, connect
 from topomend.publish.publisher import HEARTBEAT_SECONDS
 from topomend.sandbox import NodeSpec, Sandbox, registry
 from topomend.sandbox.plan import kubelet_program
-from topomend.wire.node_topology import HEARTBEAT
+from topomend.wire.published.node_topology import HEARTBEAT
 
 ROOT = Path(__file__).parents[2]
 NODE = "cost"

@@ -41,8 +41,8 @@ from topomend.model.machine import PCIDevice
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.node_topology import HEARTBEAT, node_topology, status_of
 from topomend.wire.pod import read_pod
+from topomend.wire.published.node_topology import HEARTBEAT, node_topology, status_of
 
 MAX_RSS = 256 << 20
 
@@ -75,7 +75,7 @@ class Crowd:
     def __init__(self, size: Size, node: dict[str, Any], topology: dict[str, Any], pod: dict[str, Any]) -> None:
         self.size = size
         self._node, self._topology, self._pod = node, topology, pod
-        self._statuses = [_status(state) for state in _node_states()]
+        self._statuses = [_status(state) for state in node_states()]
         self.pods = size.nodes * size.pods_per_node
 
     def nodes(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -120,6 +120,13 @@ class Crowd:
         message = "Pod was rejected: Resources cannot be allocated with Topology locality"
         status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": message, "startTime": _now()}
         return key, {**content, "spec": spec, "status": status}
+
+    def filling(self, number: int, cpus: str) -> tuple[str, dict[str, Any]]:
+        """A running pod that shares its CPUs with others and requests so many of the node's: no kubelet knows of it."""
+        key, content = self._on_node(number, f"fills-{number}", _uid(5, number), NAMESPACE)
+        spec = copy.deepcopy(content["spec"])
+        spec["containers"][0]["resources"] = {"requests": {"cpu": cpus}}
+        return key, {**content, "spec": spec}
 
     def ended(self, number: int) -> tuple[str, dict[str, Any]]:
         """A pod that has ended."""
@@ -202,10 +209,10 @@ def main() -> int:
         client = connect(str(sandbox.kubeconfig))
         stack.callback(client.close)
         install(sandbox)
-        crowd = _crowd(sandbox, client, size)
+        crowd = make_crowd(sandbox, client, size)
         etcd = stack.enter_context(Etcd(sandbox.folder))
-        _fill(etcd, crowd)
-        _wait_until_cached(sandbox)
+        fill(etcd, crowd)
+        wait_until_cached(sandbox)
         log = options.log or folder / "operator.log"
         operator = start_operator(sandbox.kubeconfig, log, f"--relist-seconds={options.relist_seconds}")
         stack.callback(end, operator)
@@ -227,7 +234,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _crowd(sandbox: Sandbox, client: Client, size: Size) -> Crowd:
+def make_crowd(sandbox: Sandbox, client: Client, size: Size) -> Crowd:
     """Copy objects of the real node, and stop the controllers, which would miss the other kubelets."""
     for name, labels in ((NAMESPACE, {}), (STEERED, {"topomend.io/steer": "enabled"})):
         metadata = {"name": name, "labels": labels}
@@ -236,7 +243,7 @@ def _crowd(sandbox: Sandbox, client: Client, size: Size) -> Crowd:
     client.create(PODS, _pod("prototype", seconds=86400), NAMESPACE)
     wait("a pod to run", lambda: client.get(PODS, "prototype", NAMESPACE)["status"]["phase"] == "Running")
     sandbox.stop_controllers()
-    state = replace(next(iter(_node_states())), name=NODE)
+    state = replace(next(iter(node_states())), name=NODE)
     client.create(NODE_TOPOLOGIES, node_topology(NODE, {}))
     client.merge(NODE_TOPOLOGIES, NODE, {"status": _status(state)}, subresource="status")
     node, topology, pod = (
@@ -251,7 +258,7 @@ def _crowd(sandbox: Sandbox, client: Client, size: Size) -> Crowd:
     return Crowd(size, node, topology, pod)
 
 
-def _fill(etcd: Etcd, crowd: Crowd) -> None:
+def fill(etcd: Etcd, crowd: Crowd) -> None:
     begun = time.monotonic()
     kinds = (("Nodes", crowd.nodes()), ("NodeTopologies", crowd.topologies()), ("Pods", crowd.running()))
     for kind, objects in kinds:
@@ -261,7 +268,7 @@ def _fill(etcd: Etcd, crowd: Crowd) -> None:
     print(f"a Node has {sizes[0]:,} bytes, a NodeTopology {sizes[1]:,}", flush=True)
 
 
-def _wait_until_cached(sandbox: Sandbox) -> None:
+def wait_until_cached(sandbox: Sandbox) -> None:
     """Wait for the API server's watch caches, which read the objects more slowly than etcd wrote them."""
     admin = administrator(sandbox.kubeconfig)
     begun = time.monotonic()
@@ -342,7 +349,7 @@ def _is_true(condition: Callable[[], bool]) -> bool:
         return False
 
 
-def _node_states() -> list[NodeState]:
+def node_states() -> list[NodeState]:
     """Servers with PCI devices, on which pods of different sizes run."""
     empty = node_state(workloads.case(workloads.SERVER, "single-numa-node"))
     cards = tuple(_card(number) for number in range(PCI_DEVICES))

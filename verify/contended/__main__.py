@@ -21,7 +21,7 @@ from verify.contended.outcome import Outcome
 from verify.contended.run import DidNotStart, Way, run
 from verify.targets import Target, judge
 
-from topomend.cli.table import echo_table
+from topomend.cli.output.table import echo_table
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import SandboxError
 from topomend.sandbox.go_modules import NotARelease

@@ -16,11 +16,12 @@ from verify.contended.outcome import Outcome, Stay
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
-from topomend.decide import queue_order
 from topomend.decide.plan import RelaunchOn, Yield, choose_in_order
+from topomend.decide.queue import order as queue_order
+from topomend.decide.survey import Surveys
 from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus
-from topomend.reconcile.gated_pods import MAX_YIELDS, YIELD_SECONDS
+from topomend.reconcile.gated.gated_pods import MAX_YIELDS, YIELD_SECONDS
 from topomend.replay.admission import admit, release
 from topomend.wire.group import FIT_GATE
 from topomend.wire.pod import read_pod
@@ -43,7 +44,7 @@ class VirtualCluster:
         self._stays = [Stay(arrival, arrival.at) for arrival in arrivals]
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count, self._versions = count(), count(1)
-        self._snapshot = Snapshot()
+        self._snapshot, self._surveys = Snapshot(), Surveys()
         self._kubelets: dict[str, NodeState] = {}
         self._unread: set[str] = set()
         self._yields: dict[int, int] = {}
@@ -105,7 +106,7 @@ class VirtualCluster:
         for number in sorted(self._gated):
             pod = self._gated[number]
             may_yield = self._yields.get(number, 0) < MAX_YIELDS
-            choice = choose_in_order(self._snapshot, pod, reservations, yields=may_yield)
+            choice = choose_in_order(self._snapshot, pod, reservations, yields=may_yield, surveys=self._surveys)
             if isinstance(choice, Yield):
                 self._yields[number] = self._yields.get(number, 0) + 1
                 self._at(self._now + YIELD_SECONDS, lambda: None)

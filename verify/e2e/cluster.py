@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 
 from tests.waiting import eventually
 from verify.e2e import keeper, prerequisites
-from verify.e2e.api import API, Object
+from verify.e2e.api import API, Object, Refused
 from verify.e2e.certificates import Authority, kubeconfig
 from verify.e2e.cgroups import GroupTree, Memory
 from verify.e2e.logs import LogCollector
@@ -41,6 +41,7 @@ from verify.e2e.node import (
 )
 from verify.e2e.programs import Program, Space
 
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import control_plane
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.kubelet import KERNEL_TUNABLES
@@ -49,6 +50,9 @@ T = TypeVar("T")
 
 INSIDE = Path("/mnt")
 """Where the cluster's folder is mounted in its namespaces: a short path that no node replaces."""
+
+TOOLS, KUBERNETES = INSIDE / "tools", INSIDE / "kubernetes"
+"""The sandbox's binaries there: the default one, of which etcd and the key are, and that of the cluster's release."""
 
 API_PORT = 443
 
@@ -63,9 +67,8 @@ START_SECONDS = 120.0
 class Cluster:
     """A running cluster; a context manager that removes it."""
 
-    def __init__(self, network: Network, archives: Sequence[Path], pause: str, emulated_version: str) -> None:
+    def __init__(self, network: Network, archives: Sequence[Path], pause: str) -> None:
         self._network, self._archives, self._pause = network, archives, pause
-        self._emulation = control_plane.emulation_flags(emulated_version)
         self._numbers = itertools.count(1)
         self._keeper = keeper.Keeper(_new_folder())
         self.folder = self._keeper.folder
@@ -84,19 +87,20 @@ class Cluster:
         *,
         pause: str,
         network: Network = IPV4,
-        emulated_version: str = "",
+        release: str = DEFAULT_VERSION,
         on_progress: Callable[[str], None] = print,
     ) -> Self:
         """Start a cluster of ``nodes`` with the images of ``archives``; ``pause`` names the image of pod sandboxes.
 
-        Raises Unavailable if this machine cannot run one, Failed if a part does not start.
+        Every program of Kubernetes is that of ``release``. Raises Unavailable if this machine cannot run a cluster,
+        SandboxUnavailable if the release cannot be built, Failed if a part does not start.
         """
         prerequisites.check()
-        binary = ensure_binary(on_progress)
+        binaries = {TOOLS: ensure_binary(on_progress), KUBERNETES: ensure_binary(on_progress, release)}
         keeper.remove_abandoned()
-        cluster = cls(network, archives, pause, emulated_version)
+        cluster = cls(network, archives, pause)
         try:
-            cluster._start_control_plane(binary)
+            cluster._start_control_plane(binaries)
             with ThreadPoolExecutor() as pool:
                 list(pool.map(cluster.add_node, nodes))
         except BaseException:
@@ -124,7 +128,7 @@ class Cluster:
     def start_kubelet(self, name: str) -> None:
         """Start the kubelet of a node, and wait until the node is ready."""
         node = self._nodes[name]
-        argv = [str(INSIDE / "bin"), "kubelet", *node.flags]
+        argv = [str(KUBERNETES), "kubelet", *node.flags]
         node.kubelet = self._start_on(node, "kubelet", argv)
         before = time.time()
 
@@ -200,19 +204,20 @@ class Cluster:
 
     # The control plane
 
-    def _start_control_plane(self, binary: Path) -> None:
+    def _start_control_plane(self, binaries: Mapping[Path, Path]) -> None:
         self._space.run("mount", "--bind", str(self.folder), str(INSIDE))
         for command in self._network.setup():
             self._space.run(*command)
         (self.folder / "logs").mkdir()
         (self.folder / "pki").mkdir(mode=0o700)
-        shutil.copy2(binary, self.folder / "bin")
+        for place, binary in binaries.items():
+            shutil.copy2(binary, self.folder / place.name)
         self._authority = Authority(self.folder / "pki")
         inside, files = control_plane.Files(INSIDE), control_plane.Files(self.folder)
         accounts = control_plane.accounts([])
         files.tokens.write_text(control_plane.token_file(accounts.values()))
-        self._space.run(str(INSIDE / "bin"), "key", str(inside.service_account_key))
-        self._start("etcd", control_plane.etcd_flags())
+        self._space.run(str(TOOLS), "key", str(inside.service_account_key))
+        self._start("etcd", control_plane.etcd_flags(), TOOLS)
         self._start("kube-apiserver", self._api_server_flags(inside))
         key = files.certificate.with_suffix(".key")  # written once the certificate is whole
         eventually("the API server's certificate", self._while_running(key.exists), START_SECONDS)
@@ -222,13 +227,15 @@ class Cluster:
         self._start(
             "kubectl", ["proxy", f"--kubeconfig={inside.kubeconfig('admin')}", f"--unix-socket={INSIDE}/api.sock"]
         )
-        eventually("the API server", self._while_running(self._api_answers), START_SECONDS)
+        eventually(
+            "the API server", self._while_running(lambda: self._has("/api/v1/namespaces/default")), START_SECONDS
+        )
         self._bind_nodes_to_their_role()
-        self._start("kube-controller-manager", [*control_plane.controller_manager_flags(inside), *self._emulation])
+        self._start("kube-controller-manager", control_plane.controller_manager_flags(inside))
         (self.folder / "scheduler.json").write_text(json.dumps(scheduler_configuration(inside)))
-        self._start("kube-scheduler", [f"--config={INSIDE / 'scheduler.json'}", "--secure-port=0", *self._emulation])
+        self._start("kube-scheduler", [f"--config={INSIDE / 'scheduler.json'}", "--secure-port=0"])
         default = "/api/v1/namespaces/default/serviceaccounts/default"
-        eventually("service accounts", self._while_running(lambda: self.api.find(default)), START_SECONDS)
+        eventually("service accounts", self._while_running(lambda: self._has(default)), START_SECONDS)
 
     @property
     def _server(self) -> str:
@@ -248,7 +255,6 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
             # Without a kube-proxy a webhook's Service has no address; this connects to its pods.
             "--enable-aggregator-routing=true",
-            *self._emulation,
         ]
 
     def _bind_nodes_to_their_role(self) -> None:
@@ -261,19 +267,20 @@ class Cluster:
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "system:node"},
             "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
         }
-        path = f"/apis/{group}/v1/clusterrolebindings"
-        self.kubectl("wait", "--for=create", "clusterrole/system:node", "--timeout=60s")
-        self.api.create(path, binding)
+        role = f"/apis/{group}/v1/clusterroles/system:node"
+        eventually("the role of nodes", self._while_running(lambda: self._has(role)), START_SECONDS)
+        self.api.create(f"/apis/{group}/v1/clusterrolebindings", binding)
 
-    def _api_answers(self) -> bool:
+    def _has(self, path: str) -> bool:
+        """Whether the API server has an object. One that starts on a busy machine may not answer its proxy in time."""
         try:
-            return self.api.find("/api/v1/namespaces/default") is not None
-        except OSError:
+            return self.api.find(path) is not None
+        except (OSError, Refused):
             return False
 
-    def _start(self, name: str, flags: Sequence[str]) -> None:
+    def _start(self, name: str, flags: Sequence[str], binary: Path = KUBERNETES) -> None:
         # etcd makes its socket in the folder that it runs in.
-        argv = ["env", f"--chdir={INSIDE}", str(INSIDE / "bin"), name, *flags]
+        argv = ["env", f"--chdir={INSIDE}", str(binary), name, *flags]
         self._programs.append(self._space.start(name, argv, self._log(name)))
 
     def _while_running(self, condition: Callable[[], T]) -> Callable[[], T]:
@@ -286,7 +293,7 @@ class Cluster:
 
     def _kubectl(self) -> list[str]:
         own = control_plane.Files(INSIDE).kubeconfig("admin")
-        return ["env", f"--chdir={Path.cwd()}", str(INSIDE / "bin"), "kubectl", f"--kubeconfig={own}"]
+        return ["env", f"--chdir={Path.cwd()}", str(KUBERNETES), "kubectl", f"--kubeconfig={own}"]
 
     def _log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name}.log"

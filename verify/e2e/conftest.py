@@ -1,9 +1,18 @@
-"""The fixtures of all ``make e2e`` tests: the images, built once for the whole run."""
+"""What all ``make e2e`` tests share: the images, built once for the whole run, and the release of Kubernetes."""
 
+import os
 from pathlib import Path
 
 import pytest
 from verify.e2e import images
+
+from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.sandbox.go_modules import minor_of
+
+RELEASE = os.environ.get("TOPOMEND_KUBERNETES") or DEFAULT_VERSION
+"""The release of the control plane and of all kubelets of the story."""
+
+MINOR = minor_of(RELEASE)
 
 TAG, NEXT_TAG = "v0.1.0", "v0.1.1"
 """The tag that the manifests have, and the one that a cluster is upgraded to."""

@@ -110,7 +110,7 @@ def test_a_kubelet_with_another_root_folder_is_reported_with_what_to_do(nodes: N
     status, reason, message = nodes.condition(ELSEWHERE, "AllocationsRead")
     assert (status, reason) == ("False", "PodResourcesUnavailable")
     assert "--root-dir" in message
-    assert "docs/layouts.md" in message
+    assert "docs/run/layouts.md" in message
 
 
 def test_nothing_but_missing_folders_was_created_on_a_node(nodes: Nodes) -> None:
@@ -175,7 +175,7 @@ def test_kubelets_that_do_not_answer_are_read_by_their_files(nodes: Nodes) -> No
     others = tuple(layout for layout in LAYOUTS if layout not in READ_BY_FILE)
     nodes.wait("without a file that is said", others, nodes.read_as("NotGiven", "False"), 90)
     for layout in others:
-        assert "docs/layouts.md" in nodes.condition(layout, "KubeletConfigRead")[2]
+        assert "docs/run/layouts.md" in nodes.condition(layout, "KubeletConfigRead")[2]
 
 
 def test_no_agent_was_restarted_or_came_near_its_limit(nodes: Nodes) -> None:

@@ -1,8 +1,10 @@
 """topomend as a user installs it: the image, unchanged ``deploy/``, real containers. One story; the tests run in order.
 
 topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
+TOPOMEND_KUBERNETES names the release of the control plane and the kubelets. The figures are written to FIGURES.
 """
 
+import json
 import os
 import signal
 import time
@@ -15,11 +17,25 @@ from tests.waiting import eventually, stretched
 from verify.e2e import images
 from verify.e2e.api import Object
 from verify.e2e.cluster import Cluster
-from verify.e2e.conftest import NEXT_TAG, TAG
-from verify.e2e.installed import AGENT, DEPLOY, LEASE, OPERATOR, Installed, name_of, uid_of, write_kustomization
+from verify.e2e.conftest import MINOR, NEXT_TAG, RELEASE, TAG
+from verify.e2e.installed import (
+    AGENT,
+    APPLIED,
+    BRAKED,
+    DRAINED,
+    EXPLAINED,
+    FIGURES,
+    LEASE,
+    OPERATOR,
+    RELAUNCHED,
+    Installed,
+    name_of,
+    uid_of,
+)
 from verify.e2e.node import Node
 from verify.e2e.pods import (
     NAMESPACE,
+    NODE_TOPOLOGIES,
     PODS,
     allowed_cpus,
     bound_pod,
@@ -30,12 +46,27 @@ from verify.e2e.pods import (
     is_running,
     is_unschedulable,
     pod,
+    stubborn_pod,
 )
+from verify.e2e.programs import Failed
 
 from topomend.model.quantity import parse_quantity, value
-from topomend.wire.group import PLACEHOLDER_GATE
+from topomend.sandbox.go_modules import OLDEST_MINOR
+from topomend.wire.group import CREATOR_ANNOTATION, PLACEHOLDER_GATE
 
 HERE, THERE = "node-1", "node-2"
+CONFIGZ_MINOR = 33
+"""Since Kubernetes 1.33 the right ``nodes/configz`` is enough to read a kubelet's configuration (KEP-2862)."""
+
+POLICY_MINOR = 36
+"""Since Kubernetes 1.36 the API server serves MutatingAdmissionPolicies by default."""
+
+CURE = "kubeadm"
+"""The component that cures the agents of these nodes, whose layout is kubeadm's, where kubelets refuse configz."""
+
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+NEW_PODS = 100
 LIVES = 10
 """How many pods are created, refused and relaunched during the upgrade."""
 
@@ -43,13 +74,16 @@ LIVES = 10
 @pytest.fixture(scope="module")
 def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
     began = time.monotonic()
-    with Cluster.up([Node(HERE), Node(THERE)], list(archives.values()), pause=images.IDLE) as cluster:
-        print(f"\nthe cluster is up after {time.monotonic() - began:.1f} s")
+    imported = list(archives.values())
+    with Cluster.up([Node(HERE), Node(THERE)], imported, pause=images.IDLE, release=RELEASE) as cluster:
+        print(f"\nthe cluster of {RELEASE} is up after {time.monotonic() - began:.1f} s")
         running = Installed.to_be(cluster)
         yield running
-        print("\n\nMeasured on containers, as installed:")
+        print(f"\n\nMeasured on containers of {RELEASE}, as installed:")
         for name, figure in running.figures.items():
             print(f"  {name:42} {figure}")
+        FIGURES.mkdir(parents=True, exist_ok=True)
+        (FIGURES / f"{RELEASE}.json").write_text(json.dumps(running.figures, indent=2))
 
 
 @pytest.fixture(autouse=True)
@@ -58,15 +92,48 @@ def no_pod_is_left(story: Installed) -> Iterator[None]:
     story.clear()
 
 
-def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Installed) -> None:
+@pytest.mark.skipif(MINOR >= CONFIGZ_MINOR, reason="kubelets answer nodes/configz")
+def test_where_kubelets_refuse_configz_check_and_condition_name_the_component_that_cures_it(story: Installed) -> None:
+    story.apply(Path("deploy"))
+    for node in (HERE, THERE):
+        eventually(f"{node} to be published", partial(story.condition, node, "KubeletConfigRead"), 30)
+        status, reason, message = story.condition(node, "KubeletConfigRead")
+        assert (status, reason) == ("False", "NotGiven")
+        assert ("before 1.31" if MINOR == OLDEST_MINOR else "before 1.33 wants nodes/proxy") in message
+        assert f"deploy/components/{CURE}" in message
+    with pytest.raises(Failed, match=f"deploy/components/{CURE}"):
+        story.cluster.numa("check")
+    story.components.append(CURE)
+
+
+def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Installed, tmp_path: Path) -> None:
     began = time.monotonic()
-    story.install([HERE, THERE])
-    story.figures["apply to everything ready"] = f"{time.monotonic() - began:.1f} s"
+    story.install([HERE, THERE], story.manifests(tmp_path) if story.components else Path("deploy"))
+    story.figures[APPLIED] = f"{time.monotonic() - began:.1f} s"
+    source = "ConfigzUnavailable" if story.components else "ReadFromConfigz"
+    for node in (HERE, THERE):
+        assert story.condition(node, "KubeletConfigRead")[:2] == ("True", source)
+        kubelet = story.cluster.api.get(f"{NODE_TOPOLOGIES}/{node}")["status"]["kubelet"]
+        assert (kubelet["version"], kubelet["topologyManagerPolicy"]) == (RELEASE, "single-numa-node")
+        assert kubelet["cpuManagerPolicy"] == "static"
+    assert story.cluster.numa("check") == "Every node publishes its topology.\n"
     assert {item["spec"]["nodeName"] for item in story.ours() if name_of(item).startswith("topomend-operator")} == {
         HERE,
         THERE,
     }
     assert {item["spec"]["containers"][0]["image"] for item in story.ours()} == {f"topomend:{TAG}"}
+
+
+def test_new_pods_have_their_creators_stamp_by_what_the_api_server_has(story: Installed) -> None:
+    """By policies, or before 1.36 by the operator's webhooks alone."""
+    eventually(
+        "new pods to be stamped", lambda: CREATOR_ANNOTATION in _tried(story)["metadata"].get("annotations", {}), 30
+    )
+    # Beside policies, only what they may miss has a webhook.
+    needed = {
+        f"topomend-{name}" for name in ("steer", *(("brake", "changes", "creator") if MINOR < POLICY_MINOR else ()))
+    }
+    eventually("the webhooks", lambda: needed <= set(_configured_webhooks(story)), 30)
 
 
 def test_a_pod_with_an_exclusive_cpu_has_it_and_no_other_process_may_use_it(story: Installed) -> None:
@@ -84,8 +151,8 @@ def test_a_pod_with_an_exclusive_cpu_has_it_and_no_other_process_may_use_it(stor
 
 def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_cpus(story: Installed) -> None:
     explained, running = story.relaunch("pod", HERE, THERE)
-    story.figures["refused to explained"] = f"{explained:.2f} s"
-    story.figures["refused to running elsewhere"] = f"{running:.2f} s"
+    story.figures[EXPLAINED] = f"{explained:.2f} s"
+    story.figures[RELAUNCHED] = f"{running:.2f} s"
     node, cpus = story.wait_until_published("pod-2")
     assert (node, cpus) == (THERE, allowed_cpus(story.cluster, "pod-2"))
     assert cpus.isdigit()
@@ -114,7 +181,7 @@ def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is
         for moment in story.pods.moments()
         if _is_storm(moment.object) and is_refused(moment.object)
     }
-    story.figures["refused pods of a Deployment of 2"] = str(len(refused))
+    story.figures[BRAKED] = str(len(refused))
     assert waiting()
     eventually("autoscalers to count them", lambda: all(map(is_unschedulable, filter(is_gated, _storm(story)))), 20)
     assert 1 <= len(refused) <= stretched(3 * replicas)  # the operator races the controller that makes them
@@ -128,10 +195,26 @@ def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is
 
 def test_another_operator_leads_after_the_leader_is_deleted(story: Installed) -> None:
     before = story.leader()
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
+    eventually("new pods to be gated", lambda: _is_gated_at_birth(story), 30)
     began = time.monotonic()
     story.cluster.kubectl("delete", "pod", name_of(before), f"--namespace={OPERATOR}", "--wait=false")
+    gated, seconds = 0, []
+    for _ in range(NEW_PODS):
+        asked = time.monotonic()
+        gated += _is_gated_at_birth(story)
+        seconds.append(time.monotonic() - asked)
+        time.sleep(0.1)
     after = eventually("the next leader", lambda: _other_leader(story, before), 60)
     story.figures["leader deleted to next leader"] = f"{after - began:.1f} s"
+    story.figures["new pods gated meanwhile"] = f"{gated} of {NEW_PODS}"
+    story.figures["a request for a new pod, median and worst"] = (
+        f"{1000 * sorted(seconds)[NEW_PODS // 2]:.0f} ms, {1000 * max(seconds):.0f} ms"
+    )
+    assert gated == NEW_PODS
+    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
+    story.wait_for_rollout()
+    eventually("new pods not to be gated", lambda: not _is_gated_at_birth(story), 30)
     story.relaunch("after-deletion", HERE, THERE)
 
 
@@ -156,7 +239,7 @@ def test_an_upgrade_while_pods_are_refused_loses_none_and_doubles_none(story: In
         story.cluster.kubectl("set", "image", workload, f"{container}=topomend:{NEXT_TAG}", f"--namespace={namespace}")
     names = [f"life-{number}" for number in range(LIVES)]
     for name in names:
-        story.cluster.api.create(PODS, pod(name, HERE, "for", "1s", restart="Never"))
+        story.cluster.api.create(PODS, stubborn_pod(name, HERE, "for", "1s"))
         time.sleep(0.7)
     story.wait_for_rollout()
 
@@ -213,9 +296,7 @@ def test_with_the_component_placeholders_autoscalers_count_a_pod_that_waits_for_
     story: Installed, tmp_path: Path
 ) -> None:
     images_of_now = [{"name": "topomend", "newTag": NEXT_TAG}]
-    write_kustomization(tmp_path, [DEPLOY / "components" / "placeholders"], images=images_of_now)
-    story.cluster.kubectl("apply", "--server-side", "-k", str(tmp_path))
-    story.wait_for_rollout()
+    story.apply(story.manifests(tmp_path, "placeholders", images=images_of_now))
     story.leader()
     story.fill(THERE, "there")
     story.fill(HERE, "here")
@@ -236,18 +317,19 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.cluster.api.create(PODS, pod("refused", HERE))
     story.explained("refused")
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
-    time.sleep(2)  # the API server's policies notice the label
+    eventually("new pods to be gated", lambda: _is_gated_at_birth(story), 30)
     story.cluster.api.create(PODS, pod("steered", HERE))
     assert is_gated(story.cluster.api.get(f"{PODS}/steered"))
     before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
     began = time.monotonic()
     print(story.cluster.numa("drain"))
-    story.figures["kubectl numa drain"] = f"{time.monotonic() - began:.1f} s"
+    story.figures[DRAINED] = f"{time.monotonic() - began:.1f} s"
     story.cluster.api.create(PODS, pod("later", HERE))
     pods = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
     assert {name_of(item): marks for item in pods if (marks := _ours_on(item))} == {}
     assert story.cluster.api.items(f"/api/v1/namespaces/{OPERATOR}/pods") == []
+    assert _configured_webhooks(story) == []
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
 
 
@@ -268,6 +350,22 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
     after = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in after if is_running(item)} == before
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
+
+
+def _is_gated_at_birth(story: Installed) -> bool:
+    """Whether a new pod would be stored with a gate."""
+    return is_gated(_tried(story))
+
+
+def _tried(story: Installed) -> Object:
+    """A new pod as the API server would store it."""
+    return story.cluster.api.create(f"{PODS}?dryRun=All", pod("tried", HERE))
+
+
+def _configured_webhooks(story: Installed) -> list[str]:
+    """The configurations of topomend that name a webhook."""
+    ours = [item for item in story.cluster.api.items(WEBHOOKS) if name_of(item).startswith("topomend-")]
+    return sorted(name_of(item) for item in ours if item.get("webhooks"))
 
 
 def _placeholders(story: Installed) -> list[Object]:

@@ -23,6 +23,15 @@ DEPLOY = Path("deploy").absolute()
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR}/leases/topomend-operator"
 
+FIGURES = Path("build", "e2e-figures")
+"""Where the story leaves its figures, by their names, in a JSON object for each release."""
+
+APPLIED = "apply to everything ready"
+EXPLAINED = "refused to explained"
+RELAUNCHED = "refused to running elsewhere"
+BRAKED = "refused pods of a Deployment of 2"
+DRAINED = "kubectl numa drain"
+
 EXPECTED = {
     r"INFO": "an ordinary line",
 }
@@ -37,6 +46,8 @@ class Installed:
     pods: Timeline
     events: Timeline
     figures: dict[str, str] = field(default_factory=dict)
+    components: list[str] = field(default_factory=list)
+    """The components of ``deploy/`` that the nodes need in addition to the base."""
     memory: dict[str, Memory] = field(default_factory=dict)
     killed: set[str] = field(default_factory=set)
     """Pods of which the story itself killed a container."""
@@ -49,8 +60,7 @@ class Installed:
 
     def install(self, nodes: Iterable[str], manifests: Path = Path("deploy")) -> None:
         """Install it as in the README, and wait until an operator leads and each of ``nodes`` is published."""
-        self.cluster.kubectl("apply", "--server-side", "-k", str(manifests))
-        self.wait_for_rollout()
+        self.apply(manifests)
 
         def ready() -> bool:
             columns = self.cluster.kubectl("get", "nodetopologies", "--no-headers").splitlines()
@@ -58,6 +68,25 @@ class Installed:
 
         eventually("every NodeTopology to be ready", ready, 30)
         self.leader()
+
+    def apply(self, manifests: Path) -> None:
+        """Apply a kustomization as a user does, and wait until all agents and operators are ready."""
+        self.cluster.kubectl("apply", "--server-side", "-k", str(manifests))
+        self.wait_for_rollout()
+
+    def manifests(self, folder: Path, *components: str, **fields: object) -> Path:
+        """A user's kustomization in ``folder``: the base, the components of the nodes, and further ones."""
+        paths = [DEPLOY / "components" / name for name in (*self.components, *components)]
+        write_kustomization(folder, paths, **fields)
+        return folder
+
+    def condition(self, node: str, kind: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition of a node's NodeTopology; empty if there is none."""
+        topology = self.cluster.api.find(f"{NODE_TOPOLOGIES}/{node}") or {}
+        for condition in topology.get("status", {}).get("conditions", ()):
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"], condition["message"]
+        return "", "", ""
 
     def wait_for_rollout(self) -> None:
         """Wait until all agents and operators are ready."""
@@ -157,6 +186,7 @@ def write_kustomization(folder: Path, components: Iterable[Path], **fields: obje
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
+        "sortOptions": {"order": "fifo"},
         "resources": [os.path.relpath(DEPLOY, folder)],
         "components": [os.path.relpath(component, folder) for component in components],
     }

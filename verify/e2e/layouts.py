@@ -1,4 +1,4 @@
-"""How distributions lay out a kubelet: its root folder, and where its configuration is. Sources: docs/layouts.md.
+"""How distributions lay out a kubelet: its root folder, and where its configuration is. Sources: docs/run/layouts.md.
 
 Pure functions from the settings of a kubelet to files and flags, and which component of ``deploy/`` reads those.
 """

@@ -7,7 +7,7 @@ from verify.e2e import images
 from verify.e2e.api import API, Object
 from verify.e2e.cluster import CARELESS_SCHEDULER, Cluster
 
-from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
+from topomend.wire.group import MAX_ATTEMPTS_ANNOTATION, RELAUNCH_PINNED_ANNOTATION
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -43,6 +43,12 @@ def pod(name: str, node: str, *arguments: str, restart: str = "Always") -> Objec
         "metadata": metadata,
         "spec": template(node, *arguments, restart=restart),
     }
+
+
+def stubborn_pod(name: str, node: str, *arguments: str) -> Object:
+    """Such a pod that runs once, and is relaunched as often as others take its place first."""
+    content = pod(name, node, *arguments, restart="Never")
+    return {**content, "metadata": {**content["metadata"], "annotations": {MAX_ATTEMPTS_ANNOTATION: "100"}}}
 
 
 def bound_pod(name: str, node: str) -> Object:

@@ -1,6 +1,8 @@
-"""``python -m verify.nearest``: check the nearest amounts of many random refused pods, on all cores by default.
+"""``python -m verify.nearest``: check the explanations of many random refused pods, on all cores by default.
 
-Prints the seed, the number of refused pods, the number of named amounts, and every error. Exits with 1 if there is one.
+Checks the nearest amounts, the sentences of the causes and the remedies. Every fourth case is on 9 to 16 NUMA nodes,
+sometimes on 34. Prints the seed, the number of refused pods, the number of named amounts, how many pods each kind of
+cause had, and every error. Exits with 1 if there is one.
 """
 
 import argparse
@@ -8,18 +10,27 @@ import os
 import secrets
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
 
-from verify.nearest.counterfactual import faults, refused_pods
+from verify.nearest.causes import wrong_causes
+from verify.nearest.counterfactual import RefusedPod, faults, refused_on_many, refused_pods
+from verify.nearest.remedies import wrong_remedies
 
-from topomend.decide.nearest.nearest_amounts import nearest_amounts
+from topomend.explain.nearest.nearest_amounts import nearest_amounts
+from topomend.explain.remedy import remedy_of
+from topomend.replay.admission import admit
+from topomend.replay.topology.merge import LISTED_NODES
 
 BATCH = 20
 """How many random cases a process takes at a time; a case has about two refused pods."""
+
+MANY = 4
+"""Of so many cases one is on more than eight NUMA nodes, where a fourth of the amounts is asked about."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,12 @@ class Checked:
     named: int
     wrong: tuple[str, ...]
     slowest: float
+    kinds: Counter[str]
+
+
+def refused_by(number: int) -> Generator[RefusedPod, None, None]:
+    """The refused pods of the random case ``number``."""
+    yield from (refused_on_many if number % MANY == MANY - 1 else refused_pods)(number)
 
 
 def check(seed: int, samples: int) -> Checked:
@@ -37,15 +54,20 @@ def check(seed: int, samples: int) -> Checked:
     refused = named = 0
     slowest = 0.0
     wrong: list[str] = []
+    kinds: Counter[str] = Counter()
     for number in range(seed, seed + BATCH):
-        for pod in refused_pods(number):
+        for pod in refused_by(number):
             begin = time.process_time()
             amounts = nearest_amounts(pod.state, pod.pod)
             slowest = max(slowest, time.process_time() - begin)
             refused, named = refused + 1, named + len(amounts)
-            problems = faults(pod, amounts, Random(number), samples)
+            asked = samples if len(pod.state.machine.numa_nodes) <= LISTED_NODES else max(2, samples // MANY)
+            problems = faults(pod, amounts, Random(number), asked)
+            kind, false = wrong_causes(pod)
+            kinds[kind.value] += 1
+            problems += false + wrong_remedies(pod, remedy_of(pod.state, pod.pod, admit(pod.state, pod.pod)[0]))
             wrong += [f"seed {number}, pod {pod.pod.name}: {fault}" for fault in problems]
-    return Checked(refused, named, tuple(wrong), slowest)
+    return Checked(refused, named, tuple(wrong), slowest, kinds)
 
 
 def _batches(seed: int, samples: int, processes: int) -> Generator[Checked, None, None]:
@@ -73,17 +95,20 @@ def main() -> int:
     refused = named = 0
     slowest = 0.0
     wrong: list[str] = []
+    kinds: Counter[str] = Counter()
     batches = _batches(options.seed, options.samples, options.processes)
     for checked in batches:
         refused, named = refused + checked.refused, named + checked.named
         slowest = max(slowest, checked.slowest)
         wrong += checked.wrong
+        kinds += checked.kinds
         sys.stdout.writelines(f"WRONG {fault}\n" for fault in checked.wrong)
         sys.stdout.write(f"\r{refused} refused pods, {named} amounts named, {len(wrong)} wrong")
         sys.stdout.flush()
         if refused >= options.cases:
             break
     batches.close()
+    sys.stdout.write("".join(f"\n{count} {kind}" for kind, count in kinds.most_common()))
     sys.stdout.write(f"\nthe slowest search took {slowest * 1000:.0f} ms\n")
     return 1 if wrong else 0
 

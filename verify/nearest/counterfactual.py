@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from verify.oracle.cases import node_state
-from verify.oracle.generate import random_case
+from verify.oracle.generate import machine_of, random_case
+from verify.oracle.kubelet_oracle import Case
 
-from topomend.decide.nearest.nearest_amounts import NearestAmount
+from topomend.explain.nearest.nearest_amounts import NearestAmount
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, Pod, Resources
 from topomend.model.quantity import value
 from topomend.replay import qos
 from topomend.replay.admission import admit, allocation_of, is_admitted, release
 from topomend.replay.container_manager import start
+from topomend.replay.topology.merge import TABLED_NODES
+from topomend.replay.topology.walk_time import MAX_PERMUTATIONS
 from topomend.wire.pod import read_pod
 
 MIB = 1 << 20
@@ -34,7 +37,20 @@ class RefusedPod:
 
 def refused_pods(seed: int) -> Iterator[RefusedPod]:
     """The pods that are refused in the random case of ``seed``, up to its first restart of a kubelet."""
-    case = random_case(Random(seed))
+    return _refused(random_case(Random(seed)), seed)
+
+
+def refused_on_many(seed: int) -> Iterator[RefusedPod]:
+    """The same on 9 to 16 NUMA nodes, sometimes on 34, where a kubelet still answers within an hour."""
+    random = Random(seed)
+    count = random.choices((*range(9, 17), 34), (12, 9, 7, 6, 4, 3, 2, 3, 1))[0]
+    case = random_case(random, machine_of(random, count), MAX_PERMUTATIONS)
+    if count > TABLED_NODES:  # no kubelet lists so many masks; replay answers nevertheless
+        case["kubelet"] |= {"topologyManagerPolicy": random.choice(("none", "single-numa-node"))}
+    return _refused(case, seed)
+
+
+def _refused(case: Case, seed: int) -> Iterator[RefusedPod]:
     state = node_state(case)
     for step in case["steps"]:
         if "end" in step:

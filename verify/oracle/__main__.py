@@ -31,6 +31,9 @@ def main() -> int:
         "--recorded", type=int, default=100, help="cases on each recorded machine (default: %(default)s)"
     )
     parser.add_argument(
+        "--fit", action="store_true", help="cases for the kubelet's fit check, which follows its managers"
+    )
+    parser.add_argument(
         "--report", type=Path, default=REPORT, help="write the report to this file (default: %(default)s)"
     )
     parser.add_argument("--write", type=Path, help="write each disagreement to a file in this folder")
@@ -41,9 +44,13 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 3
     seed = secrets.randbelow(1 << 40) if options.seed is None else options.seed
-    first = f"kubelet {options.version}, seed {seed}: repeat with --seed {seed} --cases {options.cases}"
+    recorded = 0 if options.fit else options.recorded
+    repeat = f"--seed {seed} --cases {options.cases}{' --fit' * options.fit}"
+    first = f"kubelet {options.version}, seed {seed}: repeat with {repeat}"
     sys.stdout.write(f"{first}\n")
-    report = compare_all(seed, options.cases, options.processes, version=options.version, recorded=options.recorded)
+    report = compare_all(
+        seed, options.cases, options.processes, version=options.version, recorded=recorded, fit=options.fit
+    )
     lines = list(report.lines(options.version))
     sys.stdout.write("\n".join(lines) + "\n")
     options.report.parent.mkdir(parents=True, exist_ok=True)

@@ -18,11 +18,16 @@ from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from verify.oracle.merging import Merging
 
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members, parse_id_list
+from topomend.model.bound_pod import BoundPod
 from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, NUMANodeMemory, allocations
 from topomend.model.verdict import ContainerPlacement, Verdict
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
 from topomend.replay.devices.manager import MAX_NUMA_ID
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG
+from topomend.replay.lifecycle.allocation_manager import EVICTS, NAMES_ONE, Kubelet, can_admit_pod
+from topomend.replay.lifecycle.predicate import OUT_OF, rejection_of
+from topomend.wire.bound_pod import read_bound_pod
+from topomend.wire.cluster import read_node
 from topomend.wire.pod import read_pod
 
 RETRIES = 100
@@ -30,6 +35,9 @@ RETRIES = 100
 
 REPLAY_SECONDS = 20
 """How much CPU time replay may use for a case. Wall-clock time would turn a busy machine into a disagreement."""
+
+SHORT = "Node didn't have enough resource"
+"""How a resource is reported of which the node has too little in total."""
 
 Fact: TypeAlias = Any
 """One step in the common form, or how the node ended."""
@@ -89,10 +97,13 @@ def play(case: Case, oracle: KubeletOracle, merging: Merging = Merging.TABLED) -
 def _is_settled(disagreement: Disagreement) -> bool:
     """Whether a retry is useless: only a few fields depend on the order of Go's maps.
 
-    Which of several errors is reported does. Before v1.32 so does the memory that remains of a pod with blocks both on
-    a group and on one of the group's NUMA nodes, because its containers are released in any order. And a kubelet that
-    is not ready leaves a refused pod the devices of the resources that it served before the one that failed.
+    Which of several errors, or of several resources that the node lacks, is reported does. Before v1.32 so does the
+    memory that remains of a pod with blocks both on a group and on one of the group's NUMA nodes, because its
+    containers are released in any order. And a kubelet that is not ready leaves a refused pod the devices of the
+    resources that it served before the one that failed.
     """
+    if disagreement.field == "reason":
+        return not all(str(reason).startswith(OUT_OF) for reason in (disagreement.kubelet, disagreement.replay))
     return disagreement.field not in {"message", "why", "book", "pods", "devices"}
 
 
@@ -144,6 +155,7 @@ def _fact_of(case: Case, step: Case, result: Answer) -> Fact:
     fact: Fact = {}
     if "admit" in step:
         fact = {key: result[key] for key in ("admitted", "reason", "message")}
+        fact["short"] = sorted(text for text in result.get("reasons", ()) if text.startswith(SHORT))
         fact["containers"] = (
             [_container(case, container) for container in result["containers"]] if result["admitted"] else []
         )
@@ -236,15 +248,16 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
         return
     yield {"started": True}
     gone = set[tuple[str, str]]()
+    bound: tuple[BoundPod, ...] = ()
     for index, step in enumerate(case["steps"]):
         fact: Fact = {}
         if "admit" in step:
             pod = read_pod(step["admit"])
-            verdict, node = admit(node, pod)
+            verdict, node, bound = _admitted(case, node, bound, step["admit"])
             if verdict.reason in {KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG}:
                 yield {"ended": "crash" if verdict.reason == KUBELET_WOULD_CRASH else "hang"}
                 return
-            if verdict.unmodelled:
+            if not all(map(_is_of_fit_check, verdict.unmodelled)):
                 yield {"unmodelled": verdict.unmodelled}
                 return
             fact = _verdict(verdict)
@@ -255,7 +268,27 @@ def replay(case: Case, answer: Answer) -> Iterator[Fact]:
                 return
             node = _with_observed_memory(node, answer["steps"][index]["state"])
         node = _purged(_stepped(node, step, gone), gone)
+        bound = tuple(pod for pod in bound if not _is_end_of(step, pod))
         yield {**fact, **_state(node, case)}
+
+
+def _admitted(
+    case: Case, node: NodeState, bound: tuple[BoundPod, ...], content: Case
+) -> tuple[Verdict, NodeState, tuple[BoundPod, ...]]:
+    """The answer to a pod: that of the whole kubelet if the case has the Node object, otherwise its managers'."""
+    if "node" not in case:
+        return *admit(node, read_pod(content)), bound
+    verdict, kubelet = can_admit_pod(Kubelet(node, read_node(case["node"]), bound), read_bound_pod(content))
+    return verdict, kubelet.state, kubelet.pods
+
+
+def _is_of_fit_check(remark: str) -> bool:
+    """Whether it is a remark on the fit check, which is compared all the same."""
+    return remark == EVICTS or remark.endswith(NAMES_ONE)
+
+
+def _is_end_of(step: Case, pod: BoundPod) -> bool:
+    return "end" in step and pod.key == (step["end"]["namespace"], step["end"]["name"])
 
 
 def _stepped(node: NodeState, step: Case, gone: set[tuple[str, str]]) -> NodeState:
@@ -316,6 +349,7 @@ def _verdict(verdict: Verdict) -> Fact:
         "admitted": verdict.admitted,
         "reason": verdict.reason,
         "message": verdict.message,
+        "short": sorted(rejection_of(shortage).message for shortage in verdict.shortages),
         "containers": [_placement(container) for container in verdict.containers] if verdict.admitted else [],
     }
 

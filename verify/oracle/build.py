@@ -1,34 +1,54 @@
-"""Builds the oracle, the Go program in ``kubelet/``, and caches it by a hash of its sources.
+"""Builds an oracle, a Go program of the kubelet's packages, and caches it by a hash of its sources.
 
-Go is looked up, or downloaded, as for the sandbox's binary; the two programs share most packages. ``kubelet/go.mod``
-pins the default version; for another version the requirements come from that version's own go.mod.
+Go is looked up, or downloaded, as for the sandbox's binary; the programs share most packages. A program's go.mod pins
+the default version; for another version the requirements come from that version's own go.mod.
 """
 
 import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import toolchain
-from topomend.sandbox.build import cache_key, locked
+from topomend.sandbox.build import cache_key, linker_flags, locked
 from topomend.sandbox.go_modules import ENVIRONMENT, NotARelease, minor_of, write_go_mod
 from topomend.sandbox.layout import cache_folder
 
-SOURCES = Path(__file__).parent / "kubelet"
 MINIMUM_GO = "1.26"
 
-CHANGES = (35, 36, 37)
-"""Minor versions at which the oracle's code changes: files with the build tag ``since135`` and so on."""
+
+@dataclass(frozen=True)
+class Program:
+    """An oracle: its ``name``, the folder of its Go ``sources`` and that of its go.mod and go.sum.
+
+    ``changes`` are the minor versions at which its code changes: files with the build tag ``since135`` and so on.
+    """
+
+    name: str
+    sources: Path
+    modules: Path
+    changes: tuple[int, ...]
+
+    def read_sources(self) -> Mapping[str, bytes]:
+        """The files that make up the module: name -> content."""
+        paths = [path for path in self.sources.iterdir() if path.suffix in {".go", ".s"}]
+        return {path.name: path.read_bytes() for path in (*paths, self.modules / "go.mod", self.modules / "go.sum")}
+
+
+_FOLDER = Path(__file__).parent / "kubelet"
+MANAGERS = Program("kubelet-oracle", _FOLDER, _FOLDER, (33, 34, 35, 36, 37))
+"""The oracle of the kubelet's resource managers."""
 
 
 class OracleNotBuilt(RuntimeError):
     """The oracle could not be built; the text says why."""
 
 
-def oracle_binary(version: str = DEFAULT_VERSION) -> Path:
+def oracle_binary(version: str = DEFAULT_VERSION, program: Program = MANAGERS) -> Path:
     """The oracle of a Kubernetes release; built first if its sources changed.
 
     A build takes minutes with a cold Go cache, seconds with a warm one. Raises OracleNotBuilt, and SandboxUnavailable
@@ -38,47 +58,39 @@ def oracle_binary(version: str = DEFAULT_VERSION) -> Path:
         minor = minor_of(version)
     except NotARelease as error:
         raise OracleNotBuilt(str(error)) from error
-    sources = {
-        path.name: path.read_bytes() for path in SOURCES.iterdir() if path.suffix in {".go", ".s", ".mod", ".sum"}
-    }
+    sources = program.read_sources()
     folder = cache_folder() / "oracle" / cache_key({**sources, "version": version.encode()})
-    binary = folder / "kubelet-oracle"
+    binary = folder / program.name
     if not binary.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock", lambda: _print("waiting for another build of the oracle")):
             if not binary.exists():
-                _build(binary, version, minor)
+                tags = ",".join(f"since1{change}" for change in program.changes if minor >= change)
+                _build(binary, version, sources, tags)
     return binary
 
 
-def _build(binary: Path, version: str, minor: int) -> None:
+def _build(binary: Path, version: str, files: Mapping[str, bytes], tags: str) -> None:
     go = toolchain.find_go(MINIMUM_GO, _print)
-    _print(f"building the oracle from the packages of kubelet {version}, once: 4 minutes, or 20 s with a warm Go cache")
-    sources = SOURCES if version == DEFAULT_VERSION else _sources_for(go, version, binary.parent / "sources")
-    environment = {"GOFLAGS": "-mod=readonly"} if sources == SOURCES else ENVIRONMENT
-    tags = ",".join(f"since1{change}" for change in CHANGES if minor >= change)
-    partial = binary.with_suffix(".partial")
-    _run(
-        go,
-        sources,
-        environment,
-        "build",
-        f"-tags={tags}",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags=-s -w",
-        "-o",
-        str(partial),
-    )
-    partial.replace(binary)
+    _print(f"building {binary.name} from the packages of {version}, once: 4 minutes, or 20 s with a warm Go cache")
+    sources = binary.parent / "sources"
+    shutil.rmtree(sources, ignore_errors=True)
+    sources.mkdir()
+    for name, content in files.items():
+        (sources / name).write_bytes(content)
+    environment = {"GOFLAGS": "-mod=readonly"} if version == DEFAULT_VERSION else ENVIRONMENT
+    if version != DEFAULT_VERSION:
+        (sources / "go.sum").unlink()
+        write_go_mod(sources, "topomend.io/oracle", f"{MINIMUM_GO}.0", version, partial(_run, go, sources, ENVIRONMENT))
+    built = binary.with_suffix(".partial")
+    options = (f"-tags={tags}", "-trimpath", "-buildvcs=false", "-ldflags", linker_flags(version), "-o", str(built))
+    _run(go, sources, environment, "build", *options)
+    built.replace(binary)
 
 
-def _sources_for(go: Path, version: str, folder: Path) -> Path:
-    """The sources with a go.mod for another version."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("go.*"))
-    write_go_mod(folder, "topomend.io/oracle", f"{MINIMUM_GO}.0", version, partial(_run, go, folder, ENVIRONMENT))
-    return folder
+def run_module(folder: Path) -> str:
+    """What the program in the folder of a module prints. Raises OracleNotBuilt."""
+    return _run(toolchain.find_go(MINIMUM_GO, _print), folder, ENVIRONMENT, "run", ".")
 
 
 def _run(go: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> str:

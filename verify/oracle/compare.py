@@ -19,6 +19,7 @@ from typing import TypeAlias
 from verify.oracle.agreement import Disagreement, play
 from verify.oracle.build import oracle_binary
 from verify.oracle.generate import random_case
+from verify.oracle.generate_fit import random_fit_case
 from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
 from verify.oracle.merging import Merging
 from verify.oracle.recorded import RECORDED, recorded_machine
@@ -98,16 +99,16 @@ def compare(
     *,
     version: str = DEFAULT_VERSION,
     machine: Case | None = None,
+    fit: bool = False,
 ) -> Report:
     """Play the cases of ``seeds``, by turns with each way of merging.
 
-    The first ``shrunk`` disagreements are shrunk. ``machine`` replaces the random machine of every case.
+    The first ``shrunk`` disagreements are shrunk. ``machine`` replaces the random machine of every case. With ``fit``
+    the cases are those for the kubelet's fit check.
     """
     report = Report()
     for seed in seeds:
-        case = (
-            varied_case(Random(seed)) if machine is None and seed % VARIED == 0 else random_case(Random(seed), machine)
-        )
+        case = random_fit_case(Random(seed)) if fit else _managers_case(seed, machine)
         case["kubelet"]["version"] = version
         merging = MERGINGS[seed % len(MERGINGS)]
         played = play(case, oracle, merging)
@@ -124,6 +125,12 @@ def compare(
                 disagreement = played.disagreement
             report.disagreements.append((seed, case, disagreement))
     return report
+
+
+def _managers_case(seed: int, machine: Case | None) -> Case:
+    if machine is None and seed % VARIED == 0:
+        return varied_case(Random(seed))
+    return random_case(Random(seed), machine)
 
 
 def smallest(
@@ -167,24 +174,26 @@ def _nameless(text: str) -> str:
     return re.sub(r"\d+(,\d+|-\d+)*", "N", re.sub(r"\b[a-z]+\.(com|org|io)/[a-z]+", "RESOURCE", text))[:160]
 
 
-def compare_batch(seeds: range, version: str = DEFAULT_VERSION, recorded: str = "") -> Report:
+def compare_batch(seeds: range, version: str = DEFAULT_VERSION, recorded: str = "", *, fit: bool = False) -> Report:
     """Play one batch, on random machines or on a recorded one, in a process of a pool."""
     machine = recorded_machine(recorded) if recorded else None
     with KubeletOracle(oracle_binary(version)) as oracle:
-        report = compare(seeds, oracle, version=version, machine=machine)
+        report = compare(seeds, oracle, version=version, machine=machine, fit=fit)
     if recorded:
         report.seen[f"machine: recorded {recorded}"] = len(seeds)
     return report
 
 
-def compare_all(seed: int, cases: int, processes: int, *, version: str = DEFAULT_VERSION, recorded: int = 0) -> Report:
+def compare_all(
+    seed: int, cases: int, processes: int, *, version: str = DEFAULT_VERSION, recorded: int = 0, fit: bool = False
+) -> Report:
     """Play ``cases`` cases from ``seed`` on, and ``recorded`` cases on each recorded machine, in parallel."""
     batches = [(range(first, min(first + BATCH, seed + cases)), "") for first in range(seed, seed + cases, BATCH)]
     batches += [(range(seed, seed + recorded), name) for name in RECORDED if recorded]
     cases = sum(len(seeds) for seeds, _ in batches)
     report, begin = Report(), time.monotonic()
     with ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver")) as pool:
-        played = [pool.submit(compare_batch, seeds, version, name) for seeds, name in batches]
+        played = [pool.submit(compare_batch, seeds, version, name, fit=fit) for seeds, name in batches]
         for done, future in enumerate(as_completed(played), start=1):
             batch = future.result()
             report.add(batch)

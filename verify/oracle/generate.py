@@ -24,8 +24,11 @@ MAX_MASKED_NODES = 16
 RESOURCES = ("vendor.com/gpu", "vendor.com/nic", "other.org/fpga")
 
 
-def random_case(random: Random, machine: Case | None = None) -> Case:
-    """One case, on a random machine unless one is given; equal states of ``random`` give equal cases."""
+def random_case(random: Random, machine: Case | None = None, permutations: int = MAX_PERMUTATIONS) -> Case:
+    """One case, on a random machine unless one is given; equal states of ``random`` give equal cases.
+
+    No container has so many aligned resources that the kubelet would compare more than about ``permutations``.
+    """
     machine = machine or _machine(random)
     devices = _devices(random, machine)
     kubelet = _kubelet(random, machine)
@@ -33,7 +36,7 @@ def random_case(random: Random, machine: Case | None = None) -> Case:
         "machine": machine,
         "kubelet": kubelet,
         "devices": devices,
-        "steps": _Life(random, machine, kubelet, devices).steps(),
+        "steps": _Life(random, machine, kubelet, devices, permutations=permutations).steps(),
         "timeoutSeconds": 5,
     }
 
@@ -46,7 +49,11 @@ def _one_in(random: Random, chances: int) -> bool:
 
 
 def _machine(random: Random) -> Case:
-    count = random.choices(range(1, 12), (16, 64, 32, 48, 16, 16, 8, 16, 2, 2, 1))[0]
+    return machine_of(random, random.choices(range(1, 12), (16, 64, 32, 48, 16, 16, 8, 16, 2, 2, 1))[0])
+
+
+def machine_of(random: Random, count: int) -> Case:
+    """A random machine of ``count`` NUMA nodes."""
     ids = _numa_ids(random, count)
     per_socket = random.choice([divisor for divisor in (1, 2, 4, count) if count % divisor == 0])
     cores = _cores(random, ids, per_socket)
@@ -57,7 +64,7 @@ def _machine(random: Random) -> Case:
 
 def _numa_ids(random: Random, count: int) -> list[int]:
     if _one_in(random, 25):
-        return sorted(random.sample(range(16), count))
+        return sorted(random.sample(range(max(16, count)), count))
     return list(range(count))
 
 
@@ -286,6 +293,7 @@ class _Life:
     kubelet: Case
     devices: list[Case]
     alive: dict[str, Case] = field(default_factory=dict)
+    permutations: int = MAX_PERMUTATIONS
 
     def __post_init__(self) -> None:
         cores, nodes = self.machine["cores"], self.machine["numaNodes"]
@@ -459,7 +467,7 @@ class _Life:
         else:
             groups = [containers]
         for group in groups:
-            while masks ** len(_aligned(group)) > MAX_PERMUTATIONS and len(_aligned(group)) > 1:
+            while masks ** len(_aligned(group)) > self.permutations and len(_aligned(group)) > 1:
                 dropped = self.random.choice(sorted(_aligned(group) - {"cpu"}))
                 for container in group:
                     for amounts in container["resources"].values():

@@ -1,33 +1,18 @@
-"""Trials of a pod that a kubelet refused: explained, relaunched, also across a kill, and its CPUs free at its end."""
+"""Trials of a pod that a kubelet refused, across a kill of the operator, and of the CPUs of one that ends."""
 
 import os
 import signal
 import time
-from typing import Any
 
 from tests.waiting import eventually
 from verify.versions.cluster import DEVICE, OPERATOR, WIDE, cordon, refuse, remove, runs, wide_pod
 from verify.versions.new_pods import STEERED, is_gated
 
 from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
-from topomend.kube.client import EVENTS, NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
+from topomend.kube.client import NODE_TOPOLOGIES, PODS, RELAUNCHES, Client
 from topomend.model.kubelet import KubeletSettings
 from topomend.replay.gates import read_gates
 from topomend.sandbox import registry
-
-
-def try_relaunch(client: Client, name: str) -> tuple[float, float]:
-    """Seconds from the refusal of a pod to its explanation, and until its replacement runs on the other node."""
-    refused = refuse(client, name)
-    begin = time.monotonic()
-    eventually(f"{name} to be explained", lambda: _is_explained(client, refused))
-    explained = time.monotonic() - begin
-    cordon(client, WIDE, unschedulable=False)
-    begin = time.monotonic()
-    eventually(f"{name} to run on {WIDE}", lambda: runs(client, name), 60)
-    running = time.monotonic() - begin
-    remove(client, name)
-    return explained, running
 
 
 def try_kill(client: Client, sandbox: str) -> float:
@@ -97,11 +82,3 @@ def _run_on_both_numa_nodes(client: Client) -> float:
 def _is_published(client: Client) -> bool:
     """Whether the node shows pods that hold something."""
     return bool(client.get(NODE_TOPOLOGIES, WIDE).get("status", {}).get("pods"))
-
-
-def _is_explained(client: Client, pod: dict[str, Any]) -> bool:
-    uid = pod["metadata"]["uid"]
-    return any(
-        event["reason"] == "TopologyRefusalExplained" and event["regarding"].get("uid") == uid
-        for event in client.list(EVENTS).items
-    )

@@ -1,17 +1,14 @@
-"""The trial of a ReplicaSet of which no node admits a pod."""
+"""A ReplicaSet of which no node admits a pod."""
 
-import time
 from contextlib import suppress
 
-from tests.waiting import eventually
 from verify.background import Background
-from verify.versions.cluster import WIDE, cordon, running, wide_pod
+from verify.versions.cluster import wide_pod
 
 from topomend.kube.client import PODS, Client, Resource
 from topomend.kube.errors import APIError
 
 REPLICA_SETS = Resource("apps/v1", "replicasets")
-STORM_SECONDS = 30
 MOST_REFUSED = 3
 """The refused pods of a storm of one replica before the brake takes effect."""
 
@@ -39,14 +36,3 @@ class Storm(Background):
             with suppress(APIError):
                 listed = self._client.list(PODS, namespace="default", labels="app=storm").items
                 self._uids |= {pod["metadata"]["uid"] for pod in listed}
-
-
-def try_storm(client: Client) -> int:
-    """How many pods of a ReplicaSet of one replica are refused while no node that may be used admits any."""
-    cordon(client, WIDE, unschedulable=True)
-    with Storm(client) as storm:
-        time.sleep(STORM_SECONDS)
-    cordon(client, WIDE, unschedulable=False)
-    eventually("the replica to run", lambda: running(client, labels="app=storm"), 60)
-    assert storm.refused <= MOST_REFUSED, f"{storm.refused} pods of one replica were refused"
-    return storm.refused

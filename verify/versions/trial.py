@@ -1,4 +1,4 @@
-"""Everything that is tried on one release, and what was seen there."""
+"""What is tried on one release in a sandbox, on machines with several NUMA nodes, and what was seen there."""
 
 import os
 import subprocess
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from verify.versions.cluster import nodes, say
 from verify.versions.new_pods import create_namespaces, time_new_pods, time_webhook, try_steering
-from verify.versions.relaunches import try_end, try_kill, try_relaunch
-from verify.versions.storm import try_storm
+from verify.versions.relaunches import try_end, try_kill
 from verify.versions.upgrade import try_upgrade
 from verify.versions.webhook_time import WebhookTime
 
@@ -24,11 +23,8 @@ class Row:
     """What was seen on one release: seconds, pods in all, and how the random pods compared."""
 
     release: str
-    explained: float
-    running: float
     after_kill: float
     ended_free: str
-    storm: int
     steered: str
     new_pods: str
     webhook: WebhookTime
@@ -59,11 +55,9 @@ def try_release(release: str, pods: int, older: str, following: str) -> Row:
     with Sandbox.up(nodes(release), version=release, topomend=True, on_progress=say) as sandbox:
         client = connect(str(sandbox.kubeconfig))
         try:
-            explained, running = try_relaunch(client, "first")
             after_kill = try_kill(client, sandbox.name)
             create_namespaces(client)
             ended = try_end(client, release)
-            storm = try_storm(client)
             steered = try_steering(client)
             webhook = time_webhook(client, sandbox)
             new_pods = time_new_pods(client)
@@ -73,7 +67,7 @@ def try_release(release: str, pods: int, older: str, following: str) -> Row:
     if older:
         compared += f"; kubelets of {older} as well: {_compare(release, pods, f'{release},{older}')}"
     upgraded = try_upgrade(release, following) if following else "-"
-    return Row(release, explained, running, after_kill, ended, storm, steered, new_pods, webhook, compared, upgraded)
+    return Row(release, after_kill, ended, steered, new_pods, webhook, compared, upgraded)
 
 
 def _compare(release: str, pods: int, kubelets: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from verify.e2e.images import IDLE
 from verify.vm.node import AGENT, NODE, PODS_PATH, Guest
 
-from topomend.decide.alignment import align_allocation
+from topomend.alignment.container import align_allocation
 from topomend.model.bitmask import format_id_list, mask_of, parse_id_list
 from topomend.model.machine import Machine
 from topomend.model.node_state import ContainerAllocation, NodeState, PodAllocation, allocations

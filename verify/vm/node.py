@@ -32,7 +32,7 @@ from topomend.sandbox import NodeSpec, Sandbox
 from topomend.sandbox.build import ensure_binary
 from topomend.sandbox.kubelet import kubelet_config, kubelet_flags
 from topomend.sandbox.layout import KUBELET_CONFIG, KUBELET_ROOT
-from topomend.wire.node_topology import read_conditions, read_node_topology
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 NODE = "vm"
 SPEC = NodeSpec.of_shape(

@@ -10,10 +10,10 @@ import json
 from verify.vm import machine
 from verify.vm.node import KUBELET_LOG, Guest
 
+from topomend.discover.machine.pci_distance import PCIDistance, pci_distance
 from topomend.model.bitmask import mask_of, members
 from topomend.model.machine import Machine, PCIDevice
-from topomend.model.pci_distance import PCIDistance, pci_distance
-from topomend.wire.node_topology import read_conditions
+from topomend.wire.published.node_topology import read_conditions
 
 MIB = 1 << 20
 

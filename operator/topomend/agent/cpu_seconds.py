@@ -60,7 +60,7 @@ class CPUSeconds(Collector):
     def collect(self) -> Iterable[CounterMetricFamily]:
         """The counters up to now, labelled by NUMA node, pool and mode (prometheus_client.Collector)."""
         family = CounterMetricFamily(
-            NAME, "Seconds that the CPUs of a NUMA node spent in each mode, by pool.", labels=("numa", "pool", "mode")
+            NAME, "Seconds that CPUs spent, by numa, pool and mode of /proc/stat.", labels=("numa", "pool", "mode")
         )
         with self._lock:
             self._add_up()

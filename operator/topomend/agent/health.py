@@ -1,4 +1,4 @@
-"""Whether the agent works, for its kubelet's probes. Owns the criteria; ``runtime.endpoints`` serves them.
+"""Whether the agent works, for its kubelet's probes. Owns the criteria; ``runtime.http.endpoints`` serves them.
 
 Alive is an agent whose loop turns, whatever the API server answers: a restart would not bring that back. Ready is one
 whose publications arrive.
@@ -7,8 +7,8 @@ whose publications arrive.
 import time
 from collections.abc import Callable, Mapping
 
-from topomend.runtime.endpoints import HEALTH, READINESS, check_page
-from topomend.runtime.http_server import Page
+from topomend.runtime.http.endpoints import HEALTH, READINESS, check_page
+from topomend.runtime.http.server import Page
 
 STALE_SECONDS = 120.0
 """After how long without progress the agent is unhealthy: several attempts at the longest back-off."""

@@ -22,18 +22,19 @@ from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig, with_version
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
-from topomend.discover.udev import MachineChanges, UdevUnavailable
-from topomend.kube.agent_client import AgentClient, NotConfigured
+from topomend.discover.layouts import cure
+from topomend.discover.machine.udev import MachineChanges, UdevUnavailable
+from topomend.kube.agent_client import AgentClient
+from topomend.kube.connection.kubeconfig import NotConfigured
+from topomend.kube.connection.reader_token import ReaderToken
 from topomend.kube.errors import APIError, retry_after
-from topomend.kube.kubeconfig import find_access
 from topomend.kube.kubelet_client import DEFAULT_PORT, Configz, KubeletClient
-from topomend.kube.reader_token import ReaderToken
 from topomend.publish.bounded import bounded
 from topomend.publish.publisher import NodeFacts, Publisher
 from topomend.runtime.backoff import Exponential, Retry
-from topomend.runtime.endpoints import METRICS, Endpoints
-from topomend.runtime.http_server import Page
-from topomend.wire.node_topology import status_of
+from topomend.runtime.http.endpoints import METRICS, Endpoints
+from topomend.runtime.http.server import Page
+from topomend.wire.published.node_topology import status_of
 
 if TYPE_CHECKING:
     from topomend.agent.metrics import Metrics
@@ -56,6 +57,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class AgentSettings:
     """The agent's flags. ``interval`` is in seconds; ``kubelet_version`` overrides the version in the Node object.
+    ``kubelet_root_dir`` is the host's name of ``kubelet_state``, where that is a mount.
 
     ``kubelet_address`` (host, or host:port) is the kubelet's endpoint for ``/configz``, None not to request it. The
     request carries a token of the service account ``kubelet_reader`` (namespace/name).
@@ -68,6 +70,7 @@ class AgentSettings:
     kubelet_flags: Path | None = None
     pod_resources: Path | None = None
     kubelet_state: Path | None = None
+    kubelet_root_dir: str | None = None
     kubelet_version: str | None = None
     kubelet_address: str | None = None
     kubelet_ca: Path | None = None
@@ -90,7 +93,7 @@ def run(settings: AgentSettings) -> int:
     try:
         client = AgentClient()
     except NotConfigured as error:
-        _log.error("%s: set KUBECONFIG, or run in a pod with a service account", error)
+        _log.error("%s", error)
         return CANNOT_ASK
     try:
         watcher = _Watcher(settings, _kubelet(settings, client))
@@ -248,13 +251,16 @@ class _Watcher:
     def __init__(self, settings: AgentSettings, kubelet: KubeletClient | None) -> None:
         self._settings, self._kubelet = settings, kubelet
         self._node = NodeFacts("", "")
-        self._reader = AllocationReader(settings.pod_resources, settings.kubelet_state)
+        self._reader = AllocationReader(
+            settings.pod_resources, settings.kubelet_state, root_dir=settings.kubelet_root_dir
+        )
         live = settings.root == Path("/")
         self._config = SettingsReader(
             WrittenConfig(settings.kubelet_config, settings.kubelet_config_dir, settings.kubelet_flags),
             configz=self._configz if kubelet else None,
             proc=PROC if live else None,
             socket=settings.pod_resources,
+            cure=lambda: cure(self._node.kubelet_version, self._node.os_image, self._node.marks),
         )
         self._changes = _machine_changes() if live else None
         self._host: Host | None = None
@@ -331,7 +337,7 @@ def _kubelet(settings: AgentSettings, client: AgentClient) -> KubeletClient | No
         settings.kubelet_address,
         settings.node_name,
         ReaderToken(client, settings.kubelet_reader, settings.node_name),
-        tls=find_access().tls,
+        tls=client.access.authorities,
         authority=settings.kubelet_ca,
         must_verify=settings.kubelet_tls_verify == "required",
     )

@@ -1,7 +1,7 @@
 """The agent's Prometheus metrics. Owns their names.
 
 Imported only if an address is given: the Prometheus library costs memory on every node. No label names a pod. The HTTP
-server is left to ``runtime.endpoints``, CPU seconds to ``cpu_seconds``.
+server is left to ``runtime.http.endpoints``, CPU seconds to ``cpu_seconds``.
 """
 
 import collections
@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from topomend import __version__
 from topomend.agent.cpu_seconds import EXCLUSIVE, SHARED, CPUSeconds
-from topomend.decide.alignment import Alignment, align_allocation
-from topomend.discover.pod_resources import ALLOCATABLE, LIST
+from topomend.alignment.container import Alignment, align_allocation
+from topomend.discover.pod_resources.pod_resources import ALLOCATABLE, LIST
 from topomend.discover.zones import zones
 from topomend.model.node_state import NodeState, allocations
-from topomend.runtime.process_metrics import add_process_metrics, metrics_page
+from topomend.runtime.http.process_metrics import add_process_metrics, metrics_page
 
 ALIGNMENTS = (
     (EXCLUSIVE, Alignment.NUMA_NODE),
@@ -34,7 +34,7 @@ class Metrics:
     """
 
     def __init__(self, *, live: bool = True) -> None:
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         add_process_metrics(registry)
         self._cpu_seconds = CPUSeconds() if live else None
         if self._cpu_seconds is not None:
@@ -47,7 +47,10 @@ class Metrics:
             registry=registry,
         )
         self._publishes = Counter(
-            "topomend_agent_publishes", "Attempts to publish, by result.", ["result"], registry=registry
+            "topomend_agent_publishes",
+            "Attempts to publish, by result: written, unchanged or failed.",
+            ["result"],
+            registry=registry,
         )
         for result in ("written", "unchanged", "failed"):
             self._publishes.labels(result)
@@ -57,17 +60,20 @@ class Metrics:
             registry=registry,
         )
         self._cpus = Gauge(
-            "topomend_agent_numa_cpus", "Logical CPUs of a NUMA node, by use.", ["numa", "state"], registry=registry
+            "topomend_agent_numa_cpus",
+            "Logical CPUs, by numa and state: exclusive or shared.",
+            ["numa", "state"],
+            registry=registry,
         )
         self._devices = Gauge(
             "topomend_agent_numa_devices",
-            "Devices of a NUMA node, by use; numa is empty for devices without a NUMA node.",
+            "Devices, by numa (empty without a NUMA node), resource and state: allocated, free or unhealthy.",
             ["numa", "resource", "state"],
             registry=registry,
         )
         self._memory = Gauge(
             "topomend_agent_numa_memory_bytes",
-            "Memory of a NUMA node, by use: pinned by the Memory Manager, or shared by all others.",
+            "Memory, by numa and state: exclusive (pinned by the Memory Manager) or shared.",
             ["numa", "state"],
             registry=registry,
         )

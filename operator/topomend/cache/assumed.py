@@ -4,13 +4,14 @@ Owns how the snapshot assumes and forgets them. Leaves when that happens to ``ch
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from topomend.cache.snapshot import AssumedPod, PodKey, Publication, Snapshot, excluding, including, is_newer
 from topomend.model.cluster import WatchedPod
 from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.pod import Pod, sum_of, usage_of
+from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import may_allocate
 from topomend.replay.gates import read_gates
 
@@ -83,13 +84,34 @@ def forget(snapshot: Snapshot, key: PodKey) -> Snapshot:
     return with_assumed_pods(replace(snapshot, assumed=excluding(snapshot.assumed, key)), assumed_pod.nodes)
 
 
-def with_assumed_pods(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
-    """The snapshot in which the publications of the named nodes hold the pods assumed there."""
+def with_assumed_pods(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The snapshot in which the named nodes hold the pods assumed there, in their publications and in their totals."""
     publications = dict(snapshot.publications)
     for name in names:
         if name in publications:
             publications[name] = replace(publications[name], assumed_pods=_assumed_pods(snapshot, name))
-    return replace(snapshot, publications=publications)
+    return with_used(replace(snapshot, publications=publications), names)
+
+
+def with_used(snapshot: Snapshot, names: Iterable[str]) -> Snapshot:
+    """The snapshot in which the named nodes have what is used of their totals as far as that is known now."""
+    nodes = {name: snapshot.nodes[name] for name in names if name in snapshot.nodes}
+    changed = {
+        name: replace(node, used=used) for name, node in nodes.items() if (used := used_on(snapshot, name)) != node.used
+    }
+    return replace(snapshot, nodes={**snapshot.nodes, **changed}) if changed else snapshot
+
+
+def used_on(snapshot: Snapshot, name: str) -> Mapping[str, MilliQuantity] | None:
+    """What is used of the node's totals: by its pods, and by those that are about to be bound to it."""
+    totals = snapshot.totals.get(name)
+    if totals is None or totals.used is None:
+        return None
+    used = totals.used
+    for assumed in snapshot.assumed.values():
+        if name in assumed.nodes and assumed.awaits_binding and assumed.pod.uid not in totals.pending:
+            used = sum_of(used, usage_of(assumed.pod))
+    return used
 
 
 def _assumed_pods(snapshot: Snapshot, name: str) -> tuple[Pod, ...]:

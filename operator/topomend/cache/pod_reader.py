@@ -7,11 +7,15 @@ fields of the object to ``wire``.
 from collections.abc import Iterator
 from typing import Any
 
-from topomend.cache.room import Room
+from topomend.cache.changes.pods import ENDED
+from topomend.cache.changes.totals import PodOnNode, TotalsUnknown
+from topomend.cache.memory_budget import MemoryBudget
+from topomend.cache.snapshot import PodCounted
 from topomend.model.cluster import WatchedPod
 from topomend.wire.cluster import check_size, read_checked_pod
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import GROUP
+from topomend.wire.pod_usage import read_usage, was_resized
 
 ORDINARY_BYTES = 8 << 10
 """A pod of no more memory is always kept. One of a single container takes three KiB, each further one half of one."""
@@ -25,25 +29,46 @@ _BASE_BYTES = 2_500
 _VALUE_BYTES = 100
 """What a pod of nothing takes, and each value, list and object in it."""
 
-_room = Room(ROOM_BYTES, ORDINARY_BYTES, ROOM_BYTES // 2)
+
+class PodReader:
+    """Reads the objects of all pods. ``budget`` is the memory for large ones, by default all that the operator has."""
+
+    def __init__(self, budget: MemoryBudget | None = None) -> None:
+        self._budget = budget or MemoryBudget(ROOM_BYTES, ORDINARY_BYTES, ROOM_BYTES // 2)
+
+    def kept(self, content: dict[str, Any], known: WatchedPod | None = None) -> WatchedPod:
+        """The pod of a Pod object: ``known`` itself, where that is the same version.
+
+        Raises MalformedObject, also for one for which there is no room, and that at once.
+        """
+        metadata = Document(content)["metadata"]
+        version, namespace = metadata["resourceVersion"].text(""), metadata["namespace"].text("")
+        if known and version and (known.uid, known.version) == (metadata["uid"].text(""), version):
+            return known
+        check_size(Document(content)["spec"])
+        size = kept_bytes(content)
+        if not self._budget.has_room(size, namespace):
+            raise MalformedObject(NO_ROOM)
+        pod = read_checked_pod(content)
+        self._budget.take(pod, size, namespace)
+        return pod
 
 
-def kept_pod(content: dict[str, Any], known: WatchedPod | None = None) -> WatchedPod:
-    """The pod of a Pod object: ``known`` itself, where that is the same version.
+def counted_pod(content: dict[str, Any], *, gone: bool, entered: bool) -> PodOnNode | TotalsUnknown | None:
+    """What a Pod object that a watch brought means for the totals of its node; None for one without a node.
 
-    Raises MalformedObject, also for one for which there is no room, and that at once.
+    ``gone`` and ``entered`` are as in ``PodCounted``. However odd the pod is, the scheduler counts it. One that was
+    resized may have been counted with other requests than it has at its end, so nothing is known then.
     """
-    metadata = Document(content)["metadata"]
-    version, namespace = metadata["resourceVersion"].text(""), metadata["namespace"].text("")
-    if known and version and (known.uid, known.version) == (metadata["uid"].text(""), version):
-        return known
-    check_size(Document(content)["spec"])
-    size = kept_bytes(content)
-    if not _room.has(size, namespace):
-        raise MalformedObject(NO_ROOM)
-    pod = read_checked_pod(content)
-    _room.take(pod, size, namespace)
-    return pod
+    metadata, node = content["metadata"], (content.get("spec") or {}).get("nodeName")
+    if not node:
+        return None
+    ended = (content.get("status") or {}).get("phase") in ENDED
+    if ended and entered and was_resized(content):
+        return TotalsUnknown(node)
+    usage = {} if gone else read_usage(content)
+    version, uid = metadata["resourceVersion"], metadata.get("uid", "")
+    return PodOnNode(node, PodCounted(uid, version, usage, ended=ended, gone=gone, entered=entered))
 
 
 def kept_bytes(content: dict[str, Any]) -> int:

@@ -11,19 +11,54 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod
-from topomend.model.relaunch import Relaunch
+from topomend.model.quantity import MilliQuantity
+from topomend.model.relaunch_record import Relaunch
 from topomend.replay.admission import admit, release
-from topomend.replay.identity_cache import IdentityCache
 
 PodKey = tuple[str, str]
 """Namespace and name."""
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+
+
+MAX_LATER_STATES = 256
+"""How many states are remembered that follow a published one: more than pods are ever assumed on one node."""
+
+
+class LaterStates:
+    """States that follow a published one: with pods admitted, and without pods that have ended.
+
+    Each is the same object each time, for what is worked out of a state is remembered by its identity; and a pod that
+    was assumed earlier is not admitted again for a later one. Several threads may use it.
+    """
+
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        # Whatever has its identity in a key is in the value too, so that no other object can get that identity.
+        self._states: dict[tuple[int, int | PodKey], tuple[NodeState, Pod | None, NodeState]] = {}
+
+    def with_pod(self, state: NodeState, pod: Pod) -> NodeState:
+        """The state after ``pod`` was admitted, or refused."""
+        known = self._states.get((id(state), id(pod)))
+        return known[2] if known else self._remember((id(state), id(pod)), state, pod, admit(state, pod)[1])
+
+    def without_pod(self, state: NodeState, key: PodKey) -> NodeState:
+        """The state after the pod has ended."""
+        known = self._states.get((id(state), key))
+        return known[2] if known else self._remember((id(state), key), state, None, release(state, *key))
+
+    def _remember(
+        self, key: tuple[int, int | PodKey], state: NodeState, pod: Pod | None, following: NodeState
+    ) -> NodeState:
+        if len(self._states) >= MAX_LATER_STATES:
+            self._states.clear()
+        self._states[key] = state, pod, following
+        return following
 
 
 @dataclass(frozen=True)
@@ -46,6 +81,7 @@ class Publication:
     heartbeat: str = ""
     heard: float = 0.0
     distrust: str = ""
+    later: LaterStates = field(default_factory=LaterStates, compare=False, repr=False)
 
     @property
     def problem(self) -> str:
@@ -78,7 +114,7 @@ class Publication:
         """``state`` without the pods that have ended."""
         state = self.state
         for key in self.ended:
-            state = _ending(state, key)
+            state = self.later.without_pod(state, key)
         return state
 
     @cached_property
@@ -86,7 +122,7 @@ class Publication:
         """``remaining`` with the assumed pods admitted. Worked out on demand, once for all decisions."""
         state = self.remaining
         for pod in self.assumed_pods:
-            state = _after(state, pod)
+            state = self.later.with_pod(state, pod)
         return state
 
 
@@ -102,6 +138,11 @@ class AssumedPod:
     nodes: tuple[str, ...]
     expires: float | None = None
     departed: bool = False
+
+    @property
+    def awaits_binding(self) -> bool:
+        """Whether no scheduler has bound it yet."""
+        return self.expires is not None and not self.departed
 
 
 @dataclass(frozen=True)
@@ -145,6 +186,38 @@ class SetAside:
     active: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class PodCounted:
+    """A pod with a node, as a watch brought it in this ``version``. ``usage`` is what it takes of the node's totals.
+
+    ``ended``: all its containers have for good. ``gone``: it was deleted or started to run, which a watch of pods that
+    do not run reports alike. ``entered``: the watch did not show the pod before, so it was new or running.
+    """
+
+    uid: str
+    version: str
+    usage: Mapping[str, MilliQuantity]
+    ended: bool = False
+    gone: bool = False
+    entered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTotals:
+    """What the pods on a node take together: the sum of a list of this ``version``, counted on by a watch since.
+
+    ``used`` is None before the first list has come. ``pending`` are the pods in it that the watch may still show, by
+    uid: those that do not run yet. While ``lists`` are under way, ``since`` is what the watch has brought meanwhile:
+    a list may be older than that.
+    """
+
+    version: str = ""
+    used: Mapping[str, MilliQuantity] | None = None
+    pending: Mapping[str, Mapping[str, MilliQuantity]] = field(default_factory=dict)
+    lists: int = 0
+    since: tuple[PodCounted, ...] = ()
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """The cluster as the operator knows it.
@@ -154,7 +227,8 @@ class Snapshot:
     ``relaunches``: the open records. ``mismatches``: by node, the refusals that replay did not predict. ``unbound``:
     ungated pods that the scheduler cannot bind, and those that have the operator's finalizer since. ``set_aside``: by
     node, those whose replay took too long. ``by_claim``: the extended resources that a DeviceClass maps; each of
-    ``nodes`` has them too. ``departures``: how many pods have ceased to be refused or gated so far.
+    ``nodes`` has them too. ``departures``: how many pods have ceased to be refused or gated so far. ``totals``: those
+    of nodes whose pods were listed, by node; each of ``nodes`` has the sum, with the pods assumed there.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -170,6 +244,7 @@ class Snapshot:
     set_aside: Mapping[str, SetAside] = field(default_factory=dict)
     by_claim: frozenset[str] = frozenset()
     departures: int = 0
+    totals: Mapping[str, NodeTotals] = field(default_factory=dict)
 
     def has_agent(self, node: str) -> bool:
         """Whether an agent has published for the node, or begun to, whatever that is worth."""
@@ -181,38 +256,6 @@ class Snapshot:
         if publication is None:
             return self.unreadable.get(node, "no agent publishes its state")
         return publication.problem
-
-
-MAX_REMEMBERED = 256
-"""How many pods a state remembers the next state for: more than are ever assumed on one node."""
-
-_successors: IdentityCache[NodeState, BoundedDict[int, tuple[Pod, NodeState]]] = IdentityCache(
-    lambda: BoundedDict(MAX_REMEMBERED)
-)
-"""By state and pod identity, the state with the pod: pods assumed earlier are not admitted again for a later one."""
-
-
-def _after(state: NodeState, pod: Pod) -> NodeState:
-    successors = _successors.of(state)
-    successor = successors.get(id(pod))
-    if successor is None:
-        admitted = admit(state, pod)[1]
-        if admitted is state:
-            return state  # caching the state under itself would keep it alive for ever
-        successor = successors[id(pod)] = (pod, admitted)
-    return successor[1]
-
-
-_remains: IdentityCache[NodeState, BoundedDict[PodKey, NodeState]] = IdentityCache(lambda: BoundedDict(MAX_REMEMBERED))
-"""By state and pod, the state without the pod: the same object each time, for results are cached by identity."""
-
-
-def _ending(state: NodeState, key: PodKey) -> NodeState:
-    remains = _remains.of(state)
-    remaining = remains.get(key)
-    if remaining is None:
-        remaining = remains[key] = release(state, *key)
-    return remaining
 
 
 def topology_changed(before: Snapshot, after: Snapshot) -> bool:

@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.cache import changes
+from topomend.cache.memory_budget import MemoryBudget
 from topomend.cache.publication_size import (
     ORDINARY_BYTES,
     ROOM_BYTES,
@@ -19,14 +21,12 @@ from topomend.cache.publication_size import (
     machine_bytes,
     state_bytes,
 )
-from topomend.cache.room import Room
 from topomend.cache.snapshot import Publication
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Core, Machine
 from topomend.model.node_state import NodeState
 from topomend.wire.document import MalformedObject
-from topomend.wire.node_topology import (
+from topomend.wire.published.node_topology import (
     HEARTBEAT,
     MAX_STATUS_BYTES,
     heartbeat_age,
@@ -41,55 +41,68 @@ _Part = TypeVar("_Part")
 MAX_CORES = 64
 """How many machines' cores are kept to be shared: a cluster has few kinds of processors."""
 
-_machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
-_kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
-_cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
-_room = Room(ROOM_BYTES, ORDINARY_BYTES)
-
 TOO_LARGE = f"status: more than {MAX_STATUS_BYTES >> 10} KiB, which is the most that an agent writes"
 NO_ROOM = "status: too large to be kept beside the other large ones; see whether this node and those are healthy"
 
 
-def published(
-    content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
-) -> changes.Published | changes.Unreadable:
-    """The change that a NodeTopology object means, read at ``date``, which is ``now`` by the snapshot's clock.
+class TopologyReader:
+    """Reads the objects of all nodes. Several threads may use it.
 
-    If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject, also for one that is
-    larger than an agent writes, or for which there is no room.
+    Equal machines and settings are the same object in all states that exist at the same time. ``budget`` is the memory
+    for large states and machines, by default as much as the operator has for them.
     """
-    if not content.get("status"):  # an agent creates the object first and writes its status after that
-        return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
-    if json_bytes(content["status"], MAX_STATUS_BYTES) > MAX_STATUS_BYTES:
-        raise MalformedObject(TOO_LARGE)
-    version = content["metadata"].get("resourceVersion", "")
-    state = known.state if known and known.is_of(version) else _state(content)
-    age = heartbeat_age(content, date)
-    heartbeat = None if age is None else changes.Heartbeat(content["status"][HEARTBEAT], age, now)
-    return changes.Published(state, version, why_not_ready(content), heartbeat)
 
+    def __init__(self, budget: MemoryBudget | None = None) -> None:
+        self._budget = budget or MemoryBudget(ROOM_BYTES, ORDINARY_BYTES)
+        self._machines: WeakValueDictionary[bytes, Machine] = WeakValueDictionary()
+        self._kubelets: WeakValueDictionary[bytes, KubeletSettings] = WeakValueDictionary()
+        self._cores: BoundedDict[tuple[Core, ...], tuple[Core, ...]] = BoundedDict(MAX_CORES)
 
-def _state(content: dict[str, Any]) -> NodeState:
-    """The node's state. Equal machines and settings are shared with other nodes."""
-    status = content["status"]
-    relevant = _relevant(status.get("machine"))
-    machine = _read_once(_machines, relevant, lambda: _machine({"status": {"machine": relevant}}))
-    kubelet = _read_once(_kubelets, status.get("kubelet"), lambda: read_kubelet(content))
-    state = read_node_topology(content, machine, kubelet)
-    if not _room.take(state, state_bytes(state)):
-        raise MalformedObject(NO_ROOM)
-    return state
+    def published(
+        self, content: dict[str, Any], date: datetime, now: float = 0.0, known: Publication | None = None
+    ) -> changes.Published | changes.Unreadable:
+        """The change that a NodeTopology object means, read at ``date``, which is ``now`` by the snapshot's clock.
 
+        If ``known`` is a publication of the same version, its state is reused. Raises MalformedObject, also for one
+        that is larger than an agent writes, or for which there is no room.
+        """
+        if not content.get("status"):  # an agent creates the object first and writes its status after that
+            return changes.Unreadable(content["metadata"]["name"], "its agent has not published yet")
+        if json_bytes(content["status"], MAX_STATUS_BYTES) > MAX_STATUS_BYTES:
+            raise MalformedObject(TOO_LARGE)
+        version = content["metadata"].get("resourceVersion", "")
+        state = known.state if known and known.is_of(version) else self._state(content)
+        age = heartbeat_age(content, date)
+        heartbeat = None if age is None else changes.Heartbeat(content["status"][HEARTBEAT], age, now)
+        return changes.Published(state, version, why_not_ready(content), heartbeat)
 
-def _machine(content: dict[str, Any]) -> Machine:
-    """The machine. An ordinary one shares its cores with others."""
-    machine = read_machine(content)
-    size = machine_bytes(machine)
-    if size <= ORDINARY_BYTES:
-        return _sharing_cores(machine)
-    if not _room.take(machine, size):
-        raise MalformedObject(NO_ROOM)
-    return machine
+    def _state(self, content: dict[str, Any]) -> NodeState:
+        """The node's state. Equal machines and settings are shared with other nodes."""
+        status = content["status"]
+        relevant = _relevant(status.get("machine"))
+        machine = _read_once(self._machines, relevant, lambda: self._machine({"status": {"machine": relevant}}))
+        kubelet = _read_once(self._kubelets, status.get("kubelet"), lambda: read_kubelet(content))
+        state = read_node_topology(content, machine, kubelet)
+        if not self._budget.take(state, state_bytes(state)):
+            raise MalformedObject(NO_ROOM)
+        return state
+
+    def _machine(self, content: dict[str, Any]) -> Machine:
+        """The machine. An ordinary one shares its cores with others."""
+        machine = read_machine(content)
+        size = machine_bytes(machine)
+        if size <= ORDINARY_BYTES:
+            return self._sharing_cores(machine)
+        if not self._budget.take(machine, size):
+            raise MalformedObject(NO_ROOM)
+        return machine
+
+    def _sharing_cores(self, machine: Machine) -> Machine:
+        """``machine`` with cores shared between machines that differ only in their memory."""
+        cores = self._cores.get(machine.cores)
+        if cores is None:
+            cores = self._cores[machine.cores] = machine.cores
+        return replace(machine, cores=cores)
 
 
 def _relevant(machine: object) -> object:
@@ -97,14 +110,6 @@ def _relevant(machine: object) -> object:
     if not isinstance(machine, dict):
         return machine
     return {key: value for key, value in machine.items() if key not in ("pciDevices", "hardware")}
-
-
-def _sharing_cores(machine: Machine) -> Machine:
-    """``machine`` with cores shared between machines that differ only in their memory."""
-    cores = _cores.get(machine.cores)
-    if cores is None:
-        cores = _cores[machine.cores] = machine.cores
-    return replace(machine, cores=cores)
 
 
 def _read_once(known: WeakValueDictionary[bytes, _Part], content: object, read: Callable[[], _Part]) -> _Part:

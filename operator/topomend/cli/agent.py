@@ -34,6 +34,11 @@ Examples:
 @click.option("--kubelet-flags", type=_FILE, metavar="FILE", help="A file with the kubelet's flags, as on MicroK8s.")
 @click.option("--pod-resources", type=_FILE, metavar="SOCKET", help="The kubelet's pod-resources socket.")
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
+@click.option(
+    "--kubelet-root-dir",
+    metavar="DIR",
+    help="How the host names that directory, where the agent sees it elsewhere. Default: --kubelet-state.",
+)
 @click.option("--kubelet-version", metavar="VERSION", help="Overrides the kubelet version in the Node.")
 @click.option(
     "--kubelet-address",

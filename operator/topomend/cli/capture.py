@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from topomend.cli.failures import BadInput, CannotAsk
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.discover.capture import capture as pack
 
 _SUFFIXES = (".tar.gz", ".tgz")
@@ -46,5 +47,5 @@ def capture(file: Path, root: Path) -> None:
         file.write_bytes(captured.archive)
     except OSError as error:
         raise CannotAsk(f"{file} cannot be written: {error.strerror or error}") from error
-    click.echo(f"{file}: {captured.files} files, {len(captured.archive) / 1024:.0f} KiB")
-    click.echo(f"To inspect it: tar xzf {file} && topomend discover --root {folder}")
+    echo(f"{file}: {captured.files} files, {len(captured.archive) / 1024:.0f} KiB")
+    echo(f"To inspect it: tar xzf {file} && topomend discover --root {folder}")

@@ -8,7 +8,9 @@ import sys
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from topomend.base.plain_text import visible
 from topomend.cli.kubectl_numa import numa
+from topomend.cli.output.console import echo, echo_data
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -36,7 +38,7 @@ def completion(shell: str) -> None:
 
     completer = get_completion_class(shell)
     assert completer is not None  # noqa: S101 - click knows all of SHELLS
-    click.echo(completer(main, {}, "topomend", "_TOPOMEND_COMPLETE").source(), nl=False)
+    echo_data(completer(main, {}, "topomend", "_TOPOMEND_COMPLETE").source(), nl=False)
 
 
 def kubectl_complete() -> None:
@@ -48,9 +50,9 @@ def kubectl_complete() -> None:
     items = ShellComplete(numa, {}, "kubectl numa", "").get_completions(arguments, incomplete)
     for item in items:
         if item.type == "plain":
-            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
-    click.echo(f":{FILES if any(map(_is_file, items)) else NO_FILES}")
+            echo_data("\t".join(visible(text) for text in (item.value, item.help) if text))
+    echo(f":{FILES if any(map(_is_file, items)) else NO_FILES}")
 
 
-def _is_file(item: CompletionItem[str]) -> bool:
+def _is_file(item: "CompletionItem[str]") -> bool:
     return item.type in ("file", "dir")

@@ -8,17 +8,18 @@ from typing import Any
 
 import click
 
-from topomend.cli.failures import CannotAsk
-from topomend.cli.output import DOCUMENTS, NAME, TABLE, WIDE, echo_document, object_name, output_option
-from topomend.cli.table import echo_table
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import CannotAsk
+from topomend.cli.output.formats import DOCUMENTS, NAME, TABLE, WIDE, echo_document, object_name, output_option
+from topomend.cli.output.table import echo_table
 from topomend.discover import Discovery
 from topomend.discover import discover as look
+from topomend.discover.machine.pci_distance import pci_distance
 from topomend.model.bitmask import format_id_list
 from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
-from topomend.model.pci_distance import pci_distance
 from topomend.model.quantity import format_bytes
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
-from topomend.wire.node_topology import node_topology, status_of
+from topomend.wire.published.node_topology import node_topology, status_of
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 MOST_COLUMNS = 24
@@ -66,7 +67,7 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
     if output in DOCUMENTS:
         echo_document(_object(discovery), output)
     elif output == NAME:
-        click.echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
+        echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
     else:
         _PRINTERS[output](discovery)
 
@@ -95,14 +96,14 @@ def _print_wide(discovery: Discovery) -> None:
 def _echo_tables(discovery: Discovery, devices: Sequence[PCIDevice]) -> None:
     machine = discovery.state.machine
     echo_table([_NUMA_HEADING, *(_numa_row(discovery, node) for node in machine.numa_nodes)])
-    click.echo()
+    echo()
     echo_table([_PROCESSOR_HEADING, _processor_row(machine)])
     if devices:
-        click.echo()
+        echo()
         echo_table([_PCI_HEADING, *map(_pci_row, devices)])
     adapters = [device for device in machine.pci_devices if device.kind in ("accelerator", "network")]
     _echo_distances([device for device in adapters if not device.physical_function])
-    click.echo()
+    echo()
     echo_table([("CONDITION", "STATUS", "REASON", "MESSAGE"), *_condition_rows(discovery)])
 
 
@@ -190,14 +191,14 @@ def _echo_distances(devices: Sequence[PCIDevice]) -> None:
     """Print the table of PCI distances between accelerators and network adapters."""
     if len(devices) < 2:
         return
-    click.echo()
+    echo()
     shown = devices[:MOST_COLUMNS]
     rows = [[device.address, *(pci_distance(device, other) for other in shown)] for device in shown]
     for number, row in enumerate(rows, start=1):
         row[number] = "-"
     echo_table([["DISTANCE", *(device.address for device in shown)], *rows])
     if len(devices) > MOST_COLUMNS:
-        click.echo(f"{len(devices) - MOST_COLUMNS} more are omitted; -o json has the path of each")
+        echo(f"{len(devices) - MOST_COLUMNS} more are omitted; -o json has the path of each")
 
 
 def _condition_rows(discovery: Discovery) -> list[tuple[str, str, str, str]]:

@@ -8,13 +8,13 @@ from topomend.cli.lazy import LazyGroup
 _VERBS = {
     "show": ("topomend.cli.numa.show", "show", "Draw the NUMA nodes of each node and the containers on them."),
     "explain": (
-        "topomend.cli.numa.explain",
+        "topomend.cli.numa.explain.explain",
         "explain",
         "Explain why a node refuses a pod, and name nodes that would admit it.",
     ),
     "aligned": ("topomend.cli.numa.aligned", "aligned", "Show which running containers use a single NUMA node."),
     "fit": ("topomend.cli.numa.fit", "fit", "Count the replicas of a pod that fit now."),
-    "simulate": ("topomend.cli.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
+    "simulate": ("topomend.cli.simulate.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
     "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List the relaunches of refused pods."),
     "export": ("topomend.cli.numa.export", "export", "Print the contents of a bug report, without secrets."),
     "drain": ("topomend.cli.numa.drain", "drain", "Ungate all pods and remove everything of topomend from them."),

@@ -3,7 +3,8 @@
 Some commands need an extra of the package: the group names the extra if it is not installed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,8 +13,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from topomend.cli.failures import BadInput
-from topomend.cli.nearest import did_you_mean
+from topomend.base.plain_text import visible
+from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.output.failures import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,19 @@ class Extra:
     def missing(self) -> str:
         """The first of its modules that is not installed; empty if all are. Imports none of them."""
         return next((module for module in self.modules if find_spec(module) is None), "")
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Escape what click quotes of the command line. It breaks lines, and indents, by itself."""
+    try:
+        yield
+    except click.UsageError as error:
+        message = error.format_message()
+        shown = "\n".join("\t".join(map(visible, line.split("\t"))) for line in message.split("\n"))
+        if shown == message:
+            raise
+        raise click.UsageError(shown, error.ctx) from error
 
 
 class LazyGroup(click.Group):
@@ -72,7 +87,17 @@ class LazyGroup(click.Group):
             raise BadInput(f"no command {name}{near or f'; {ctx.command_path} -h lists them'}")
         return super().resolve_command(ctx, args)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
+        """Read the command line."""
+        with _visible_errors():
+            return super().make_context(*arguments, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, whose own command line is read then."""
+        with _visible_errors():
+            return super().invoke(ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """The options and commands that begin with ``incomplete``. Imports no command."""
         items = click.Command.shell_complete(self, ctx, incomplete)
         return items + [

@@ -14,10 +14,10 @@ _COMMANDS = {
     ),
     "discover": ("topomend.cli.discover", "discover", "Print this host, or a recorded one, as a NodeTopology."),
     "capture": ("topomend.cli.capture", "capture", "Pack this machine's topology for a bug report."),
-    "simulate": ("topomend.cli.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
-    "sandbox": ("topomend.cli.sandbox", "sandbox", "Run a real cluster of made-up NUMA machines."),
+    "simulate": ("topomend.cli.simulate.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
+    "sandbox": ("topomend.cli.sandbox.sandbox", "sandbox", "Run a real cluster of made-up NUMA machines."),
     "completion": ("topomend.cli.completion", "completion", "Print the shell completion script of topomend."),
-    "demo": ("topomend.cli.demo", "demo", "Show in a sandbox how a refused pod is relaunched."),
+    "demo": ("topomend.cli.sandbox.demo", "demo", "Show in a sandbox how a refused pod is relaunched."),
 }
 
 _SANDBOX = Extra("sandbox", ("grpc", "topomend.sandbox"))

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from topomend.cli.failures import BadInput, CannotAsk
 from topomend.cli.log_flags import log_flags
+from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.setting_flags import setting_flags
 from topomend.gating.definitions import SERVICE
-from topomend.model.address import host_and_port
-from topomend.reconcile.settings import Settings
+from topomend.kube.connection.address import host_and_port
+from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.runtime.log import log_to_stderr
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -43,22 +43,33 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
         raise BadInput(f"--gating-service {settings.gating_service!r} does not contain {SERVICE!r}")
     if bool(settings.pod_name) != bool(settings.pod_uid):
         raise BadInput("--pod-name and --pod-uid belong together: give both or neither")
+    if settings.mode == OBSERVE and settings.startup_taint:
+        raise BadInput(
+            "--startup-taint needs --mode relaunch: an operator that observes takes no taint off, and new nodes would "
+            "stay tainted; leave the flag out, and have nodes registered without the taint"
+        )
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)
     # kopf warns that it handles no signals; this module handles them.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     # Imported here: the client is slow to import, and --help and bad input do not need it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
-    from topomend.kube.client import NoCluster, connect  # noqa: PLC0415
+    from topomend.kube.client import connect  # noqa: PLC0415
+    from topomend.kube.connection.kubeconfig import NotConfigured  # noqa: PLC0415
+    from topomend.kube.errors import Untrusted  # noqa: PLC0415
+    from topomend.runtime.threads import ThreadDied  # noqa: PLC0415
 
     try:
         client = connect()
-    except NoCluster as error:
+        client.check_trust()
+    except (NotConfigured, Untrusted) as error:
         raise CannotAsk(str(error)) from error
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # before the first thread, so that none receives one
     running = Operator(client, settings)
     threading.Thread(target=_stop_on_signal, args=(running.stop,), name="signals", daemon=True).start()
     try:
         running.run()
+    except ThreadDied as error:
+        raise CannotAsk(f"{error}; the log has its traceback") from error
     except OSError as error:
         addresses = " or ".join(filter(None, (settings.health_address, settings.metrics_address)))
         raise BadInput(f"cannot listen at {addresses}: {error.strerror or error}") from error

@@ -34,7 +34,7 @@ def _option(setting: Field[Any]) -> Callable[[_Command], _Command]:
     )
 
 
-def _type_of(default: object, flag: Flag) -> click.ParamType[Any]:
+def _type_of(default: object, flag: Flag) -> "click.ParamType[Any]":
     if isinstance(default, int):
         return click.IntRange(_whole(flag.minimum), _whole(flag.maximum), min_open=flag.min_open)
     if isinstance(default, float):

@@ -16,25 +16,26 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.cache import changes
-from topomend.cache.pod_reader import kept_pod
+from topomend.cache.pod_reader import PodReader, counted_pod
 from topomend.cache.publication_size import json_bytes
-from topomend.cache.topology_reader import NO_ROOM, published
+from topomend.cache.snapshot import is_newer
+from topomend.cache.topology_reader import NO_ROOM, TopologyReader
 from topomend.controller.newest_versions import NewestVersions
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod, is_refusal
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
+from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
-from topomend.reconcile.unschedulable_pods import UnschedulablePods
-from topomend.runtime.inbox import Inbox
-from topomend.runtime.newest_by_key import NewestByKey
+from topomend.runtime.queues.inbox import Inbox
+from topomend.runtime.queues.newest_by_key import NewestByKey
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
-from topomend.wire.node_topology import MAX_STATUS_BYTES
-from topomend.wire.relaunch import read_relaunch, record_name
+from topomend.wire.published.node_topology import MAX_STATUS_BYTES
+from topomend.wire.relaunch_record import read_relaunch, record_name
 
 PUBLICATION_SECONDS = 0.2
 """The least time between two publications of one node that are taken in; an agent polls its kubelet every 0.5 s."""
@@ -66,12 +67,14 @@ _log = logging.getLogger(__name__)
 class WatchEvent:
     """One object as it was delivered; ``gone`` where it was deleted or no longer matches the watch.
 
-    ``line`` is the event as a watch brought it, of which all else was read; empty where a list brought the object.
+    ``entered``: the watch did not show it before. ``line`` is the event as a watch brought it, of which all else was
+    read; empty where a list brought the object.
     """
 
     plural: str
     content: dict[str, Any]
     gone: bool = False
+    entered: bool = False
     line: bytes = b""
 
 
@@ -89,7 +92,8 @@ def watch_event(plural: str, line: bytes) -> WatchEvent | None:
         raise ValueError(f"an object of {plural} has no name or no version")
     if plural != PODS.plural:  # who wrote a pod's node is read of its managers, and of no other object's
         metadata.pop("managedFields", None)
-    return WatchEvent(plural, content, gone=event["type"] == "DELETED", line=line)
+    kind = event["type"]
+    return WatchEvent(plural, content, gone=kind == "DELETED", entered=kind == "ADDED", line=line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,8 @@ class Ingest:
 
     ``enqueue`` gets the pods to reconcile with a delay in seconds; ``refused`` gets every refused pod that a controller
     owns, for the controller may delete it at once; ``bound`` gets every pod that has a node; ``dropped`` is called when
-    everything is to be listed again. They return quickly.
+    everything is to be listed again. They return quickly. ``newest_pod`` is the resourceVersion of the newest pod of a
+    watch that was read.
     """
 
     def __init__(  # noqa: PLR0913  whom it tells of what
@@ -138,9 +143,10 @@ class Ingest:
     ) -> None:
         self._store, self._waiting, self._clock = store, waiting, clock
         self._enqueue, self._refused, self._bound, self._dropped = enqueue, refused, bound, dropped
+        self._pods, self._topologies = PodReader(), TopologyReader()
         self._inbox: Inbox[_Item] = Inbox(MAX_INBOX_BYTES)
         self._publications = NewestByKey[str, WatchEvent](PUBLICATION_SECONDS)
-        self._newest = NewestVersions()
+        self._newest, self.newest_pod = NewestVersions(), ""
         self._large: dict[str, int] = {}
         self._malformed: BoundedDict[tuple[str, str, str], str] = BoundedDict(MAX_MALFORMED)
         self._thread = threading.Thread(target=self._apply_all, name="ingest", daemon=True)
@@ -153,6 +159,11 @@ class Ingest:
         """End the thread once the inbox is empty."""
         self._inbox.stop()
         self._thread.join(2.0)
+
+    def missed(self) -> None:
+        """Events may have been missed: no sum of before is right, and the API server's versions may begin anew."""
+        self.newest_pod = ""
+        self.put(changes.TotalsUnknown())
 
     def has_publication(self, node: str, version: str) -> bool:
         """Whether what the node published in this version is taken in already."""
@@ -197,8 +208,10 @@ class Ingest:
             self._inbox.put("", _Publication(node))
 
     def _read_and(self, pass_on: Callable[[changes.Change], None], event: WatchEvent) -> None:
-        """Pass on the change that an object means. One object must not stop those after it."""
+        """Pass on the changes that an object means. One object must not stop those after it."""
         try:
+            if event.line and event.plural == PODS.plural and (counted := self._counted(event)):
+                pass_on(counted)
             change = self.read(event)
             if change is not None:
                 pass_on(change)
@@ -293,7 +306,7 @@ class Ingest:
             case "pods", True:
                 return changes.PodRemoved(metadata["namespace"], name, metadata["uid"], self._clock())
             case "pods", False:
-                return changes.PodUpdated(kept_pod(content, self._known(content["metadata"])), self._clock())
+                return changes.PodUpdated(self._pods.kept(content, self._known(content["metadata"])), self._clock())
             case "nodes", True:
                 return changes.NodeRemoved(name)
             case "nodes", False:
@@ -301,10 +314,20 @@ class Ingest:
             case "nodetopologies", True:
                 return changes.Unpublished(name)
             case "nodetopologies", False:
-                return published(content, datetime.now(UTC), self._clock(), self._store.snapshot.publications.get(name))
+                known = self._store.snapshot.publications.get(name)
+                return self._topologies.published(content, datetime.now(UTC), self._clock(), known)
             case "relaunches", True:
                 return changes.RelaunchRemoved(metadata["namespace"], name)
         return changes.RelaunchUpdated(_without_large_parts(read_relaunch(content)))
+
+    def _counted(self, event: WatchEvent) -> changes.Change | None:
+        """What a pod of a watch means for the totals of its node, where those are counted."""
+        metadata = event.content["metadata"]
+        if not self.newest_pod or is_newer(metadata["resourceVersion"], self.newest_pod):
+            self.newest_pod = metadata["resourceVersion"]  # before the look: whose list begins after it asks for this
+        if event.content.get("spec", {}).get("nodeName") not in self._store.snapshot.totals:
+            return None
+        return counted_pod(event.content, gone=event.gone, entered=event.entered)
 
     def _known(self, metadata: dict[str, Any]) -> WatchedPod | None:
         """The pod as the snapshot has it: a list of what is known already takes no memory."""

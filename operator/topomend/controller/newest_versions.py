@@ -7,8 +7,8 @@ object. Leaves the effect of a list to ``cache/changes``.
 
 import threading
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey, is_newer
-from topomend.model.bounded_dict import BoundedDict
 
 MAX_OBJECTS = 10_000
 """Objects that are remembered, those of the latest events: a list waits for seconds at most."""

@@ -18,7 +18,7 @@ from topomend.controller.relist import Relister
 from topomend.gating.definitions import Installation
 from topomend.gating.installer import Installer
 from topomend.gating.parameters import ENSURE_SECONDS, Parameters
-from topomend.kube.client import Client
+from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import (
     APIError,
     Forbidden,
@@ -32,23 +32,27 @@ from topomend.kube.errors import (
 )
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.nodes.replay_shares import within_shares
+from topomend.reconcile.nodes.staleness import Staleness
+from topomend.reconcile.observe.hand_back import HandBack
+from topomend.reconcile.observe.observer import Observer
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.reconciler import Reconciler
-from topomend.reconcile.replay_shares import within_shares
-from topomend.reconcile.settings import Settings
-from topomend.reconcile.staleness import Staleness
+from topomend.reconcile.settings import OBSERVE, Settings
 from topomend.reconcile.store import Store
-from topomend.reconcile.unschedulable_pods import UnschedulablePods
 from topomend.relaunch.driver import NoProgress
 from topomend.replay import effort
-from topomend.runtime.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page
+from topomend.runtime.duties import Duties, Duty
 from topomend.runtime.event_recorder import EventRecorder
-from topomend.runtime.fair_queue import FairQueue
-from topomend.runtime.http_server import Page
+from topomend.runtime.http.endpoints import HEALTH, METRICS, READINESS, Endpoints, check_page
+from topomend.runtime.http.process_metrics import metrics_page
+from topomend.runtime.http.server import Page
 from topomend.runtime.leader_election import RETRY_SECONDS, LeaderElection
-from topomend.runtime.process_metrics import metrics_page
-from topomend.runtime.work_queue import WorkQueue
+from topomend.runtime.queues.fair_queue import FairQueue
+from topomend.runtime.queues.work_queue import WorkQueue
+from topomend.runtime.threads import ThreadDied, watched
 from topomend.wire.document import MalformedObject
 
 TICK_SECONDS = 0.5
@@ -58,6 +62,9 @@ UNEXPECTED_SECONDS = 60.0
 
 FORBIDDEN_SECONDS = 1.0
 """Before a request is repeated that the API server has forbidden: permissions do not change within milliseconds."""
+
+MALFORMED_SECONDS = 60.0
+"""After how long to look again at a pod that cannot be read, but is relaunched or gated by us."""
 
 STARTING_SECONDS = 10.0
 """For how long after its first answer an API server may still answer wrongly: it forbids what it has not read yet."""
@@ -91,8 +98,11 @@ class Operator:
     """One operator process. Runs until it is stopped."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
+        self._observes, writing = settings.mode == OBSERVE, client
+        if self._observes:
+            client = client.creating_alone(EVENTS)  # nothing but the hand-back can write anything else
         self._client, self._settings = client, settings
-        self._stopped = threading.Event()
+        self._stopped, self._dead_thread = threading.Event(), ""
         self._relist_now = threading.Event()
         self._unanswered = threading.Event()
         self._queue: WorkQueue[PodID] = WorkQueue(group_of=lambda pod: pod.namespace)
@@ -113,10 +123,8 @@ class Operator:
             due=self._gating_due.set,
             took=self._metrics.answered_in,
         )
-        if settings.leader_elect:
-            self._election = LeaderElection(
-                client, settings.namespace, settings.identity or _new_identity(), self._lead
-            )
+        if settings.leader_elect and not self._observes:
+            self._election = LeaderElection(client, settings.namespace, _identity(settings), self._lead)
             client = client.writing_while(self._election.leads)
         self._waiting = UnschedulablePods(self._store, lambda pod: self._enqueue(pod, BURST_SECONDS))
         self._ingest = Ingest(
@@ -125,32 +133,65 @@ class Operator:
             self._enqueue,
             self._brake_for,
             bound=self._see_bound,
-            dropped=self._relist_now.set,
+            dropped=self._missed,
             clock=time.monotonic,
         )
-        self._recorder = EventRecorder(client)
+        # Every operator observes, and they post each Event once together.
+        self._recorder = EventRecorder(client, once=self._observes)
         announcer = Announcer(self._recorder)
-        self._reconciler = Reconciler(
-            client,
-            self._store,
-            announcer,
-            settings,
-            self._ingest.put,
-            metrics=self._metrics,
-            why_not_gating=self._gating.why_not_gating,
+        self._hand_back = self._new_hand_back(writing, installation, announcer) if self._observes else None
+        self._reconciler = self._new_reconciler(client, announcer)
+        agents = Duty("agents", Staleness(client, self._store, announcer).report, TICK_SECONDS)
+        self._duties = Duties(
+            (*self._reconciler.duties(self._waiting.requeue_blocked), agents),
+            stopped=self._stopped,
+            are_due=self._leads.is_set,
+            pause_after=_retry_after,
+            succeeded=self._metrics.duty_done,
         )
-        self._staleness = Staleness(client, self._store, announcer)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
         self._relisted = self._tried_to_list = time.monotonic()
         self._streams: WatchStreams | None = None
+
+    def _new_reconciler(self, client: Client, announcer: Announcer) -> Reconciler | Observer:
+        """What is done about pods."""
+        parts = (client, self._store, announcer, self._settings, self._ingest.put)
+        if self._observes:
+            return Observer(*parts, metrics=self._metrics)
+        return Reconciler(
+            *parts,
+            metrics=self._metrics,
+            why_not_gating=self._gating.why_not_gating,
+            newest_pod=lambda: self._ingest.newest_pod,
+        )
+
+    def _new_hand_back(self, writing: Client, installation: Installation, announcer: Announcer) -> HandBack:
+        """What ends the work of operators of mode relaunch. Its client may write."""
+        settings = self._settings
+        election = LeaderElection(writing, settings.namespace, _identity(settings), lambda _: None)
+        return HandBack(
+            writing, self._store, announcer, installation, election=election if settings.leader_elect else None
+        )
 
     def stop(self) -> None:
         """Make ``run`` return. Not for signal handlers, which would wait for the thread that they interrupt."""
         self._stopped.set()
 
     def run(self) -> None:
-        """Watch, relist and reconcile until stopped."""
+        """Watch, relist and reconcile until stopped. Raises ThreadDied if a thread ended by itself."""
+        with watched(self._end_with):
+            self._run()
+        if self._dead_thread:
+            raise ThreadDied(self._dead_thread)
+
+    def _end_with(self, dead_thread: str) -> None:
+        """Stop because a thread has died: nothing but a new process does its work again."""
+        _log.critical("%s; the operator ends", dead_thread)
+        self._dead_thread = self._dead_thread or dead_thread
+        self.stop()
+
+    def _run(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         self._ingest.start()
         workers = self._start_workers()
@@ -162,7 +203,8 @@ class Operator:
         threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
         threading.Thread(target=self._retry_after_outages, name="outages", daemon=True).start()
         threading.Thread(target=self._brake_all, name="brake", daemon=True).start()
-        threading.Thread(target=self._expire_loop, name="expiry", daemon=True).start()
+        threading.Thread(target=self._keep_time, name="time", daemon=True).start()
+        self._duties.start()
         threading.Thread(target=self._keep_gating, name="gating", daemon=True).start()
         if self._election:
             self._election.start()
@@ -178,6 +220,8 @@ class Operator:
         if self._election:
             self._election.stop()
         self._gating.close()
+        if self._hand_back:
+            self._hand_back.close()
         for served in endpoints:
             served.close()
         if self._streams:
@@ -216,12 +260,19 @@ class Operator:
         if self._leads.is_set():
             self._queue.add(pod, after)
 
+    def _missed(self) -> None:
+        """Events may have been missed: list everything, and count on from no sum of before."""
+        self._ingest.missed()
+        self._relist_now.set()
+
     def _brake_for(self, pod: WatchedPod) -> None:
         if self._leads.is_set():
             self._to_brake.put(pod.namespace, pod)  # without room, a worker brakes it when it reconciles the pod
 
     def _see_bound(self, pod: WatchedPod) -> None:
         self._reconciler.bound(pod)
+        if self._leads.is_set() and pod.phase == "Pending":
+            self._reconciler.check_annotations(pod)
 
     def _brake_all(self) -> None:
         """Brake in a thread of its own: the workers may be busy, and the controller deletes its refused pod soon."""
@@ -266,7 +317,8 @@ class Operator:
                 self._unanswered.set()
             return _retry_after(error)
         except MalformedObject as error:
-            _log.warning("%s/%s is ignored: %s", pod.namespace, pod.name, error)
+            _log.warning("%s/%s is left alone for a minute: %s", pod.namespace, pod.name, error)
+            self._queue.add(pod, MALFORMED_SECONDS)  # a claimed pod may be deleted meanwhile
             return None
         except Exception as error:  # noqa: BLE001  a bug that one pod reveals must not stop the others
             _log.error("%s/%s: unexpected: %r; retried", pod.namespace, pod.name, error)
@@ -320,31 +372,13 @@ class Operator:
 
         while not self._stopped.is_set():
             if self._listed.wait(TICK_SECONDS):
-                self._streams = WatchStreams(self._ingest.put, self._relist_now.set)
+                self._streams = WatchStreams(self._client.access, self._ingest.put, self._missed)
                 self._streams.start()
                 return
 
-    def _expire_loop(self) -> None:
-        """Forget assumed pods that will not come, ease the brake, report silent agents."""
-        wait = TICK_SECONDS
-        while not self._stopped.wait(wait):
-            wait = TICK_SECONDS
-            try:
-                if self._leads.is_set():
-                    within_shares(self._store, self._reconciler.expire_assumed)
-                    self._reconciler.release_brake()
-                    if self._reconciler.reserve():
-                        self._waiting.requeue_blocked()
-                    within_shares(self._store, self._reconciler.preempt)
-                    within_shares(self._store, self._reconciler.ask_for_nodes)
-                    self._staleness.report()
-                    self._reconciler.list_device_classes()
-                    self._reconciler.remove_startup_taints()
-            except APIError as error:
-                _log.debug("assumed pods, brake and agents were not all checked: %s", error)
-                wait = max(TICK_SECONDS, _retry_after(error))
-            except Exception as error:  # noqa: BLE001  checked again, and assumptions expire by time
-                _log.error("assumed pods, brake and agents were not all checked: unexpected: %r; retried", error)
+    def _keep_time(self) -> None:
+        """Tell the snapshot the time: assumptions, silences and set-aside nodes end by it."""
+        while not self._stopped.wait(TICK_SECONDS):
             self._ingest.put(TimePassed(time.monotonic()))
 
     def _keep_gating(self) -> None:
@@ -353,7 +387,7 @@ class Operator:
         while not self._stopped.is_set():
             self._gating_due.clear()
             wait = FORBIDDEN_SECONDS if time.monotonic() < starting_until else ENSURE_SECONDS
-            for ensure in (self._gating.ensure, lambda: self._parameters.ensure(renews=self._makes_progress())):
+            for ensure in self._ensures():
                 try:
                     ensure()
                 except APIError as error:
@@ -363,6 +397,12 @@ class Operator:
                 except Exception as error:  # noqa: BLE001  without this thread no pod would be gated one day
                     _log.error("the gating of new pods could not be checked: unexpected: %r; retried", error)
             self._gating_due.wait(wait)
+
+    def _ensures(self) -> Sequence[Callable[[], None]]:
+        """What keeps new pods gated; for an operator that observes, what ends that."""
+        if self._hand_back:
+            return (self._hand_back.ensure,) if self._listed.is_set() else ()
+        return self._gating.ensure, lambda: self._parameters.ensure(renews=self._makes_progress())
 
     @property
     def _late_seconds(self) -> float:
@@ -384,7 +424,7 @@ class Operator:
     def _relist(self) -> float:
         """Relist. Returns the seconds until the next relist."""
         try:
-            self._relister.relist(time.monotonic(), tidy=self._leads.is_set())
+            self._relister.relist(time.monotonic(), tidy=self._leads.is_set() and not self._observes)
         except NotFound as error:
             _log.error("%s; install the kinds: kubectl apply --server-side -f crds/", error)
             return RELIST_RETRY_SECONDS
@@ -403,9 +443,9 @@ class Operator:
 
     def _unready(self) -> str:
         """Why this operator could not take over; empty if it could."""
-        if not self._parameters.ensured:
+        if not (self._observes or self._parameters.ensured):
             return "the policies' parameters do not name this pod as an owner yet"
-        if not self._gating.is_ready:
+        if not (self._observes or self._gating.is_ready):
             return "the admission webhook is not served yet"
         if not self._listed.is_set():
             return "the cluster is not listed yet"
@@ -420,6 +460,8 @@ class Operator:
         stalled = self._queue.stalled()
         if stalled > STUCK_SECONDS:
             return f"no worker has finished a pod for {stalled:.0f} s, and pods wait"
+        if duty := self._duties.stuck(STUCK_SECONDS):
+            return f"{duty} has not ended for {STUCK_SECONDS:.0f} s"
         return self._unwatched()
 
     def _unwatched(self) -> str:
@@ -441,6 +483,6 @@ def _retry_after(error: Exception) -> float:
     return retry_after(error)
 
 
-def _new_identity() -> str:
-    """A name that no other process has, an earlier one on this host included."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
+def _identity(settings: Settings) -> str:
+    """The holder's name: by default one that no other process has, an earlier one on this host included."""
+    return settings.identity or f"{socket.gethostname()}_{uuid.uuid4()}"

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from topomend.cache import changes
 from topomend.controller.ingest import Ingest, WatchEvent
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, Client, Resource
-from topomend.kube.errors import Conflict, NotFound
-from topomend.model.relaunch import Relaunch, Step
+from topomend.kube.errors import APIError, Conflict, NotFound, Refused
+from topomend.model.relaunch_record import Relaunch, Step
 
 UNFINISHED = "status.phase!=Running,status.phase!=Succeeded"
 """Pods that wait and pods that failed: all that decisions are about, and few beside those that run."""
@@ -68,7 +68,7 @@ class Relister:
         self._ingest.put(changes.RelaunchesListed(relaunches, records.version))
         self._ingest.put(changes.PodsListed(tuple(change.pod for change in pods.items), pods.version, now))
         if tidy:
-            self._remove_old(record for record in records.items if isinstance(record, _Ended))
+            self._tidy(record for record in records.items if isinstance(record, _Ended))
 
     def _list_publications(self) -> changes.PublicationsListed:
         """All of them, but read only those that are not known in the version that they have.
@@ -105,6 +105,13 @@ class Relister:
         for change in self._reader(RELAUNCHES, changes.RelaunchUpdated)(content):
             yield change.relaunch if change.relaunch.is_open else _ended(change.relaunch)
 
+    def _tidy(self, records: Iterable[_Ended]) -> None:
+        """Remove old records. Whatever keeps one: everything is listed, and the next relist tries again."""
+        try:
+            self._remove_old(records)
+        except APIError as error:
+            _log.warning("old records stay for now: %s", error)
+
     def _remove_old(self, records: Iterable[_Ended]) -> None:
         """Remove records whose time is over, and the oldest of a namespace that has more than MAX_ENDED."""
         now, newer = datetime.now(UTC), Counter[str]()
@@ -125,6 +132,8 @@ class Relister:
             self._client.delete(RELAUNCHES, record.name, record.namespace, uid=record.uid, version=record.version)
         except (NotFound, Conflict):
             _log.debug("record %s/%s has changed and stays", record.namespace, record.name)
+        except Refused as error:
+            _log.warning("record %s/%s stays for now: %s", record.namespace, record.name, error)
 
 
 def _name_and_version(content: dict[str, Any]) -> Iterable[tuple[str, str]]:

@@ -21,15 +21,19 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import aiohttp
 import kopf
+from multidict import CIMultiDict
 
+from topomend.base.plain_text import plain
 from topomend.controller.ingest import WatchEvent, watch_event
-from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
-from topomend.kube.tls import as_clusters_are
-from topomend.model.plain_text import plain
+from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES, UNAUTHORIZED, USER_AGENT
+from topomend.kube.connection.access import Access
+from topomend.kube.connection.kubeconfig import NotConfigured
+from topomend.kube.connection.tls import MadeAnew
+from topomend.kube.words import not_accepted
 from topomend.runtime.backoff import Exponential
 
 PAUSES = Exponential(0.5, 5.0, jitter=0.5)
@@ -68,18 +72,24 @@ _log = logging.getLogger(__name__)
 
 
 class WatchStreams:
-    """The streams. ``on_event`` gets every object; ``on_list`` is called when events may have been missed."""
+    """The streams of the API server of ``access``.
+
+    ``on_event`` gets every object; ``on_list`` is called when events may have been missed.
+    """
 
     def __init__(
         self,
+        access: Access,
         on_event: Callable[[WatchEvent], None],
         on_list: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._access = access
         self._on_event, self._on_list, self._clock = on_event, on_list, clock
         self._watched_by: dict[str, float] = {}
         self._unwatched: set[str] = set()
-        self._refused: list[kopf.ConnectionInfo] = []
+        self._problem = ""
+        self._watching: dict[str, asyncio.BaseTransport] = {}
         self._stopped = threading.Event()
         self._end_kopf: Callable[[], object] = _no_kopf
         self._thread = threading.Thread(target=self._keep_up, name="streams", daemon=True)
@@ -124,7 +134,7 @@ class WatchStreams:
             self._watched_by[kind.plural] = min(late, self._watched_by.get(kind.plural, late))
 
     async def _watch(self) -> None:
-        self._refused = []
+        self._problem = ""
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(self._login)
         for resource in KINDS:
@@ -155,26 +165,68 @@ class WatchStreams:
         )
         await asyncio.wait({running, noted}, return_when=asyncio.FIRST_COMPLETED)
         await _end(running, besides=noted)
+        self._hang_up()
+        if self._problem:
+            raise _AccountRefused(self._problem)
         await running
 
-    async def _login(self, **kwargs: Any) -> kopf.AiohttpSession | None:
-        """kopf's own session (``kopf._cogs.clients.auth.APIContext``) with traces; asked again after a 401."""
-        info = kopf.login_via_client(**kwargs)
-        if info is None or info in self._refused:
-            return None  # kopf ends, and is restarted after a pause
-        self._refused.append(info)
+    def _hang_up(self) -> None:
+        """Close the watches' connections, whose TLS would else wait for the server's goodbye after the loop's end."""
+        for transport in self._watching.values():
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        self._watching = {}
+
+    async def _login(self, **_: Any) -> kopf.AiohttpSession:
+        """kopf's own session (``kopf._cogs.clients.auth.APIContext``) with traces."""
+        server = self._access.server
         trace = aiohttp.TraceConfig()
         trace.on_request_start.append(self._asked)
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=as_clusters_are(info.as_ssl_context())),
-            headers=info.as_http_headers(),
+            connector=aiohttp.TCPConnector(
+                limit=0,
+                ssl=MadeAnew(server.tls, server.certified_name) if server.tls else True,
+                # Each watch comes with the certificate of its time, and there is one in minutes.
+                force_close=True,
+            ),
+            headers={"User-Agent": USER_AGENT},
+            proxy=server.proxy.shown if server.proxy else None,
             trace_configs=[trace],
-            middlewares=[_list_nothing, self._take_events],
+            middlewares=[self._sign, _list_nothing, self._take_events],
         )
         return kopf.AiohttpSession(
-            server=info.server, default_namespace=info.default_namespace, aiohttp_session=session
+            server=self._access.url, default_namespace=self._access.namespace, aiohttp_session=session
         )
+
+    async def _sign(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """Have the request come from the account as it is now. An exec plugin may take long, so it has a thread.
+
+        If the account is not accepted, kopf gets no answer and ends. It would ask for another account, which there is
+        not, and advise its reader to install a library.
+        """
+        try:
+            headers = await asyncio.to_thread(self._access.credentials.headers)
+        except NotConfigured as error:
+            await self._give_up(str(error))
+        for name, value in headers:
+            request.headers.add(name, value)
+        proxy = self._access.server.proxy
+        if proxy and proxy.authorization:
+            request.proxy_headers = CIMultiDict({"Proxy-Authorization": proxy.authorization})
+        response = await send(request)
+        if response.status == UNAUTHORIZED:
+            response.close()
+            self._access.credentials.renew()
+            await self._give_up(not_accepted(self._access))
+        return response
+
+    async def _give_up(self, problem: str) -> NoReturn:
+        """Have kopf end, and wait until it cancels this request."""
+        self._problem = problem
+        self._end_kopf()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets the event")
 
     async def _asked(
         self, _: aiohttp.ClientSession, __: SimpleNamespace, asked: aiohttp.TraceRequestStartParams
@@ -208,7 +260,13 @@ class WatchStreams:
         if request.url.name in _PLURALS and "watch" in request.url.query and response.status == 200:
             events = _Events(response.content, request.url.name, self._on_event)
             response.content = cast("aiohttp.StreamReader", events)
+            if response.connection and response.connection.transport:
+                self._watching[request.url.name] = response.connection.transport
         return response
+
+
+class _AccountRefused(Exception):
+    """The API server does not accept the account, or there is none at the moment."""
 
 
 class _Events:
@@ -313,4 +371,6 @@ def _settings() -> kopf.OperatorSettings:
 
 
 def _in_one_line(error: Exception) -> str:
+    if isinstance(error, _AccountRefused):
+        return str(error)
     return plain(f"{type(error).__name__}: {error}", 300)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import factorial, prod
 
+from topomend.alignment.requested import is_aligned
 from topomend.cache.snapshot import PodKey, Publication
-from topomend.decide.requested_alignment import is_aligned
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
 from topomend.replay.admission import admit, release

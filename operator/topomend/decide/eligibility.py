@@ -24,6 +24,9 @@ DEFAULT_MAX_ATTEMPTS = 5
 SUFFIX = "Suffix"
 """The name policy by which a replacement has a name of its own, and is created before the refused pod is deleted."""
 
+_QUOTED = 63
+"""Characters of a wrong value that are quoted."""
+
 _COUNTS_ITS_FAILURES = ("batch", "Job")
 _DELETE_THEIR_FAILED_PODS = (("apps", "DaemonSet"), ("apps", "StatefulSet"))
 _LEAVE_THEIR_FAILED_PODS = (("apps", "ReplicaSet"), ("", "ReplicationController"))
@@ -59,12 +62,14 @@ class Eligibility:
 class Limits:
     """The settings of a pod's namespace, or the operator's, where the pod has none.
 
-    ``opted_out`` is why refusals are only explained; empty where refused pods are relaunched.
+    ``opted_out`` is why refusals are only explained; empty where refused pods are relaunched. ``wrong_value`` is what
+    is wrong with the namespace's annotation about that, empty where nothing is.
     """
 
     opted_out: str = ""
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     name_policy: str = ""
+    wrong_value: str = ""
 
 
 def renames(pod: WatchedPod, limits: Limits) -> bool:
@@ -76,7 +81,7 @@ def eligibility(pod: WatchedPod, limits: Limits) -> Eligibility:
     """The treatment of ``pod``."""
     if not is_refusal(pod) or pod.reason not in REASONS:
         return _leave(f"{pod.name} was not refused for its topology")
-    opted_out = _why_opted_out(pod, limits)
+    opted_out = why_opted_out(pod, limits)
     if opted_out:
         return _leave(opted_out)
     if pod.mirror:
@@ -143,7 +148,7 @@ def _leave(reason: str, *, is_recreated: bool = False) -> Eligibility:
 
 def is_recreated_when_deleted(pod: WatchedPod, limits: Limits) -> bool:
     """Whether a pod that has not run may be deleted because its controller creates another in its place."""
-    if pod.owner is None or _why_opted_out(pod, limits):
+    if pod.owner is None or why_opted_out(pod, limits):
         return False
     return (pod.owner.group, pod.owner.kind) in _RECREATE_DELETED_PODS
 
@@ -161,11 +166,28 @@ def is_relaunched_when_unbound(pod: WatchedPod, limits: Limits) -> bool:
 
     The attempts do not count: nobody refused it, and a limit would leave it unbound for ever.
     """
-    return not (pod.owner or pod.mirror or _why_opted_out(pod, limits) or _why_not_recreated(pod))
+    return not (pod.owner or pod.mirror or why_opted_out(pod, limits) or _why_not_recreated(pod))
 
 
-def _why_opted_out(pod: WatchedPod, limits: Limits) -> str:
-    """Why refusals of the pod are only explained; empty where they are not. The pod decides before its namespace."""
-    if pod.relaunch == "false":
+def why_opted_out(pod: WatchedPod, limits: Limits) -> str:
+    """Why the pod is neither gated nor relaunched nor evicted; empty where it is. It decides before its namespace."""
+    return why_not_wanted(pod.relaunch) if pod.relaunch else limits.opted_out
+
+
+def wrong_relaunch_value(pod: WatchedPod, limits: Limits) -> str:
+    """What is wrong with the annotation of the pod, or of its namespace if it has none; empty where nothing is."""
+    return wrong_value(pod.relaunch) if pod.relaunch else limits.wrong_value
+
+
+def why_not_wanted(value: str) -> str:
+    """Why a pod with this value of the annotation opted out; empty where it did not. Only "true" is a yes."""
+    if value == "false":
         return f'{RELAUNCH_ANNOTATION} is "false"'
-    return "" if pod.relaunch == "true" else limits.opted_out
+    return wrong_value(value)
+
+
+def wrong_value(value: str) -> str:
+    """What is wrong with this value of the annotation, in one line; empty where nothing is."""
+    if value in ("", "true", "false"):
+        return ""
+    return f'{RELAUNCH_ANNOTATION} is {value[:_QUOTED]!r}, neither "true" nor "false", and counts as "false"'

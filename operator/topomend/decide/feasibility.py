@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from topomend.alignment.requested import is_aligned, why_not_aligned
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.explanation import explain
+from topomend.decide.filters import first_exceeded
 from topomend.decide.node_status import (
     ADMITS,
     BACKING_OFF,
+    INSUFFICIENT,
     JUST_REFUSED,
     MISMATCHED,
     NOT_ALIGNED,
@@ -24,17 +26,25 @@ from topomend.decide.node_status import (
     question_about,
     status_of,
 )
-from topomend.decide.requested_alignment import is_aligned, why_not_aligned
-from topomend.decide.survey import answers_to, in_order
+from topomend.decide.survey import Surveys, in_order
+from topomend.explain.explanation import explain
 from topomend.model.cluster import HOSTNAME_LABEL, Placement
 from topomend.model.kubelet import KubeletSettings
-from topomend.model.pod import Pod
-from topomend.model.relaunch import NodeVerdict
-from topomend.replay.admission import admit
+from topomend.model.pod import ONE_POD, Pod
+from topomend.model.relaunch_record import NodeVerdict
+from topomend.replay.admission import admit, may_allocate
+from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR
 from topomend.replay.fast_path.admission import PodShape
 
 _DISTRUSTED = (JUST_REFUSED, BACKING_OFF, MISMATCHED)
 """The answers for a node whose kubelet refused what replay admits, or may do so."""
+
+_SHORTFALLS = {
+    UNKNOWN: "publish a usable state",
+    MISMATCHED: "decide as replay does",
+    BACKING_OFF: "get pods of this workload for a while",
+    NOT_ALIGNED: "place it on one NUMA node",
+}
 
 ExcludedNodes = Mapping[str, NodeStatus]
 """Nodes that are not asked, by name, and the answer that stands for theirs."""
@@ -47,13 +57,15 @@ class Diagnosis:
     """All nodes' answers (kube-scheduler: framework.Diagnosis): ``candidates``, best first, and ``rejected`` nodes.
 
     ``replayed`` are the kubelet settings of the admissions that were replayed, each with its outcome; the other answers
-    were remembered. ``explain_refusal`` words the refusal of the node of this name.
+    were remembered. ``explain_refusal`` words the refusal of the node of this name, and ``may_refuse`` says whether a
+    kubelet that was not asked, because its node is full, might refuse the pod if a scheduler binds it there.
     """
 
     candidates: tuple[NodeStatus, ...]
     rejected: tuple[NodeStatus, ...]
     replayed: tuple[tuple[KubeletSettings, str], ...]
     explain_refusal: Callable[[str], str] = field(repr=False, compare=False)
+    may_refuse: Callable[[str], bool] = field(repr=False, compare=False)
 
     def explanation(self, status: NodeStatus) -> str:
         """Where the node admits the pod, or why it does not, in one line.
@@ -71,10 +83,14 @@ class Diagnosis:
     def any_node_will_do(self) -> bool:
         """Whether every kubelet that was asked admits the pod and aligns it to nothing.
 
-        Then nothing speaks for one node or against another that the scheduler does not know itself.
+        Then nothing speaks for one node or against another that the scheduler does not know itself. That a node is full
+        it may see otherwise: it learns sooner of a pod that has ended, and not every scheduler counts.
         """
         return not any(status.numa_nodes for status in self.candidates) and not any(
-            status.is_refusal or status.reason in _DISTRUSTED for status in self.rejected
+            status.is_refusal
+            or status.reason in _DISTRUSTED
+            or (status.reason == INSUFFICIENT and self.may_refuse(status.node))
+            for status in self.rejected
         )
 
     def verdicts(self, explained: int) -> tuple[NodeVerdict, ...]:
@@ -97,29 +113,47 @@ class Diagnosis:
 
     def summary(self, other: str = "other ") -> str:
         """Which nodes admit the pod and why the others do not, in one line; ``other`` is empty where none refused."""
-        rejected = Counter(status.summary for status in self.rejected if status.summary)
-        reasons = ", ".join(f"{count} {summary}" for summary, count in rejected.most_common())
+        rejected = Counter(_shortfall(status) for status in self.rejected if status.summary)
+        asked = len(self.candidates) + rejected.total()
+        reasons = "; ".join(
+            f"{count} of {asked} node{'s' if asked > 1 else ''} {'does' if count == 1 else 'do'} not {shortfall}"
+            for shortfall, count in rejected.most_common()
+        )
         if not self.candidates:
             return f"no {other}node admits it now: {reasons}" if reasons else f"there is no {other}node"
         named = [candidate.place for candidate in self.candidates[:3]]
         more = f" and {len(self.candidates) - 3} more" if len(self.candidates) > 3 else ""
-        return f"{', '.join(named)}{more} would admit it" + (f"; other nodes: {reasons}" if reasons else "")
+        return f"{', '.join(named)}{more} would admit it" + (f"; {reasons}" if reasons else "")
 
 
-def diagnose(
+def _shortfall(status: NodeStatus) -> str:
+    """What a node that rejects the pod does not do, for people: ``fit its cpu on NUMA nodes``."""
+    if status.reason in _SHORTFALLS:
+        return _SHORTFALLS[status.reason]
+    resources = status.summary.replace(",", " and ")
+    if status.reason == INSUFFICIENT:
+        return "have enough left in total" if resources == INSUFFICIENT else f"have enough {resources} left in total"
+    if status.is_refusal:
+        return f"fit its {resources}" + (" on NUMA nodes" if status.reason == TOPOLOGY_AFFINITY_ERROR else "")
+    return f"suit it ({status.summary})"
+
+
+def diagnose(  # noqa: PLR0913  what an answer depends on
     snapshot: Snapshot,
     pod: Pod,
     placement: Placement,
     rejected_by: RejectedBy | None = None,
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
+    *,
+    surveys: Surveys | None = None,
 ) -> Diagnosis:
-    """Ask every node that is not excluded.
+    """Ask every node that is not excluded, or answer by ``surveys``; without these nothing is remembered.
 
     The node that refused the pod is asked again only once it has published since: until then its state is the one that
     misled the scheduler. Where it is not known which came first, that node is the last candidate.
     """
     question = question_about(pod, placement)
-    candidates, rejected = answers_to(snapshot, question)
+    candidates, rejected = (surveys or Surveys()).answers_to(snapshot, question)
     own = _own_answers(snapshot, rejected_by, excluded_nodes)
     if own:
         others = [status for status in (*candidates, *rejected) if status.node not in own]
@@ -134,7 +168,14 @@ def diagnose(
             return f"{name} admits {pod.name}, but not on one NUMA node: {why_not_aligned(after, pod)}"
         return explain(verdict, state, pod)
 
-    return Diagnosis(candidates, rejected, tuple(question.replayed), explain_refusal)
+    def may_refuse(name: str) -> bool:
+        publication = snapshot.publications.get(name)
+        if publication is None or publication.problem:
+            return False  # as of a node that is not full: nobody knows what its kubelet would say
+        is_full_by_others = not first_exceeded(snapshot.nodes[name], question.requests, ONE_POD)
+        return is_full_by_others and may_allocate(publication.state, pod)
+
+    return Diagnosis(candidates, rejected, tuple(question.replayed), explain_refusal, may_refuse)
 
 
 def _own_answers(

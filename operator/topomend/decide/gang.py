@@ -2,7 +2,7 @@
 
 Each pod is placed beside those that were placed before it, the largest first, on one node each: a pod that might go to
 one of several nodes would need room on all of them. Owns the choice for the group. Leaves that of a single pod to
-``plan``, and when a group is complete to ``reconcile/gangs``.
+``plan``, and when a group is complete to ``reconcile/gated/gangs``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +12,10 @@ from functools import partial
 
 from topomend.cache.changes import PodAssumed, apply
 from topomend.cache.snapshot import Snapshot
-from topomend.decide import queue_order
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, ExcludedNodes, hostnames_without_agent
 from topomend.decide.plan import RelaunchOn, Wait, choose
+from topomend.decide.queue import order as queue_order
+from topomend.decide.survey import Surveys
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.pod import requests_of
@@ -39,17 +40,19 @@ class Unplaced:
     wait: Wait
 
 
-def choose_for_all(
+def choose_for_all(  # noqa: PLR0913  what a choice depends on
     snapshot: Snapshot,
     pods: Sequence[WatchedPod],
     reservations: Sequence[queue_order.Reservation] = (),
     excluded_nodes: Mapping[str, ExcludedNodes] | None = None,
     for_one: Callable[[], AbstractContextManager[None]] = nullcontext,
+    *,
+    surveys: Surveys | None = None,
 ) -> tuple[Placed, ...] | Unplaced:
     """A node for each of ``pods``, the gated pods of one group, or the first one that gets none.
 
-    ``excluded_nodes`` are by the pod's uid, and as in ``plan.choose``. The choice for each pod is made within
-    ``for_one``, which gives replay its share of time for one pod. Raises TurnOver.
+    ``excluded_nodes`` are by the pod's uid, and as in ``plan.choose``, as ``surveys`` are. The choice for each pod is
+    made within ``for_one``, which gives replay its share of time for one pod. Raises TurnOver.
     """
     excluded_nodes = excluded_nodes or {}
     first = min(pods, key=lambda pod: pod.order)
@@ -59,7 +62,7 @@ def choose_for_all(
         excluded = excluded_nodes.get(pod.uid, NO_EXCLUDED_NODES)
         end_turn()
         with for_one():
-            choice = choose(snapshot, pod, None, excluded, reserved, most=1)
+            choice = choose(snapshot, pod, None, excluded, reserved, most=1, surveys=surveys)
         if isinstance(choice, RelaunchOn):
             node = choice.nodes[0]
             placed.append(Placed(pod, node, choice.narrowing, choice.reason))

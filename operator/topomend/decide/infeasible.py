@@ -7,12 +7,12 @@ after a reboot a kubelet has none of a resource until its plugin is back, and de
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from topomend.alignment.requested import admission_of, why_not_aligned
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.explanation import explain
 from topomend.decide.filters import filter_node_affinity, insufficient_resource
-from topomend.decide.refused_merge import refused_merge
-from topomend.decide.remedy import remedy_of
-from topomend.decide.requested_alignment import admission_of, why_not_aligned
+from topomend.explain.explanation import explain
+from topomend.explain.refused_merge import refused_merge
+from topomend.explain.remedy import remedy_of
 from topomend.model.cluster import Node, Placement
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod, is_extended, requests_of
@@ -85,7 +85,8 @@ def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
     if publication is None or insufficient_resource(snapshot.nodes[closest.node], pod, ()):
         return ""
     empty = emptied(publication.state)
-    return "" if FastAdmission(pod).admits(empty) else remedy_of(empty, pod).words
+    verdict, _ = admit(empty, pod)
+    return "" if verdict.admitted else remedy_of(empty, pod, verdict).words
 
 
 def devices_not_back(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:

@@ -7,12 +7,12 @@ Owns the answer's type and the question. Leaves the filters, the rules of admiss
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from topomend.alignment.requested import admission_of, aligned_numa_nodes, is_aligned
 from topomend.cache.snapshot import Publication, Snapshot, is_newer
-from topomend.decide.explanation import blocking_resources
-from topomend.decide.filters import filter_node
-from topomend.decide.requested_alignment import admission_of, aligned_numa_nodes, is_aligned
+from topomend.decide.filters import filter_node, lacking_in_total
 from topomend.decide.scoring import NO_SCORE, Score, numa_nodes_of, score, score_of
-from topomend.decide.trace_text import numa_text
+from topomend.explain.explanation import blocking_resources
+from topomend.explain.trace_text import numa_text
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
 from topomend.model.kubelet import KubeletSettings
@@ -30,6 +30,7 @@ MISMATCHED = "ReplayMismatch"
 UNKNOWN = "Unknown"
 JUST_REFUSED = "JustRefused"
 BACKING_OFF = "BackingOff"
+INSUFFICIENT = "InsufficientResources"
 NOT_ALIGNED = "NotAligned"
 """The kubelet would admit the pod, and not align it as its creator asks."""
 
@@ -122,7 +123,12 @@ def just_refused(publication: Publication | None, rejected_by: RejectedBy) -> No
 
 def insufficient(name: str, resource: str) -> NodeStatus:
     """The answer of a node whose other pods leave too little of ``resource`` in total."""
-    return _rejected(name, "InsufficientResources", f"{name} has too little {resource} left in total", resource)
+    return _rejected(name, INSUFFICIENT, f"{name} has too little {resource} left in total", resource)
+
+
+def lacks_total(name: str, resource: str, why: str) -> NodeStatus:
+    """The same with a sentence of its own."""
+    return _rejected(name, INSUFFICIENT, why, resource)
 
 
 def backing_off(name: str) -> NodeStatus:
@@ -134,7 +140,10 @@ def backing_off(name: str) -> NodeStatus:
 def _filtered(node: Node, question: Question) -> NodeStatus | None:
     """The answer of the scheduler's filters, where one rejects the node."""
     why = filter_node(node, question.placement, question.requests)
-    return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why) if why else None
+    if why:
+        return _rejected(node.name, why, f"the scheduler would not use {node.name}: {why}", why)
+    resource = lacking_in_total(node, question.requests)
+    return insufficient(node.name, resource) if resource else None
 
 
 def _replayed(node: Node, state: NodeState, question: Question) -> NodeStatus:

@@ -7,18 +7,19 @@ Owns the choice of nodes for refused and gated pods, and the explanation of a re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, filterfalse, islice
 
 from topomend.cache.snapshot import Refusal, Snapshot, is_newer
-from topomend.decide import queue_order
 from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
-from topomend.decide.explanation import blocking_resources, explain
 from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose
 from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
-from topomend.decide.manager_error import device_cause
 from topomend.decide.node_status import NodeStatus, RejectedBy
-from topomend.decide.remedy import remedy_of
+from topomend.decide.queue import order as queue_order
+from topomend.decide.survey import Surveys
+from topomend.explain.explanation import blocking_resources, explain
+from topomend.explain.manager_error import device_cause
+from topomend.explain.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
 from topomend.model.narrowing import ANYWHERE, Narrowing, shortest
@@ -119,16 +120,24 @@ Decision = Plan | Yield | Settle
 """What may be decided for a pod, refused or gated."""
 
 
-def plan(
-    snapshot: Snapshot, refusal: Refusal, limits: Limits, excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES
+def plan(  # noqa: PLR0913  what a choice depends on
+    snapshot: Snapshot,
+    refusal: Refusal,
+    limits: Limits,
+    excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
+    reservations: Iterable[queue_order.Reservation] = (),
+    *,
+    surveys: Surveys | None = None,
 ) -> Plan:
-    """What is to be done about a refused pod; ``excluded_nodes`` as in ``diagnosis``."""
+    """What is to be done about a refused pod; ``excluded_nodes`` and ``surveys`` as in ``diagnose``."""
     verdict = eligibility(refusal.pod, limits)
     if verdict.treatment is Treatment.LEAVE:
         return LeaveAlone(verdict.reason, verdict.limit_reached)
     if verdict.treatment is Treatment.CLEAR:
         return DeleteFailedPod(verdict.reason)
-    return choose(snapshot, refusal.pod, RejectedBy(refusal.pod.node, refusal.version), excluded_nodes)
+    reserved = partial(queue_order.reserved_numa_nodes, snapshot, refusal.pod, reservations)
+    rejected_by = RejectedBy(refusal.pod.node, refusal.version)
+    return choose(snapshot, refusal.pod, rejected_by, excluded_nodes, reserved, surveys=surveys)
 
 
 def choose(  # noqa: PLR0913  what a choice depends on
@@ -139,22 +148,26 @@ def choose(  # noqa: PLR0913  what a choice depends on
     reserved: Reserved = dict,
     *,
     most: int = MAX_NAMED_NODES,
+    surveys: Surveys | None = None,
 ) -> RelaunchOn | Wait:
     """At ``most`` so many nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for others.
 
-    ``rejected_by`` and ``excluded_nodes`` are as in ``diagnose``.
+    ``rejected_by``, ``excluded_nodes`` and ``surveys`` are as in ``diagnose``.
     """
-    diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes)
+    diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes, surveys=surveys)
     if not diagnosis.candidates:
         return Wait(diagnosis, diagnosis.summary("other " if rejected_by else ""))
     unreserved = _unreserved(diagnosis.candidates, reserved())
     if not unreserved:
         first = diagnosis.candidates[0].place
         return Wait(diagnosis, f"{first} admits it, but is reserved for a pod whose turn comes first")
-    usable = (
-        candidate for candidate in unreserved if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
-    )
     is_for_all = _has_scheduler_rules(snapshot, pod)
+    ordered = _known_first(snapshot, unreserved, rejected_by)
+    if is_for_all:
+        ordered = unreserved = tuple(ordered)
+    usable = (
+        candidate for candidate in ordered if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
+    )
     candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
@@ -163,6 +176,23 @@ def choose(  # noqa: PLR0913  what a choice depends on
     # A pod that asks for alignment goes to no node of which replay knows nothing yet.
     others = () if pod.pod.single_numa_node else _others(snapshot, pod, candidates)
     return RelaunchOn(candidates, diagnosis, _admits(candidates), others, _first_left_out(unreserved, candidates))
+
+
+def _known_first(
+    snapshot: Snapshot, candidates: Sequence[NodeStatus], rejected_by: RejectedBy | None
+) -> Iterable[NodeStatus]:
+    """The candidates whose totals are known, and so suffice, before the others, which may be full.
+
+    The node that refused the pod stays the last one. Worked out on demand: of thousands few are looked at.
+    """
+    if not snapshot.totals:
+        return candidates
+
+    def is_known(status: NodeStatus) -> bool:
+        is_last = rejected_by is not None and status.node == rejected_by.node
+        return not is_last and snapshot.nodes[status.node].used is not None
+
+    return chain(filter(is_known, candidates), filterfalse(is_known, candidates))
 
 
 def _first_left_out(unreserved: Sequence[NodeStatus], candidates: Sequence[NodeStatus]) -> str:
@@ -212,17 +242,18 @@ def _is_reserved(candidate: NodeStatus, numa_nodes: NUMAMask) -> bool:
     return bool(numa_nodes and (candidate.numa_nodes & numa_nodes or not candidate.numa_nodes))
 
 
-def choose_in_order(
+def choose_in_order(  # noqa: PLR0913  what a choice depends on
     snapshot: Snapshot,
     pod: WatchedPod,
     reservations: Iterable[queue_order.Reservation] = (),
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     *,
     yields: bool = True,
+    surveys: Surveys | None = None,
 ) -> RelaunchOn | Wait | Yield | Settle:
     """The nodes for a gated pod, or the pods that it yields to; ``yields`` False is that it yields to none."""
     reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, reservations)
-    chosen = choose(snapshot, pod, None, excluded_nodes, reserved)
+    chosen = choose(snapshot, pod, None, excluded_nodes, reserved, surveys=surveys)
     if isinstance(chosen, Wait) or not yields:
         return chosen
     if chosen.unsettled:
@@ -267,7 +298,7 @@ def explain_refusal(snapshot: Snapshot, refusal: Refusal, now: float) -> Explain
     verdict, _ = admit(state, pod.pod)
     cause, resource = device_cause(pod.message, pod.pod)
     if not verdict.admitted and (not cause or verdict.message == pod.message):
-        words = remedy_of(state, pod.pod).words
+        words = remedy_of(state, pod.pod, verdict).words
         text = f"{explain(verdict, state, pod.pod)}{f'; {words}' if words else ''}"
         return Explained(text, blocking_resources(verdict))
     if cause:

@@ -1,8 +1,8 @@
 """Every node's answer for one kind of pods, in order. Only the nodes that have changed are asked for the next pod.
 
 Of thousands of nodes few change between two pods. kube-scheduler brings its snapshot up to date by node, too
-(internal/cache: UpdateSnapshot). Owns what tells that a node has changed, and the memory of surveys. Leaves one node's
-answer to ``node_status``, and what differs between the pods of a kind to ``feasibility``.
+(internal/cache: UpdateSnapshot). Owns what tells that a node has changed. Leaves to its caller how long answers are
+remembered, one node's answer to ``node_status``, and what differs between the pods of a kind to ``feasibility``.
 """
 
 from bisect import bisect_left, insort
@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import Any
 from weakref import ref
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Publication, ReplayMismatches, Snapshot, replaced
 from topomend.decide.node_status import NodeStatus, Question, status_of
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import Node
 from topomend.replay.effort import end_turn
 from topomend.replay.fast_path.admission import PodShape
@@ -28,14 +28,25 @@ def in_order(statuses: Sequence[NodeStatus]) -> tuple[tuple[NodeStatus, ...], tu
     return tuple(candidates), tuple(sorted((status for status in statuses if not status.admits), key=_refusals_first))
 
 
-def answers_to(snapshot: Snapshot, question: Question) -> tuple[tuple[NodeStatus, ...], tuple[NodeStatus, ...]]:
-    """The answers of all nodes, as ``in_order``. Raises Overspent."""
-    survey = _surveys.pop(question.kind, None) or _Survey()  # no other thread has it meanwhile
-    try:
-        survey.update(snapshot, question)
-        return tuple(survey.candidates), tuple(survey.rejected)
-    finally:
-        _surveys[question.kind] = survey
+class Surveys:
+    """The surveys of the last kinds of pods asked about. Whoever owns them decides how long answers are remembered.
+
+    Several threads may use them: a survey that one of them has is no other's meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._surveys: BoundedDict[PodShape, _Survey] = BoundedDict(MAX_SURVEYS)
+
+    def answers_to(
+        self, snapshot: Snapshot, question: Question
+    ) -> tuple[tuple[NodeStatus, ...], tuple[NodeStatus, ...]]:
+        """The answers of all nodes, as ``in_order``. Raises Overspent, TurnOver."""
+        survey = self._surveys.pop(question.kind, None) or _Survey()
+        try:
+            survey.update(snapshot, question)
+            return tuple(survey.candidates), tuple(survey.rejected)
+        finally:
+            self._surveys[question.kind] = survey
 
 
 class _Survey:
@@ -102,9 +113,6 @@ class _Survey:
     def _where(self, status: NodeStatus) -> tuple[list[NodeStatus], Callable[[NodeStatus], Any]]:
         """The list that the answer belongs to, and its sort key."""
         return (self.candidates, _best_first) if status.admits else (self.rejected, _refusals_first)
-
-
-_surveys: BoundedDict[PodShape, _Survey] = BoundedDict(MAX_SURVEYS)
 
 
 def _none() -> None:

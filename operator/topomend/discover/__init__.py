@@ -1,10 +1,9 @@
 """Discover a node: its machine, its kubelet's settings, and the allocations of its containers.
 
 Replay is only as good as the state it starts from, so this room reads each fact where the kubelet reads it, and names
-every contradiction in a condition instead of guessing. It owns the sources, one a file: ``sysfs``, ``hardware``,
-``pci`` and ``udev`` for the machine, ``kubelet_config``, ``kubelet_process``, ``pod_resources`` and ``state_files`` for
-the kubelet. ``kubelet_settings``, ``allocations`` and ``assemble`` combine them. Publishing is left to ``publish``,
-the kubelet's rules to ``replay``.
+every contradiction in a condition instead of guessing. It owns the sources, one a file: those in ``machine``, and
+``kubelet_config``, ``kubelet_process``, ``pod_resources`` and ``state_files`` for the kubelet. ``kubelet_settings``,
+``allocations`` and ``assemble`` combine them. Publishing is left to ``publish``, the kubelet's rules to ``replay``.
 """
 
 from dataclasses import replace
@@ -16,8 +15,8 @@ from topomend.discover.host_files import Root
 from topomend.discover.kubelet_config import with_version
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
-from topomend.discover.pci import read_pci_devices
-from topomend.discover.sysfs import read_machine
+from topomend.discover.machine.pci import read_pci_devices
+from topomend.discover.machine.sysfs import read_machine
 
 __all__ = ["Discovery", "discover", "read_host"]
 

@@ -17,8 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topomend.discover.bounds import why_implausible
-from topomend.discover.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
-from topomend.discover.state_files import KubeletState, PodHoldings, StateUnreadable, fingerprint, read_state
+from topomend.discover.pod_resources.pod_resources import PodResources, PodResourcesClient, PodResourcesUnavailable
+from topomend.discover.state_files import (
+    KubeletState,
+    PodHoldings,
+    StateFiles,
+    StateUnreadable,
+    fingerprint,
+    read_files,
+    read_state,
+)
 from topomend.model.bitmask import CPUSet
 from topomend.model.claimed_device import ContainerClaim
 from topomend.model.node_state import ContainerAllocation, Device, NUMANodeMemory, PodAllocation
@@ -27,6 +35,7 @@ PodName = tuple[str, str]
 """A pod's namespace and name."""
 
 NO_NAMES: Mapping[str, PodName] = {}
+NO_FILES = StateFiles()
 
 ATTEMPTS = 5
 PAUSE_SECONDS = 0.05
@@ -41,7 +50,7 @@ class Allocations:
     were read and agree; otherwise ``problem`` says what is wrong. ``remark`` names what the given sources lack.
     ``claims`` are the devices that containers have by resource claims, and ``omitted`` says which are left out.
     ``allocatable_cpus`` and ``allocatable_memory`` (bytes by NUMA node and resource) are None if pod-resources did not
-    answer.
+    answer. ``files`` are the state files, also where the rest is the last known state.
     """
 
     pods: tuple[PodAllocation, ...] = ()
@@ -59,17 +68,24 @@ class Allocations:
     reason: str = ""
     problem: str = ""
     remark: str = ""
+    files: StateFiles = NO_FILES
 
 
 class AllocationReader:
-    """Reads one kubelet repeatedly. Returns the same object until something changes."""
+    """Reads one kubelet repeatedly. Returns the same object until something changes.
 
-    def __init__(self, socket: Path | None, state: Path | None) -> None:
+    ``root_dir`` is the name that the host has for ``state``, None for the same.
+    """
+
+    def __init__(self, socket: Path | None, state: Path | None, *, root_dir: str | None = None) -> None:
         self._client = PodResourcesClient(socket) if socket else None
         self._state_folder = state
+        self._root_dir = root_dir or str(state)
         self._last_good: Allocations | None = None
         self._last_read: tuple[PodResources, object] | None = None
         self._state: tuple[object, KubeletState] = (None, KubeletState())
+        self._files: tuple[object, StateFiles] = (None, NO_FILES)
+        self._files_mark: object = None
         self._names: Mapping[str, PodName] = NO_NAMES
         self._ended: frozenset[str] = frozenset()
 
@@ -79,7 +95,8 @@ class AllocationReader:
         ``lists_ended`` is whether this kubelet lists pods that have ended (``replay.gates``).
         """
         if self._client is None:
-            return Allocations(reason="PodResourcesNotGiven", problem="no pod-resources socket is given")
+            problem = "no pod-resources socket is given"
+            return Allocations(reason="PodResourcesNotGiven", problem=problem, files=self._state_files())
         try:
             return self._read(self._client, lists_ended=lists_ended)
         except PodResourcesUnavailable as error:
@@ -99,7 +116,7 @@ class AllocationReader:
             before = self._fingerprint()
             listed = client.read()
             if self._last_good is not None and self._last_read == (listed, before):
-                return self._last_good
+                return self._with_files(self._last_good)
             state = self._read_state(before)
             if before != self._fingerprint():
                 continue
@@ -115,8 +132,7 @@ class AllocationReader:
                 if state is not None:
                     self._names = learn_names(listed, state, joined, self._names)
                 self._last_read = (listed, before)
-                self._last_good = self._remarked(joined)
-                return self._last_good
+                return self._with_files(self._remarked(joined))
         why = "the kubelet's list of pods and its state files do not agree; they are read again"
         return self._last_known("Inconsistent", why)
 
@@ -138,6 +154,23 @@ class AllocationReader:
             self._state = (mark, read_state(self._state_folder))
         return self._state[1]
 
+    def _with_files(self, good: Allocations) -> Allocations:
+        files = self._state_files()
+        self._last_good = good if good.files is files else replace(good, files=files)
+        return self._last_good
+
+    def _state_files(self) -> StateFiles:
+        """The state files, the same object until one of them changes.
+
+        A change counts once it has lasted for one poll: a manager that moves CPUs from one place in its file to another
+        writes the file twice, and between the two they are nowhere.
+        """
+        mark = self._fingerprint()
+        if self._state_folder is not None and self._files[0] != mark and self._files_mark in (None, mark):
+            self._files = (mark, read_files(self._state_folder, self._root_dir))
+        self._files_mark = mark
+        return self._files[1]
+
     def _remarked(self, joined: Allocations) -> Allocations:
         if self._state_folder is not None:
             return joined
@@ -146,9 +179,11 @@ class AllocationReader:
 
     def _last_known(self, reason: str, problem: str) -> Allocations:
         self._last_read = None
+        files = self._state_files()
         if self._last_good is None:
-            return Allocations(reason=reason, problem=problem)
-        return replace(self._last_good, reason=reason, problem=f"{problem}; the last known state is shown")
+            return Allocations(reason=reason, problem=problem, files=files)
+        problem = f"{problem}; the last known state is shown"
+        return replace(self._last_good, reason=reason, problem=problem, files=files)
 
 
 def join(

@@ -1,7 +1,8 @@
 """Combine the sources into one discovery: the node's state, its conditions and the summary columns.
 
-Owns which facts contradict each other. A condition names a contradiction, and nothing is guessed from it. The node is
-Ready only if host, configuration and allocations are all known and agree. Reading the sources is left to the modules
+Owns which facts contradict each other. A condition names a contradiction, and nothing is guessed from it. What replay
+says that a correct kubelet does on this machine is none. The node is Ready only if host, configuration and allocations
+are all known and agree. Reading the sources is left to the modules
 beside this one, writing the object to ``publish``.
 """
 
@@ -11,19 +12,19 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
+from topomend.base.plain_text import plain
 from topomend.discover.allocations import Allocations, PodName
 from topomend.discover.kubelet_config import KubeletConfig
-from topomend.discover.state_files import CPU_STATE, MEMORY_STATE
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of
 from topomend.model.claimed_device import ContainerClaim
-from topomend.model.condition import Condition, Summary
+from topomend.model.condition import WOULD_NOT_START_AGAIN, Condition, Summary
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import HugePages, Machine, NUMANode
-from topomend.model.node_state import NodeState, free_cpus
-from topomend.model.plain_text import plain
+from topomend.model.node_state import NodeState, PodAllocation, free_cpus
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import machine_state_of, release, shared_pool
 from topomend.replay.container_manager import ContainerManager, start
+from topomend.replay.startup.state.restore import CPU_STATE, MEMORY_STATE, Restored, restore
 
 MAX_MESSAGE = 1000
 """Letters that the column Status can show."""
@@ -54,6 +55,18 @@ class Discovery:
     claims: tuple[ContainerClaim, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Findings:
+    """What assembling found that leaves the node known.
+
+    ``restart`` is what a restarted kubelet would make of its state files, ``predicted`` what looks impossible and is
+    what this kubelet does.
+    """
+
+    restart: Restored
+    predicted: tuple[str, ...]
+
+
 def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocations) -> Discovery:
     """Combine the sources into a NodeState, with conditions that say how far it can be trusted. Never raises."""
     machine, restarted = _as_the_kubelet_started(host.machine, config.settings, allocations)
@@ -74,11 +87,22 @@ def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocati
     kubelet = start(machine, settings)
     if not config.reason and (why := _why_not_started(machine, config.settings, kubelet)):
         contradictions = (*contradictions, f"a kubelet with this configuration would not start on this machine: {why}")
-    if not allocations.reason and (impossible := "; ".join(_impossible(state))):
+    predicted, torn = _twice_held(state, kubelet)
+    if not allocations.reason and (impossible := "; ".join((*_impossible(state), *torn))):
         allocations = replace(allocations, reason="Contradicted", problem=impossible)
-    conditions = _conditions(replace(host, remarks=(*host.remarks, *restarted)), config, contradictions, allocations)
+    restart = _restarted(host.machine, config, allocations)
+    host = replace(host, remarks=(*host.remarks, *restarted))
+    conditions = _conditions(host, config, contradictions, allocations, _Findings(restart, predicted))
     summary = _summary(state, kubelet, conditions[0].message)
     return Discovery(state, summary, conditions, allocations.listed, allocations.claims)
+
+
+def _restarted(machine: Machine, config: KubeletConfig, allocations: Allocations) -> Restored:
+    """What a kubelet that started now would say of the state files: with the machine and the configuration of now."""
+    if config.reason:
+        return Restored()
+    files = allocations.files
+    return restore(files.content, machine, config.after_restart or config.settings, files.folder)
 
 
 def _pool(settings: KubeletSettings, allocations: Allocations) -> CPUSet | None:
@@ -181,44 +205,86 @@ def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iter
 
 
 def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: ContainerManager | str) -> str:
-    """Why a kubelet with these settings would not start; empty if it would.
+    """Why a kubelet with these settings would not start, in its own words; empty if it would.
 
-    The kubelet resolves reserved CPUs under every policy (server.go:getReservedCPUs).
+    It resolves reserved CPUs under every policy, before it starts its managers (server.go:getReservedCPUs).
     """
-    if isinstance(kubelet, str):
-        return kubelet
-    unknown = (configured.reserved_cpus or 0) & ~machine.cpus
-    return f"reservedSystemCPUs names CPUs {format_id_list(unknown)}, which do not exist" if unknown else ""
+    reserved = configured.reserved_cpus or 0
+    if machine.cpus and reserved & ~machine.cpus:
+        online = format_id_list(machine.cpus)
+        return f"reserved-cpus: {format_id_list(reserved)} is not a subset of online-cpus: {online}"
+    return kubelet if isinstance(kubelet, str) else ""
 
 
 def _impossible(state: NodeState) -> Iterator[str]:
     """Allocations that no kubelet makes on this machine: either the machine or the allocations were misread."""
-    taken, reserved = 0, state.kubelet.reserved_cpus or 0
     for pod in state.pods:
-        name = f"pod {pod.namespace}/{pod.name}"
-        cpus = reduce(or_, (container.cpus for container in pod.containers), pod.cpus)
-        if unknown := cpus & ~state.machine.cpus:
-            yield f"{name} holds CPUs {format_id_list(unknown)}, which this machine does not have"
-        if reserved_cpus := cpus & reserved:
-            yield f"{name} holds CPUs {format_id_list(reserved_cpus)}, which are reserved"
-        if shared := cpus & taken:
-            yield f"{name} holds CPUs {format_id_list(shared)}, which another pod holds"
-        taken |= cpus
+        if unknown := _cpus_of(pod) & ~state.machine.cpus:
+            yield f"{_named(pod)} holds CPUs {format_id_list(unknown)}, which this machine does not have"
         blocks = (*pod.memory, *(block for container in pod.containers for block in container.memory))
         if unknown := reduce(or_, (block.numa_nodes for block in blocks), 0) & ~state.machine.numa_mask:
-            yield f"{name} holds memory of NUMA nodes {format_id_list(unknown)}, which this machine does not have"
+            numa_nodes = format_id_list(unknown)
+            yield f"{_named(pod)} holds memory of NUMA nodes {numa_nodes}, which this machine does not have"
     if state.memory is not None and mask_of(node.numa_node for node in state.memory) != state.machine.numa_mask:
         listed = format_id_list(mask_of(node.numa_node for node in state.memory))
         numa_nodes = format_id_list(state.machine.numa_mask)
         yield f"{MEMORY_STATE} is of NUMA nodes {listed}, but this machine has {numa_nodes}"
 
 
+def _twice_held(state: NodeState, kubelet: ContainerManager | str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """CPUs that have two uses at once: as remarks if this kubelet allocates so, otherwise as contradictions.
+
+    A kubelet counts a core, socket or cache as free that has as many free CPUs as the average one, and then allocates
+    all of its CPUs (cpumanager/cpu_assignment.go:takeFullCores). Where they are of different sizes, as on hybrid
+    processors or with one thread of a core offline, some of these CPUs are reserved or another pod's.
+    """
+    found = tuple(_uses(state))
+    if found and not isinstance(kubelet, str) and kubelet.cpu is not None and not kubelet.cpu.topology.is_even:
+        why = "on this machine its kubelet counts cores as free that are not, because they are of different sizes"
+        return (*found, why), ()
+    return (), found
+
+
+def _uses(state: NodeState) -> Iterator[str]:
+    taken, reserved, pool = 0, state.kubelet.reserved_cpus or 0, state.cpu_pool or 0
+    for pod in state.pods:
+        cpus = _cpus_of(pod)
+        if reserved_cpus := cpus & reserved:
+            yield f"{_named(pod)} holds CPUs {format_id_list(reserved_cpus)}, which are reserved"
+        if shared := cpus & taken:
+            yield f"{_named(pod)} holds CPUs {format_id_list(shared)}, which another pod holds"
+        if shared := cpus & pool:
+            yield f"{_named(pod)} holds CPUs {format_id_list(shared)}, which are in the shared pool of {CPU_STATE}"
+        if shared := _shared_in(pod):
+            yield f"{_named(pod)} holds CPUs {format_id_list(shared)} in two containers"
+        taken |= cpus
+
+
+def _shared_in(pod: PodAllocation) -> CPUSet:
+    """CPUs of two containers of a pod. Those of init containers are used again, and those of a pod are divided."""
+    taken = shared = 0
+    for container in () if pod.cpus else pod.containers:
+        if not container.init:
+            shared |= container.cpus & taken
+            taken |= container.cpus
+    return shared
+
+
+def _cpus_of(pod: PodAllocation) -> CPUSet:
+    return reduce(or_, (container.cpus for container in pod.containers), pod.cpus)
+
+
+def _named(pod: PodAllocation) -> str:
+    return f"pod {pod.namespace}/{pod.name}"
+
+
 # Conditions
 
 
 def _conditions(
-    host: Host, config: KubeletConfig, contradictions: Sequence[str], allocations: Allocations
+    host: Host, config: KubeletConfig, contradictions: Sequence[str], allocations: Allocations, findings: _Findings
 ) -> tuple[Condition, ...]:
+    refusals = list(map(str, findings.restart.refusals))
     parts = (
         _condition(
             "HostDiscovered", "HostUnreadable" if host.problems else "", host.problems, "Discovered", host.remarks
@@ -233,19 +299,31 @@ def _conditions(
         _condition(
             "AllocationsRead",
             allocations.reason,
-            (allocations.problem,),
-            "PodResourcesOnly" if allocations.remark else "Read",
-            [words for words in (allocations.remark, allocations.omitted) if words],
+            (allocations.problem, *refusals),
+            WOULD_NOT_START_AGAIN if refusals else "PodResourcesOnly" if allocations.remark else "Read",
+            [
+                *refusals,
+                *findings.predicted,
+                *findings.restart.remarks,
+                *(words for words in (allocations.remark, allocations.omitted) if words),
+            ],
         ),
     )
+    return (_ready(parts, [*refusals, *findings.predicted], allocations.remark), *parts)
+
+
+def _ready(parts: Sequence[Condition], findings: Sequence[str], remark: str) -> Condition:
     missing = [part for part in parts if part.status != "True"]
-    reason = missing[0].reason if missing else "Ready"
-    ready_parts = (
-        "host, configuration and allocations are known",
-        *((allocations.remark,) if allocations.remark else ()),
-    )
-    message = _sentence([part.message for part in missing] or ready_parts)
-    return (Condition("Ready", "False" if missing else "True", reason, message), *parts)
+    if missing:
+        said = [part.message for part in missing]
+        return Condition("Ready", "False", missing[0].reason, _sentence([*said, *_unsaid(findings, said)]))
+    known = "host, configuration and allocations are known"
+    reason = WOULD_NOT_START_AGAIN if parts[-1].reason == WOULD_NOT_START_AGAIN else "Ready"
+    return Condition("Ready", "True", reason, _sentence([*findings, known, *([remark] if remark else ())]))
+
+
+def _unsaid(findings: Sequence[str], said: Sequence[str]) -> list[str]:
+    return [finding for finding in findings if not any(finding in message for message in said)]
 
 
 def _condition(

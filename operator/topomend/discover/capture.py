@@ -17,7 +17,7 @@ from pathlib import Path
 from topomend.discover import read_host_of
 from topomend.discover.assemble import Host
 from topomend.discover.host_files import MAX_BYTES, Root
-from topomend.discover.pci import ADDRESS, record_of
+from topomend.discover.machine.pci import ADDRESS, record_of
 
 _HARDWARE_ADDRESS = re.compile(r"\b([a-z]{2,5}x)([0-9a-f]{16}|[0-9a-f]{12})\b", re.ASCII)
 """In names such as ``enx00e04c680001`` (systemd.net-naming-scheme, rdma_rename): the MAC or GUID after the x."""

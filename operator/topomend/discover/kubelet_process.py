@@ -58,7 +58,8 @@ def kubelets(proc: Path = PROC) -> Iterator[KubeletProcess]:
 def read_flags(arguments: Sequence[str]) -> Flags:
     """The flags among ``arguments``, each written ``--name=value`` or ``--name value``.
 
-    The next argument counts as the value of a flag without ``=``: every flag that is used here takes a value.
+    The next argument counts as the value of a flag without ``=``, and two dashes if there is none. A flag that is true
+    or false takes no value from it: a value that begins with dashes is none.
     Underscores count as dashes (component-base/cli/flag:WordSepNormalizeFunc).
     """
     flags: dict[str, list[str]] = {}
@@ -67,7 +68,7 @@ def read_flags(arguments: Sequence[str]) -> Flags:
             break
         if argument.startswith("--"):
             name, equals, value = argument[2:].partition("=")
-            given = value if equals else "".join(arguments[place + 1 : place + 2])
+            given = value if equals else "".join(arguments[place + 1 : place + 2] or ["--"])
             flags.setdefault(name.replace("_", "-"), []).append(given)
     return flags
 

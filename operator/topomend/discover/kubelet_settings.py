@@ -1,8 +1,9 @@
 """Choose between the sources of a kubelet's settings, and compare them.
 
-The kubelet's ``configz`` answers with the settings in force. Without it, the configuration file with its drop-ins
-counts. Flags override the file if they are in a file of their own, or if the kubelet's process is visible. Otherwise
-the flags are unknown, and a remark says so. Owns this choice and when to read again; ``kubelet_config`` parses.
+The kubelet's ``configz`` answers with the settings in force. If it does not, or with anything but a
+KubeletConfiguration, the configuration file with its drop-ins counts. Flags override the file if they are in a file of
+their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. Owns this
+choice and when to read again; ``kubelet_config`` parses.
 """
 
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from topomend.discover import layouts
 from topomend.discover.host_files import SourceUnreadable
 from topomend.discover.kubelet_config import (
     NOT_GIVEN,
@@ -35,7 +37,6 @@ never answers, and costs a time-out each time."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
 
-LAYOUTS = "docs/layouts.md"
 MAX_PATH = 200
 
 UNVERIFIED = (
@@ -75,19 +76,21 @@ class SettingsReader:
     """Reads one kubelet's settings repeatedly. Returns the same object until something changes.
 
     ``configz`` requests the settings in force and raises APIError; None means not to ask. ``proc`` is the folder of
-    processes, None if the kubelet is not among them. A new ``socket`` means that the kubelet has restarted.
+    processes, None if the kubelet is not among them. A new ``socket`` means that the kubelet has restarted. ``cure``
+    says what to do if no source tells the settings.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the sources, and how to learn that they changed
         self,
         written: WrittenConfig,
         *,
         configz: Callable[[], Configz] | None = None,
         proc: Path | None = None,
         socket: Path | None = None,
+        cure: Callable[[], str] = layouts.cure,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._files, self._configz = written, configz
+        self._files, self._configz, self._cure = written, configz, cure
         self._proc, self._socket, self._monotonic = proc, socket, monotonic
         self._last_marks: object = None
         self._next_read = 0.0
@@ -130,30 +133,28 @@ class SettingsReader:
     def _effective(self, written: KubeletConfig, started: object) -> KubeletConfig:
         if self._configz is None:
             return written
-        try:
-            running = _running(self._configz())
-        except APIError as error:
+        running = _running(self._configz)
+        if not running.reason:
+            self._retry.succeeded()
+            self._running = (started, running)
+        else:
             now = self._monotonic()
             self._next_read = now + self._retry.failed(now)
             if started is None or self._running is None or self._running[0] != started:
-                return self._without_configz(written, error)
+                return self._without_configz(written, running)
             # The same kubelet answered before, and it reads settings only at its start.
             running = self._running[1]
-        else:
-            self._retry.succeeded()
-            self._running = (started, running)
-        if running.reason:
-            return running
         return replace(running, **_comparison(running, written))
 
-    def _without_configz(self, written: KubeletConfig, error: APIError) -> KubeletConfig:
-        """The settings of the files, with the reason why configz could not be read."""
-        why = f"the kubelet's configz cannot be read: {_why(error)}"
+    def _without_configz(self, written: KubeletConfig, running: KubeletConfig) -> KubeletConfig:
+        """The settings of the files, with the reason why those of ``running`` are not known."""
         if not self._files.given:
-            return replace(written, problems=(why, f"{NOT_GIVEN}, or apply the component of its layout ({LAYOUTS})"))
+            # A value that no kubelet is known to have is the same in its file.
+            what_to_do = () if running.reason == "Invalid" else (f"{NOT_GIVEN}, or {self._cure()}",)
+            return replace(running, problems=(*running.problems, *what_to_do))
         if written.reason:
-            return replace(written, problems=(*written.problems, why))
-        remarks = (f"{why}; its file is read instead", *written.remarks)
+            return replace(written, problems=tuple(dict.fromkeys((*written.problems, *running.problems))))
+        remarks = (f"{running.problems[0]}; its file is read instead", *written.remarks)
         return replace(written, source="ConfigzUnavailable", remarks=remarks)
 
 
@@ -169,7 +170,13 @@ def _with_flags_file(files: WrittenConfig, path: Path) -> KubeletConfig:
     return read_kubelet_config(files.file, files.drop_ins, flags)
 
 
-def _running(answer: Configz) -> KubeletConfig:
+def _running(ask: Callable[[], Configz]) -> KubeletConfig:
+    """The settings in force; with a reason if the kubelet does not tell them."""
+    try:
+        answer = ask()
+    except APIError as error:
+        why = f"the kubelet's configz cannot be read: {_why(error)}"
+        return KubeletConfig(KubeletSettings(), "NotGiven", (why,))
     config = read_configz(answer.content)
     if config.reason or not answer.unverified:
         return config
@@ -188,7 +195,12 @@ def _comparison(running: KubeletConfig, written: KubeletConfig) -> dict[str, Any
         )
     else:
         return {"source": "ReadFromConfigz"}
-    return {"source": "FileContradicted", "remarks": (contradicted, *running.remarks)}
+    after_restart = None if written.reason else written.settings
+    return {
+        "source": "FileContradicted",
+        "remarks": (contradicted, *running.remarks),
+        "after_restart": after_restart,
+    }
 
 
 def _why(error: APIError) -> str:

@@ -2,11 +2,13 @@
 
 Owns ``cpu_manager_state``, ``memory_manager_state``, ``kubelet_internal_checkpoint`` and ``allocated_pods_state``.
 Entries of ended pods stay in them until the kubelet purges them; ``allocations`` tells them apart by the list of active
-pods. Checksums are not verified: the kubelet replaces each file whole, so a torn one is invalid JSON.
+pods. Checksums are not verified here: a running kubelet replaces each file whole, so a torn one is invalid JSON.
+``replay.startup`` says whether a kubelet starts with the files.
 """
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,23 @@ from topomend.discover.host_files import Absent, SourceUnreadable, read_bytes
 from topomend.model.bitmask import MAX_ID, CPUSet, mask_of
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NUMANodeMemory
 from topomend.replay.devices.manager import natural_key
+from topomend.replay.startup.state.restore import (
+    ACTUATED_STATE,
+    ALLOCATED_STATE,
+    CLAIM_STATE,
+    CPU_STATE,
+    DEVICE_STATE,
+    MEMORY_STATE,
+)
 from topomend.wire.document import Document, MalformedObject
 
 MAX_BYTES = 16 << 20
-CPU_STATE, MEMORY_STATE = "cpu_manager_state", "memory_manager_state"
-DEVICE_STATE = "device-plugins/kubelet_internal_checkpoint"
-ADMITTED_STATE = "allocated_pods_state"
-FILES = (CPU_STATE, MEMORY_STATE, DEVICE_STATE, ADMITTED_STATE)
+FILES = (CPU_STATE, MEMORY_STATE, DEVICE_STATE, ALLOCATED_STATE)
+"""The files whose content says what pods have."""
+
+RESTORED = (*FILES, ACTUATED_STATE, CLAIM_STATE)
+"""The files that a kubelet reads at its start."""
+
 POD_FOLDERS = "pods"
 
 
@@ -62,6 +74,26 @@ class KubeletState:
     with_folder: frozenset[str] | None = None
 
 
+@dataclass(frozen=True)
+class StateFiles:
+    """The files that a kubelet reads at its start: ``content`` by path below ``folder``, which the host calls so."""
+
+    folder: str = ""
+    content: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def read_files(folder: Path, name: str) -> StateFiles:
+    """Read the files in the kubelet's root directory, which the host calls ``name``.
+
+    Files that are absent or cannot be read are left out.
+    """
+    content = {}
+    for file in RESTORED:
+        with suppress(SourceUnreadable):
+            content[file] = read_bytes(folder / file, MAX_BYTES)
+    return StateFiles(name, content)
+
+
 def read_state(folder: Path) -> KubeletState:
     """Read all files in the kubelet's root directory. An absent file counts as empty. Raises StateUnreadable."""
     cpu, memory, devices, admitted = (_load(folder / name) for name in FILES)
@@ -75,7 +107,7 @@ def read_state(folder: Path) -> KubeletState:
 def fingerprint(folder: Path) -> tuple[object, ...]:
     """A value that changes with every file: the kubelet renames files into place, so each version has its own inode."""
     marks: list[object] = []
-    for name in (*FILES, POD_FOLDERS):
+    for name in (*RESTORED, POD_FOLDERS):
         try:
             status = (folder / name).stat()
         except OSError:

@@ -2,7 +2,7 @@
 
 Owns which resources a zone lists: those that a manager aligns, and no others. Consumers treat a resource that no zone
 lists as one without NUMA affinity, which is how the kubelet then treats it. Leaves the layout to
-``wire.node_resource_topology``.
+``wire.published.node_resource_topology``.
 """
 
 from collections.abc import Iterator

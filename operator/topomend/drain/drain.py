@@ -6,7 +6,7 @@ simply run again. No step requires that the kinds, the operator or the policies 
 
 import time
 
-from topomend.drain.gating import Gating
+from topomend.drain.gating import Gating, Recreated
 from topomend.drain.journal import Journal
 from topomend.drain.operators import Operators
 from topomend.drain.pods import Pods
@@ -54,12 +54,32 @@ class Drain:
             if self._journal.dry:
                 return
             is_clean = self._journal.count() == count_before and not self._relaunches.unended
+            if self._ends_late():
+                in_force = time.monotonic() + IN_FORCE_SECONDS
             if (is_clean and begun > in_force) or begun > deadline:
                 break
             time.sleep(PASS_SECONDS)
         if recreated := self._gating.recreated():
-            self._journal.report_remaining(
-                recreated,
+            self._journal.report_remaining(recreated.name, self._why_recreated(recreated))
+
+    def _ends_late(self) -> bool:
+        """Whether the operator that recreated an object has ended or is ending, such as one of a rollout.
+
+        The garbage collector deletes the object with that operator's pod. Until then pods may be gated.
+        """
+        recreated = self._gating.recreated()
+        return recreated is not None and bool(recreated.pods) and not self._operators.staying(recreated.pods)
+
+    def _why_recreated(self, recreated: Recreated) -> str:
+        if not recreated.pods:
+            return (
                 "an operator outside the Deployment created it again after it was deleted; stop that operator, then "
-                "drain again",
+                "drain again"
             )
+        pods, running = " and ".join(recreated.pods), self._operators.staying(recreated.pods)
+        if running:
+            return (
+                f"the operator in pod {pods} created it again after the Deployment was scaled to 0; find out who "
+                "scales it up or runs that pod, then drain again"
+            )
+        return f"the operator in pod {pods} created it again and is still ending; drain again once the pod is gone"

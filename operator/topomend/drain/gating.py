@@ -3,6 +3,8 @@
 The configurations own the policies, so the garbage collector deletes those.
 """
 
+from dataclasses import dataclass
+
 from topomend.drain.journal import Journal
 from topomend.kube.client import (
     BRAKES,
@@ -22,6 +24,17 @@ _IN_FORCE = (MUTATING_WEBHOOKS, MUTATING_ADMISSION_POLICY_BINDINGS)
 """In this order: without its configuration, an operator that still runs installs no policy again."""
 
 _PARAMETERS = ((BRAKES, BRAKE_NAME), (STEERINGS, STEERING_NAME))
+
+
+@dataclass(frozen=True, slots=True)
+class Recreated:
+    """A parameter object that an operator created again, as text, and the pods that own it: those of operators.
+
+    An operator outside of a pod has no pod to name. The garbage collector deletes an object after its last owner.
+    """
+
+    name: str
+    pods: tuple[str, ...]
 
 
 class Gating:
@@ -48,15 +61,19 @@ class Gating:
         for resource, name in _PARAMETERS:
             self._delete(resource, name, self._namespace)
 
-    def recreated(self) -> str:
-        """The first parameter object that exists again, as text; empty where none does. Raises APIError.
+    def recreated(self) -> Recreated | None:
+        """The first parameter object that exists again; None where none does. Raises APIError.
 
-        If one does, an operator still runs somewhere.
+        If one does, an operator runs somewhere, or has run until a moment ago.
         """
         for resource, name in _PARAMETERS:
-            if self._read_uid(resource, name, self._namespace):
-                return f"{resource.plural}.topomend.io {self._namespace}/{name}"
-        return ""
+            try:
+                metadata = self._client.get(resource, name, self._namespace)["metadata"]
+            except NotFound:
+                continue
+            owners = tuple(owner["name"] for owner in metadata.get("ownerReferences", ()) if owner["kind"] == "Pod")
+            return Recreated(f"{resource.plural}.topomend.io {self._namespace}/{name}", owners)
+        return None
 
     def _delete(self, resource: Resource, name: str, namespace: str) -> None:
         uid = self._read_uid(resource, name, namespace)

@@ -6,6 +6,7 @@ The drain takes the Lease over and holds it until it is done. The previous holde
 
 import time
 import uuid
+from collections.abc import Sequence
 
 from topomend.drain.journal import Journal
 from topomend.kube.client import DEPLOYMENTS, LEASES, PODS, Client
@@ -20,6 +21,8 @@ from topomend.runtime.leader_election import (
 )
 
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
+
+ENDED = ("Failed", "Succeeded")
 
 KEPT_SECONDS = 3600
 """How long after the drain an operator that still runs cannot take the Lease."""
@@ -83,7 +86,18 @@ class Operators:
 
     def _operator_pods(self) -> list[str]:
         pods = self._client.list(PODS, namespace=self._namespace, labels=LABELS).items
-        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ("Failed", "Succeeded")]
+        return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") not in ENDED]
+
+    def staying(self, names: Sequence[str]) -> list[str]:
+        """Which of these pods run on: no controller and no user has them end. Raises APIError."""
+        return [name for name in names if self._stays(name)]
+
+    def _stays(self, name: str) -> bool:
+        try:
+            pod = self._client.get(PODS, name, self._namespace)
+        except NotFound:
+            return False
+        return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ENDED
 
     def _report_foreign_operators(self) -> None:
         """Report operators of other installations: only their owner knows how to stop them."""

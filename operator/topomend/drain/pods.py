@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from topomend.drain.journal import Journal
+from topomend.drain.leftovers import Leftovers, leftovers
 from topomend.drain.relaunches import Relaunches
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import APIError, Conflict, NotFound
 from topomend.wire.group import PLACEHOLDER_GATE
-from topomend.wire.leftovers import Leftovers, leftovers
 
 AT_ONCE = 8
 """Concurrent requests: most pods of a large cluster may have the annotation that names their creator."""
@@ -24,14 +24,20 @@ TRIES = 10
 
 
 class Pods:
-    """The pods of the cluster that have gates, finalizers, annotations or labels of topomend."""
+    """The pods of the cluster that have gates, finalizers, annotations or labels of topomend.
 
-    def __init__(self, client: Client, relaunches: Relaunches, journal: Journal) -> None:
-        self._client, self._relaunches, self._journal = client, relaunches, journal
+    ``holding`` restricts that to gates and finalizers.
+    """
+
+    def __init__(self, client: Client, relaunches: Relaunches, journal: Journal, *, holding: bool = False) -> None:
+        self._client, self._relaunches, self._journal, self._holding = client, relaunches, journal, holding
 
     def clean_all(self) -> None:
         """Clean every pod. Reports a pod that cannot be cleaned; raises APIError if pods cannot be listed."""
-        pods = self._client.read(PODS, _ours).items
+        self.clean(self._client.read(PODS, self._ours).items)
+
+    def clean(self, pods: Iterable[Leftovers]) -> None:
+        """Clean these pods. Reports a pod that cannot be cleaned."""
         with ThreadPoolExecutor(AT_ONCE) as executor:
             list(executor.map(self._clean, pods))
 
@@ -76,7 +82,7 @@ class Pods:
         """Make one attempt; read the pod again where it may have changed since it was listed. Raises APIError."""
         try:
             if pod.replaces or not pod.version:
-                pod = leftovers(self._client.get(PODS, pod.name, pod.namespace))
+                pod = self._read(self._client.get(PODS, pod.name, pod.namespace))
             if pod.any:
                 self._client.merge(PODS, pod.name, pod.patch(), pod.namespace)
                 self._journal.did("pods cleaned", f"{name}: {_describe(pod)}")
@@ -86,10 +92,14 @@ class Pods:
             return False
         return True
 
+    def _ours(self, content: dict[str, Any]) -> Iterable[Leftovers]:
+        """What is to be removed of this Pod object, if anything is."""
+        pod = self._read(content)
+        return [pod] if pod.any else []
 
-def _ours(content: dict[str, Any]) -> Iterable[Leftovers]:
-    pod = leftovers(content)
-    return [pod] if pod.any else []
+    def _read(self, content: dict[str, Any]) -> Leftovers:
+        pod = leftovers(content)
+        return pod.holding if self._holding else pod
 
 
 def _describe(pod: Leftovers) -> str:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from topomend.drain.journal import Journal
+from topomend.drain.leftovers import Leftovers
 from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import APIError, NotFound
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages
 from topomend.relaunch.driver import Chosen, Driver, NoProgress, Outcome
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.document import MalformedObject
-from topomend.wire.leftovers import Leftovers
-from topomend.wire.relaunch import read_relaunch
+from topomend.wire.relaunch_record import read_relaunch
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """The four definitions of what happens to a new pod, as MutatingAdmissionPolicies and as webhooks of the same effect.
 
-Each is one YAML file of this folder, the policy and its binding; ``aligned.cel`` is a condition of three of them. A
-webhook has the policy's rules and those of its conditions that need no parameter object; what is left of the definition
-is in ``review``.
+Each is one YAML file of this folder, the policy and its binding; ``aligned.cel`` is a condition of three of them, and
+``stamp.cel`` the text of a stamp: whoever creates the pod, as the policy topomend-marks compares it. A review asks
+about one name a line, so a name with a line break, which could pass for several, is none. A webhook has the policy's
+rules and those of its conditions that need no parameter object; what is left of the definition is in ``review``.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from topomend.wire.group import GROUP
+from topomend.wire.group import CREATOR_ANNOTATION, GROUP
 
 STEER, BRAKE, CREATOR, CHANGES = NAMES = ("steer", "brake", "creator", "changes")
 
@@ -46,9 +47,15 @@ class Installation:
 def policy_and_binding(installation: Installation, definition: str, version: str) -> tuple[dict[str, Any], ...]:
     """The policy and its binding, in the group's ``version``: ``v1`` or ``v1beta1``, which have the same fields."""
     names = {name: installation.name(name) for name in NAMES}
-    aligned = json.dumps(_text("aligned.cel").strip())  # a string of JSON is one of YAML
+    stamp = f"({_text('stamp.cel').strip()})"
+    unstamped = f"object.metadata.?annotations[?'{CREATOR_ANNOTATION}'].orValue('') != {stamp}"
     text = Template(_text(f"{definition}.yaml")).substitute(
-        names, namespace=installation.namespace, account=installation.account, aligned=aligned
+        names,
+        namespace=installation.namespace,
+        account=installation.account,
+        aligned=_quoted(_text("aligned.cel").strip()),
+        unstamped=_quoted(unstamped),
+        stamp=" ".join(stamp.split()),
     )
     return tuple({**content, "apiVersion": f"{ADMISSION}/{version}"} for content in yaml.safe_load_all(text))
 
@@ -71,6 +78,10 @@ def webhook(installation: Installation, definition: str, client: dict[str, Any])
         "timeoutSeconds": TIMEOUT_SECONDS,
         "admissionReviewVersions": ["v1"],
     }
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)  # a string of JSON is one of YAML
 
 
 @cache

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from topomend.gating.definitions import ADMISSION, BRAKE, NAMES, STEER, Installation, policy_and_binding, webhook
 from topomend.gating.key_pairs import KeyPairs, Unusable
+from topomend.gating.opted_out import OptedOutNamespaces
 from topomend.gating.parameter_watch import ParameterWatch
 from topomend.gating.webhook import Webhook
 from topomend.kube.client import (
@@ -48,7 +49,7 @@ NO_WEBHOOK = (
 )
 
 _VERSIONS = ("v1", "v1beta1")
-_KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
+POLICY_KINDS = (MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Installer:
         self._client, self._installation, self._leads = client, installation, leads
         self._address, self._url = address, url.rstrip("/")
         self._parameters = ParameterWatch(client, installation.namespace, due)
-        self._took = took
+        self._opted_out, self._took = OptedOutNamespaces(client), took
         self._webhook: Webhook | None = None
         self._shown: KeyPairs | None = None
         self._authority: bytes | None = None
@@ -105,7 +106,7 @@ class Installer:
         Raises APIError.
         """
         if self._version is None:
-            self._version = self._served()
+            self._version = served_version(self._client)
         if self._version:
             return ""
         if not self._address:
@@ -114,7 +115,7 @@ class Installer:
 
     def ensure(self) -> None:
         """Renew the certificate, serve, and apply what is to be in force. Raises APIError if no answer arrives."""
-        self._version = self._served()
+        self._version = served_version(self._client)
         failed: Exception | None = None
         # Each without the other: policies need no certificate, and serving what is written needs no right to write.
         for step in (self._serve, self._install):
@@ -160,17 +161,6 @@ class Installer:
         # Its conditions name no controllers, so that it is asked about the new pods of all while it is installed.
         return definition == BRAKE and bool(self._parameters.parameter(BRAKE).owners)
 
-    def _served(self) -> str:
-        """The newest version in which the API server serves the policies; empty if it does not."""
-        return next(
-            (
-                version
-                for version in _VERSIONS
-                if self._client.serves(_in_version(MUTATING_ADMISSION_POLICIES, version))
-            ),
-            "",
-        )
-
     def _configurations(self) -> dict[str, dict[str, Any]]:
         """The webhook configurations that exist, by definition."""
         configurations = {}
@@ -203,9 +193,11 @@ class Installer:
     def _apply_policy(self, definition: str, owner: str, version: str) -> None:
         name = self._installation.name(definition)
         reference = {"apiVersion": MUTATING_WEBHOOKS.api_version, "kind": "MutatingWebhookConfiguration"}
-        for kind, content in zip(_KINDS, policy_and_binding(self._installation, definition, version), strict=True):
+        for kind, content in zip(
+            POLICY_KINDS, policy_and_binding(self._installation, definition, version), strict=True
+        ):
             content["metadata"]["ownerReferences"] = [{**reference, "name": name, "uid": owner}]
-            self._client.apply(_in_version(kind, version), name, content)
+            self._client.apply(in_version(kind, version), name, content)
 
     def _apply_webhook(self, definition: str, webhooks: list[dict[str, Any]]) -> None:
         name = self._installation.name(definition)
@@ -235,7 +227,7 @@ class Installer:
             return  # the leading operator has not issued any yet
         if self._webhook is None:
             self._parameters.start()
-            self._webhook = Webhook(self._address, shown, self._parameters.parameter, self._took)
+            self._webhook = Webhook(self._address, shown, self._parameters.parameter, self._opted_out.has, self._took)
             _log.info("the admission webhook listens at %s", self._address)
         elif shown != self._shown:
             self._webhook.use(shown)
@@ -272,5 +264,12 @@ class Installer:
         self._problem = problem
 
 
-def _in_version(kind: Resource, version: str) -> Resource:
+def served_version(client: Client) -> str:
+    """The newest version in which the API server serves the policies; empty if it does not. Raises APIError."""
+    served = (version for version in _VERSIONS if client.serves(in_version(MUTATING_ADMISSION_POLICIES, version)))
+    return next(served, "")
+
+
+def in_version(kind: Resource, version: str) -> Resource:
+    """The kind in this version of its group."""
     return replace(kind, api_version=f"{ADMISSION}/{version}")

@@ -5,7 +5,8 @@ owner of both objects. The garbage collector deletes them after the last of thos
 gated. An operator outside of a pod has no owner to name: objects that it creates remain until a user deletes them.
 
 A pod may exist whose operator does nothing: it hangs, or it crashes at every start. So both objects say until when they
-are valid, and only an operator that acts and makes progress renews that. Clocks may differ by some minutes.
+are valid, and only an operator that acts and makes progress renews that. The API server compares that with its own
+clock, which each write shows: a clock here that is wrong, or that jumps, is put right by that.
 """
 
 import logging
@@ -26,6 +27,9 @@ takes, and short enough for somebody who waits for a pod."""
 
 RENEW_SECONDS = 60.0
 
+WRONG_SECONDS = 30.0
+"""By how much the clock here may differ from that of the API server before it is put right."""
+
 _PARAMETERS = ((BRAKES, BRAKE, BRAKE_NAME), (STEERINGS, STEERING, STEERING_NAME))
 
 _log = logging.getLogger(__name__)
@@ -42,6 +46,7 @@ class Parameters:
         self._client, self._namespace = client, namespace
         self._owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid} if pod_uid else None
         self._problems: dict[str, str] = {}
+        self._late = timedelta()
         self.ensured = False
         """Whether the API server has answered for both objects: each names this pod as an owner, or cannot exist."""
 
@@ -67,12 +72,12 @@ class Parameters:
         patch: dict[str, Any] = {}
         if self._owner is not None and all(owner.get("uid") != self._owner["uid"] for owner in owners):
             patch["metadata"] = {"ownerReferences": [*owners, self._owner]}
-        if renews and parameter.get("validUntil", "") < _valid_until(VALID_SECONDS - RENEW_SECONDS):
-            patch["validUntil"] = _valid_until(VALID_SECONDS)
+        if renews and not self._is_valid(parameter.get("validUntil", "")):
+            patch["validUntil"] = self._in(VALID_SECONDS)
         if not patch:
             return
         patch.setdefault("metadata", {})["resourceVersion"] = parameter["metadata"]["resourceVersion"]
-        self._client.merge(resource, name, patch, self._namespace)
+        self._learn_time(self._client.merge(resource, name, patch, self._namespace))
         if "ownerReferences" in patch["metadata"]:
             _log.info("this pod is now an owner of %s %s/%s", kind, self._namespace, name)
 
@@ -80,17 +85,40 @@ class Parameters:
         owners = {"ownerReferences": [self._owner]} if self._owner else {}
         metadata = {"name": name, "namespace": self._namespace, **owners}
         content = {"apiVersion": resource.api_version, "kind": kind, "metadata": metadata}
-        content["validUntil"] = _valid_until(VALID_SECONDS)
+        content["validUntil"] = self._in(VALID_SECONDS)
         created = self._client.create(resource, content, self._namespace)
+        self._learn_time(created)
         _log.info("created %s %s/%s: its policy gates new pods from now on", kind, self._namespace, name)
         return created
+
+    def _is_valid(self, until: str) -> bool:
+        """Whether that need not be renewed: neither soon over nor, by a clock that was wrong, later than it may be."""
+        return self._in(VALID_SECONDS - RENEW_SECONDS) <= until <= self._in(VALID_SECONDS + RENEW_SECONDS)
+
+    def _in(self, seconds: float) -> str:
+        """The time so many seconds from now by the API server's clock. Texts of such times are in the order of the
+        times."""
+        return timestamp(datetime.now(UTC) + self._late + timedelta(seconds=seconds))
+
+    def _learn_time(self, written: dict[str, Any]) -> None:
+        """Compare the clock here with that by which the API server has noted this write, the last of the object."""
+        metadata = written["metadata"]
+        times = [entry.get("time", "") for entry in metadata.get("managedFields", [])]
+        try:
+            noted = datetime.fromisoformat(max([*times, metadata.get("creationTimestamp", "")]))
+        except ValueError:
+            return
+        late = noted - datetime.now(UTC)
+        is_wrong, was_wrong = abs(late) > timedelta(seconds=WRONG_SECONDS), bool(self._late)
+        self._late = late if is_wrong else timedelta()
+        if is_wrong and not was_wrong:
+            _log.warning(
+                "the clock of this machine is %.0f s behind that of the API server (negative: ahead), by which the "
+                "gating policies are valid; put it right",
+                late.total_seconds(),
+            )
 
     def _complain(self, parameter: str, name: str, error: APIError) -> None:
         if self._problems.get(name) != str(error):
             self._problems[name] = str(error)
             _log.warning("%s cannot be created or updated, so its policy gates no pods: %s", parameter, error)
-
-
-def _valid_until(seconds: float) -> str:
-    """The time so many seconds from now. Texts of such times are in the order of the times."""
-    return timestamp(datetime.now(UTC) + timedelta(seconds=seconds))

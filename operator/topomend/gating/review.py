@@ -1,18 +1,27 @@
 """What the webhook answers: the patch that the policy of the same name would make of the same pod.
 
 The API server has checked the webhook's conditions before it asks, so this checks only what a condition cannot: the
-parameter objects. A pod that is patched twice is patched once: a gate that is there is not added.
+parameter objects, and the annotation of the pod's namespace. A pod that is patched twice is patched once: a gate that
+is there is not added.
 """
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from topomend.gating.definitions import BRAKE, CHANGES, CREATOR, STEER
-from topomend.wire.group import CHANGED_ANNOTATION, CREATOR_ANNOTATION, FIT_GATE, GROUP, LABEL_PREFIX, UNREVIEWABLE
+from topomend.wire.group import (
+    CHANGED_ANNOTATION,
+    CREATOR_ANNOTATION,
+    FIT_GATE,
+    GROUP,
+    LABEL_PREFIX,
+    RELAUNCH_ANNOTATION,
+    UNREVIEWABLE,
+)
 
 _Patch = list[dict[str, Any]]
 
@@ -33,25 +42,38 @@ class Parameter:
         return self.exists and (not self.valid_until or now < datetime.fromisoformat(self.valid_until))
 
 
-def answered(review: Mapping[str, Any], definition: str, parameter: Parameter, now: datetime) -> dict[str, Any]:
+def answered(
+    review: Mapping[str, Any],
+    definition: str,
+    parameter: Parameter,
+    now: datetime,
+    opted_out: Callable[[str], bool],
+) -> dict[str, Any]:
     """The answer to an AdmissionReview (admission.k8s.io/v1): always allowed, perhaps with a patch.
 
-    Raises KeyError, TypeError, AttributeError or ValueError if ``review`` is none.
+    ``opted_out`` says whether a namespace opted out of gating. Raises KeyError, TypeError, AttributeError or ValueError
+    if ``review`` is none.
     """
     request = review["request"]
     response: dict[str, Any] = {"uid": request["uid"], "allowed": True}
-    if patch := _patch(request, definition, parameter, now):
+    if patch := _patch(request, definition, parameter, now, opted_out):
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
     return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
 
 
-def _patch(request: Mapping[str, Any], definition: str, parameter: Parameter, now: datetime) -> _Patch:
+def _patch(
+    request: Mapping[str, Any],
+    definition: str,
+    parameter: Parameter,
+    now: datetime,
+    opted_out: Callable[[str], bool],
+) -> _Patch:
     pod = request["object"]
-    if definition == STEER:
-        return _gate(pod) if parameter.is_valid(now) else []
-    if definition == BRAKE:
-        return _gate(pod) if parameter.is_valid(now) and _controller(pod) in parameter.owners else []
+    if definition in (STEER, BRAKE):
+        is_due = parameter.is_valid(now) and (definition == STEER or _controller(pod) in parameter.owners)
+        has_own = RELAUNCH_ANNOTATION in _annotations(pod["metadata"])
+        return _gate(pod) if is_due and (has_own or not opted_out(request["namespace"])) else []
     if definition == CREATOR:
         return _annotate(pod, CREATOR_ANNOTATION, stamp(request["userInfo"]))
     if definition == CHANGES and (changed := _changed(request["oldObject"], pod)):

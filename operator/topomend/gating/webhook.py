@@ -3,17 +3,16 @@
 import json
 import logging
 import ssl
-import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 from topomend.gating.definitions import NAMES
 from topomend.gating.key_pairs import KeyPairs
 from topomend.gating.review import Parameter, answered
-from topomend.runtime.answers import Answers
-from topomend.runtime.http_server import PLAIN, Page
+from topomend.kube.connection.tls import show
+from topomend.runtime.http.server import PLAIN, Page
+from topomend.runtime.http.webhook_server import Answers
 
 _log = logging.getLogger(__name__)
 
@@ -21,8 +20,9 @@ _log = logging.getLogger(__name__)
 class Webhook:
     """Serves the API server's reviews at ``address`` (HOST:PORT), with ``key_pairs``, until it is closed.
 
-    ``parameter`` returns the newest parameter of a definition; ``took`` gets the seconds of each answer. Raises OSError
-    where nothing can listen there, and ssl.SSLError for key pairs that are none.
+    ``parameter`` returns the newest parameter of a definition; ``opted_out`` says whether a namespace opted out;
+    ``took`` gets the seconds of each answer. Raises OSError where nothing can listen there, and ssl.SSLError for key
+    pairs that are none.
     """
 
     def __init__(
@@ -30,11 +30,12 @@ class Webhook:
         address: str,
         key_pairs: KeyPairs,
         parameter: Callable[[str], Parameter],
+        opted_out: Callable[[str], bool],
         took: Callable[[float], None],
     ) -> None:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._parameter = parameter
+        self._parameter, self._opted_out = parameter, opted_out
         self.use(key_pairs)
         answers = {f"/{definition}": partial(self._answer, definition) for definition in NAMES}
         self._server = Answers(address, answers, self._tls, took)
@@ -46,11 +47,7 @@ class Webhook:
 
     def use(self, key_pairs: KeyPairs) -> None:
         """Show new connections this certificate. Raises ssl.SSLError."""
-        with tempfile.TemporaryDirectory() as folder:  # of mode 0700; the library reads files alone
-            path = Path(folder, "pair.pem")
-            path.touch(0o600)
-            path.write_bytes(key_pairs.key + b"\n" + key_pairs.certificate)
-            self._tls.load_cert_chain(path)
+        show(self._tls, key_pairs.certificate, key_pairs.key)
 
     def close(self, linger: float = 0.0) -> None:
         """Answer for ``linger`` seconds more, and then no more."""
@@ -59,7 +56,7 @@ class Webhook:
     def _answer(self, definition: str, body: bytes) -> Page:
         try:
             review = json.loads(body)
-            answer = answered(review, definition, self._parameter(definition), datetime.now(UTC))
+            answer = answered(review, definition, self._parameter(definition), datetime.now(UTC), self._opted_out)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _log.debug("a request to the webhook is no AdmissionReview: %r", error)
             return Page(400, PLAIN, b"no AdmissionReview of admission.k8s.io/v1\n")

@@ -1,8 +1,7 @@
 """A small API client for the agent: the few requests that it needs.
 
-The official ``kubernetes`` client, which the operator uses, costs some 60 MiB more on every node. Owns the paths of
-these requests. Leaves credentials to ``kubeconfig``, connections to ``transport``, and what a status means to
-``errors``. Objects are plain dictionaries. It uses no proxy: an agent speaks to its API server directly.
+Owns the paths of these requests. Leaves the way to the cluster to ``access``, connections to ``transport``, and what a
+status means to ``errors``. Objects are plain dictionaries.
 """
 
 import json
@@ -10,17 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from topomend.kube.errors import Unanswered, answered
-from topomend.kube.kubeconfig import NotConfigured, find_access
-from topomend.kube.transport import FAILURES, Server, Transport
-from topomend.wire import node_resource_topology as zones
+from topomend.kube.connection.access import Access, find_access
+from topomend.kube.connection.credentials import Headers
+from topomend.kube.connection.transport import FAILURES, Transport
+from topomend.kube.errors import Unanswered, answered, refused
+from topomend.kube.words import failure, unknown_account
 from topomend.wire.group import API_VERSION
-
-__all__ = ["AgentClient", "NotConfigured"]
+from topomend.wire.published import node_resource_topology as zones
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 8 << 20
 """More than any object that etcd stores (1.5 MiB)."""
+
+UNAUTHORIZED = 401
 
 _NODES = "/api/v1/nodes"
 _NODE_TOPOLOGIES = f"/apis/{API_VERSION}/nodetopologies"
@@ -29,16 +30,15 @@ _APPLY, _JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+js
 
 
 class AgentClient:
-    """Requests to the cluster that ``KUBECONFIG`` names, otherwise to the one in which this process runs.
+    """Requests to the API server of ``access``, by default of ``find_access``.
 
     The constructor raises NotConfigured. Every request raises APIError unless it succeeds. One connection stays open
     between requests. Not for use by several threads.
     """
 
-    def __init__(self) -> None:
-        self._access = find_access()
-        server = Server(self._access.host, self._access.port, self._access.tls)
-        self._transport = Transport(server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES)
+    def __init__(self, access: Access | None = None) -> None:
+        self.access = access or find_access()
+        self._transport = Transport(self.access.server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES)
 
     def node(self, name: str) -> dict[str, Any]:
         """The Node object."""
@@ -91,19 +91,18 @@ class AgentClient:
         content: object = None,
         content_type: str = _APPLY,
     ) -> dict[str, Any]:
-        target = self._access.path + path + (f"?{urlencode(query)}" if query else "")
+        target = self.access.path + path + (f"?{urlencode(query)}" if query else "")
         body = None if content is None else json.dumps(content, separators=(",", ":")).encode()
         try:
             response = self._transport.request(method, target, body, self._headers(content_type if body else None))
         except FAILURES as error:
-            raise Unanswered(f"{method} {path}: {str(error) or type(error).__name__}") from error
+            raise Unanswered(f"{method} {path}: {failure(error, self.access)}") from error
+        if response.status == UNAUTHORIZED:
+            self.access.credentials.renew()
+            self._transport.close()  # a connection stays that of the certificate with which it was made
+            raise unknown_account(refused(response.status, response.body, response.retry_after), self.access)
         return answered(response.status, response.body, f"{method} {path}", response.retry_after)
 
-    def _headers(self, content_type: str | None) -> dict[str, str]:
-        headers = {"Accept": "application/json"}
-        if content_type:
-            headers["Content-Type"] = content_type
-        # Every request reads the token: the kubelet replaces its file long before it expires.
-        if token := self._access.token():
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
+    def _headers(self, content_type: str | None) -> Headers:
+        typed = (("Content-Type", content_type),) if content_type else ()
+        return (("Accept", "application/json"), *typed, *self.access.credentials.headers())

@@ -1,32 +1,33 @@
 """The API client of the operator and the commands: one request, one answer, plain dictionaries.
 
-The official client loads credentials and keeps connections. Its models are not used, because ``wire`` reads objects
-and because they cost time and memory. Owns paging and preconditions. Leaves retries to its callers: only they know
-whether a request may be sent twice.
+Owns paging and preconditions. Leaves the way to the cluster to ``access``, connections to ``official``, and retries to
+its callers: only they know whether a request may be sent twice.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote, unquote, urlencode
 
-import urllib3
-from kubernetes import config
-from kubernetes.client import ApiClient, ApiException, Configuration
-
-from topomend.kube.errors import NotFound, NotPermitted, Unanswered, answered, refused
+from topomend import __version__
+from topomend.kube.connection.access import Access, find_access
+from topomend.kube.connection.credentials import Headers
+from topomend.kube.errors import APIError, NotFound, NotPermitted, Refused, Unanswered, Untrusted, answered, refused
 from topomend.kube.list_stream import CHUNK_BYTES, BrokenList, ListStream
-from topomend.kube.tls import as_clusters_are
+from topomend.kube.words import failure, is_untrusted, unknown_account
 from topomend.wire.group import API_VERSION
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 
-SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+UNAUTHORIZED = 401
+
+USER_AGENT = f"topomend/{__version__}"
 
 WATCH_SECONDS = 300
 """How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
@@ -48,10 +49,6 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,ap
 _Read = TypeVar("_Read")
 
 
-class NoCluster(Exception):
-    """There is no usable kubeconfig and no in-cluster account, so there is no cluster to ask."""
-
-
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A kind as it appears in the API's paths. ``plural`` is lower case, such as ``nodetopologies``."""
@@ -62,10 +59,15 @@ class Resource:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of one object, of all objects in one namespace, or of all objects."""
-        group = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        group = f"/{'apis' if '/' in self.api_version else 'api'}/{quote(self.api_version)}"
         within = ["namespaces", namespace] if self.namespaced and namespace else []
         parts = [*within, self.plural, name, subresource]
         return "/".join([group, *(quote(part, safe="") for part in parts if part)])
+
+    def is_created_by(self, method: str, path: str) -> bool:
+        """Whether a request creates objects of this kind in a namespace, and does nothing else."""
+        namespace = unquote(path.removesuffix(f"/{self.plural}").rpartition("/")[2])
+        return method == "POST" and bool(namespace) and path == self.path(namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,15 @@ class WatchEvent:
 
 
 PODS = Resource("v1", "pods")
+UNENDED = "status.phase!=Failed,status.phase!=Succeeded"
+"""The field selector of pods that have not ended."""
 NODES = Resource("v1", "nodes", namespaced=False)
 NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 DEPLOYMENTS = Resource("apps/v1", "deployments")
 SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
+SELF_SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
@@ -115,38 +120,28 @@ MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
 )
 
 
-class _Connection(urllib3.connection.HTTPSConnection):
-    """A connection that checks certificates as Go does: the official client has no setting for it."""
-
-    def connect(self) -> None:
-        context = as_clusters_are(urllib3.util.create_urllib3_context())
-        # urllib3 loads them only into a context that it made itself.
-        if not self.ca_certs and not self.ca_cert_data:
-            context.load_default_certs()
-        self.ssl_context = context
-        super().connect()
-
-
-class _Pool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Connection
-
-
 class Client:
-    """Requests to one API server. May be used by several threads at once."""
+    """Requests to the API server of ``access``. May be used by several threads at once."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        # A client that retries by itself hides that the first request may have taken effect.
-        configuration.retries = False
-        api: Any = ApiClient(configuration)
-        self._api = api
-        manager = api.rest_client.pool_manager
-        manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _Pool}
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        # Imported here: it is slow to import, and neither --help nor bad input needs it.
+        from topomend.kube.official import Official  # noqa: PLC0415
+
+        self._official = Official(access.server, CONNECT_SECONDS)
         self._may_write: Callable[[], bool] | None = None
+        self._creates_alone: Resource | None = None
 
     def writing_while(self, permitted: Callable[[], bool]) -> "Client":
         """The same client, whose writes raise NotPermitted unless ``permitted`` returns True at that moment."""
         limited = copy(self)
         limited._may_write = permitted
+        return limited
+
+    def creating_alone(self, resource: Resource) -> "Client":
+        """The same client, which creates objects of this kind: every other write raises NotPermitted, unsent."""
+        limited = copy(self)
+        limited._creates_alone = resource
         return limited
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
@@ -174,6 +169,7 @@ class Client:
         fields: str = "",
         labels: str = "",
         cached: bool = False,
+        not_older_than: str = "",
         metadata_only: bool = False,
     ) -> Reading[_Read]:
         """What ``reader`` makes of every object that the selectors match, in one namespace or in all. Raises APIError.
@@ -182,14 +178,18 @@ class Client:
         ``reader`` may return no value for an object, and its errors pass through.
 
         ``fields`` and ``labels`` are selectors as kubectl writes them. ``cached`` accepts the state of the API server's
-        watch cache, which may be moments old. Any other list waits until the cache is current, up to 100 ms
+        watch cache, which may be moments old, but not older than the resourceVersion ``not_older_than``. Any other list
+        waits until the cache is current, up to 100 ms
         (apiserver pkg/storage/cacher/progress/watch_progress.go:progressRequestPeriod). ``metadata_only`` asks
         for objects that need not have more than their metadata.
         """
-        query = {"limit": str(FIRST_PAGE)}
+        # A page of a list that is not older than a version would come from etcd, which has no index by node
+        # (apiserver pkg/storage/cacher:shouldDelegateList); the cache answers it as a whole.
+        query = {} if not_older_than else {"limit": str(FIRST_PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"labelSelector": labels} if labels else {}
-        query |= {"resourceVersion": "0"} if cached else {}
+        query |= {"resourceVersion": not_older_than or "0"} if cached else {}
+        query |= {"resourceVersionMatch": "NotOlderThan"} if cached and not_older_than else {}
         values = list[_Read]()
         path = resource.path(namespace)
         while True:
@@ -200,22 +200,18 @@ class Client:
                     values += reader(item)
             if not page.metadata.get("continue"):
                 return Reading(tuple(values), page.metadata.get("resourceVersion", ""))
-            query = {key: text for key, text in query.items() if key != "resourceVersion"}
+            query = {key: text for key, text in query.items() if not key.startswith("resourceVersion")}
             query |= {"continue": page.metadata["continue"], "limit": str(_page_size(count, page.bytes_read))}
 
     @contextmanager
     def _stream(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[ListStream]:
         """One page of a list, whose objects are read as they arrive. Raises APIError; other errors pass through."""
         request = f"GET {path}"
-        with _unanswered(request):
-            response = self._send("GET", f"{path}?{urlencode(query)}", accept=accept)
-            with closing(response.response):
-                if response.status != 200:
-                    raise refused(response.status, response.read(), response.headers.get("Retry-After"))
-                try:
-                    yield ListStream(response.response.stream(CHUNK_BYTES))
-                except (BrokenList, UnicodeDecodeError) as error:
-                    raise Unanswered(f"{request}: {error}") from error
+        with self._answer("GET", f"{path}?{urlencode(query)}", accept=accept) as response:
+            try:
+                yield ListStream(self._chunks(response, request))
+            except (BrokenList, UnicodeDecodeError) as error:
+                raise Unanswered(f"{request}: {error}") from error
 
     def watch(
         self, resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = ""
@@ -229,17 +225,22 @@ class Client:
         query |= {"labelSelector": labels} if labels else {}
         path = resource.path(namespace)
         target = f"{path}?{urlencode(query)}"
-        with _unanswered(f"GET {path}"):
-            response = self._send("GET", target, seconds=WATCH_SECONDS + READ_SECONDS)
-            with closing(response.response):
-                if response.status != 200:
-                    raise refused(response.status, response.read(), response.headers.get("Retry-After"))
-                for line in response.response:
-                    yield _watch_event(answered(response.status, line, f"GET {path}"))
+        with self._answer("GET", target, seconds=WATCH_SECONDS + READ_SECONDS) as response:
+            for line in self._lines(response, f"GET {path}"):
+                yield _watch_event(answered(response.status, line, f"GET {path}"))
 
     def version(self) -> str:
         """The API server's version, such as ``v1.36.3``. Raises APIError."""
         return str(self._ask("GET", "/version").get("gitVersion", ""))
+
+    def check_trust(self) -> None:
+        """Raise Untrusted where the API server's certificate is not trusted. Other failures may heal by themselves."""
+        try:
+            self.version()
+        except Untrusted:
+            raise
+        except APIError:
+            return
 
     def serves(self, resource: Resource) -> bool:
         """Whether the API server serves this kind in this version. Raises APIError."""
@@ -326,7 +327,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._api.close()
+        self._official.close()
 
     def _ask(
         self,
@@ -337,13 +338,14 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = _JSON,
     ) -> dict[str, Any]:
-        with _unanswered(f"{method} {path}"):
-            target = path + (f"?{urlencode(query)}" if query else "")
-            response = self._send(method, target, body, content_type)
-            content = response.read()
-        return answered(response.status, content, f"{method} {path}", response.headers.get("Retry-After"))
+        target = path + (f"?{urlencode(query)}" if query else "")
+        with self._answer(method, target, body, content_type) as response:
+            with self._unanswered(f"{method} {path}"):
+                content = response.read()
+            return answered(response.status, content, f"{method} {path}")
 
-    def _send(  # noqa: PLR0913  the parts of a request
+    @contextmanager
+    def _answer(  # noqa: PLR0913  the parts of a request
         self,
         method: str,
         target: str,
@@ -352,25 +354,70 @@ class Client:
         *,
         seconds: float = READ_SECONDS,
         accept: str = _JSON,
-    ) -> Any:
-        """The official client's response to a request for ``target``, a path with its query. Its content is unread.
+    ) -> Iterator["BaseHTTPResponse"]:
+        """The successful answer to a request for ``target``, a path with its query. Its body is unread.
 
-        ``seconds`` is how long the API server may be silent. Raises NotPermitted, and the official client's errors.
+        ``seconds`` is how long the API server may be silent. Raises APIError; other errors of the reader pass through.
         """
-        if method != "GET" and self._may_write and not self._may_write():
-            raise NotPermitted(f"{method} {target.partition('?')[0]}: not sent, another operator leads")
-        headers = {**self._api.default_headers, "Accept": accept, "Content-Type": content_type}
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
-        url = self._api.configuration.host + target
-        return self._api.call_api(method, url, headers, body, _request_timeout=(CONNECT_SECONDS, seconds))
+        request = f"{method} {target.partition('?')[0]}"
+        if method != "GET":
+            self._check_permitted(method, target, request)
+        with ExitStack() as stack:
+            with self._unanswered(request):
+                sent = (self.access.path + target, body, self._headers(body, content_type, accept), seconds)
+                response = stack.enter_context(self._official.response(method, *sent))
+            if not 200 <= response.status < 300:
+                raise self._refusal(response, request)
+            yield response
 
+    def _check_permitted(self, method: str, target: str, request: str) -> None:
+        if self._may_write and not self._may_write():
+            raise NotPermitted(f"{request}: not sent, another operator leads")
+        if self._creates_alone and not self._creates_alone.is_created_by(method, target):
+            raise NotPermitted(f"{request}: not sent, this client only creates {self._creates_alone.plural}")
 
-@contextmanager
-def _unanswered(request: str) -> Iterator[None]:
-    try:
-        yield
-    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-        raise Unanswered(f"{request}: {_in_one_line(error)}") from error
+    def _headers(self, body: Mapping[str, Any] | None, content_type: str, accept: str) -> Headers:
+        ours = (("Accept", accept), ("User-Agent", USER_AGENT))
+        written = () if body is None else (("Content-Type", content_type),)
+        return ours + written + self.access.credentials.headers()
+
+    def _refusal(self, response: "BaseHTTPResponse", request: str) -> Refused:
+        with self._unanswered(request):
+            refusal = refused(response.status, response.read(), response.headers.get("Retry-After"))
+        if response.status != UNAUTHORIZED:
+            return refusal
+        self.access.credentials.renew()
+        self._official.close()  # a connection stays that of the certificate with which it was made
+        return unknown_account(refusal, self.access)
+
+    def _chunks(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
+        while True:
+            with self._unanswered(request):
+                chunk = response.read(CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+
+    def _lines(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
+        """The lines of a stream as they arrive."""
+        rest = b""
+        while True:
+            with self._unanswered(request):
+                chunk = response.read1(CHUNK_BYTES)
+            if not chunk:
+                break
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+        if rest:
+            yield rest
+
+    @contextmanager
+    def _unanswered(self, request: str) -> Iterator[None]:
+        try:
+            yield
+        except self._official.FAILURES as error:
+            kind = Untrusted if is_untrusted(error) else Unanswered
+            raise kind(f"{request}: {failure(error, self.access)}") from error
 
 
 def _page_size(objects: int, size: int) -> int:
@@ -386,43 +433,5 @@ def _watch_event(content: dict[str, Any]) -> WatchEvent:
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
-    """A client by ``kubeconfig``, else KUBECONFIG, else the in-cluster account, else ``~/.kube/config``.
-
-    Raises NoCluster where none of them exists, or the first that exists cannot be read.
-    """
-    configuration = Configuration()
-    kubeconfig = kubeconfig or os.environ.get("KUBECONFIG") or None
-    try:
-        if kubeconfig is None and SERVICE_ACCOUNT_TOKEN.exists():
-            config.load_incluster_config(client_configuration=configuration)
-        else:
-            config.load_kube_config(kubeconfig, context, client_configuration=configuration)
-    except (config.ConfigException, OSError, ValueError) as error:
-        where = kubeconfig or "~/.kube/config"
-        raise NoCluster(
-            f"{where} names no cluster: {_in_one_line(error)} Set KUBECONFIG, or run with a service account."
-        ) from error
-    return Client(configuration)
-
-
-def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """The namespace that a kubeconfig's context names; ``default`` where it names none or cannot be read."""
-    try:
-        contexts, current = config.list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)
-    except (config.ConfigException, OSError, ValueError):
-        return "default"
-    chosen = next((candidate for candidate in contexts if candidate["name"] == context), current)
-    return str(chosen.get("context", {}).get("namespace") or "default")
-
-
-def context_names(kubeconfig: str | None = None) -> list[str]:
-    """The names of a kubeconfig's contexts; none where it cannot be read."""
-    try:
-        contexts, _ = config.list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)
-    except (config.ConfigException, OSError, ValueError):
-        return []
-    return [str(context["name"]) for context in contexts]
-
-
-def _in_one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    """A client by ``find_access``. Raises NotConfigured."""
+    return Client(find_access(kubeconfig, context))

@@ -5,6 +5,7 @@ Owns which status is which error. Leaves to the callers which errors are worth a
 APIError                 any of them
 ├── NotPermitted         not sent: this process may not write at the moment
 ├── Unanswered           no answer arrived: whether the request took effect is not known
+│   └── Untrusted            not sent: the server's certificate is not trusted
 └── Refused              the API server answered, with a status
     ├── NotFound             404
     ├── Forbidden            401, 403
@@ -50,6 +51,10 @@ class NotPermitted(APIError):
 
 class Unanswered(APIError):
     """No answer arrived; the request may or may not have taken effect."""
+
+
+class Untrusted(Unanswered):
+    """The server's certificate is not trusted, which does not heal by itself. Nothing was sent."""
 
 
 class Refused(APIError):

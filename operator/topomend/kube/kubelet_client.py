@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from topomend.kube.connection.address import host_and_port
+from topomend.kube.connection.tls import is_name_mismatch, trusting, trusting_anybody
+from topomend.kube.connection.transport import FAILURES, Response, Server, Transport
 from topomend.kube.errors import Forbidden, Unanswered, refused
-from topomend.kube.tls import trusting, trusting_anybody
-from topomend.kube.transport import FAILURES, Response, Server, Transport
-from topomend.model.address import host_and_port
 
 DEFAULT_PORT = 10250
 TIMEOUT_SECONDS = 5.0
@@ -31,7 +31,7 @@ _PATH = "/configz"
 
 
 class Token(Protocol):
-    """The bearer token to send (``kube.reader_token``)."""
+    """The bearer token to send (``kube.connection.reader_token``)."""
 
     def read(self, node_uid: str) -> str:
         """The current token, bound to the Node of this uid. Raises APIError."""
@@ -104,7 +104,7 @@ class KubeletClient:
             return self._open(trusted, self._node_name, port), ""
         except ssl.SSLCertVerificationError as error:
             failure = error
-        if failure.verify_code in _NAME_MISMATCH:
+        if is_name_mismatch(failure):
             try:
                 return self._open(trusted, self._host, port), ""
             except ssl.SSLCertVerificationError as error:
@@ -124,10 +124,6 @@ class KubeletClient:
         transport = Transport(server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES)
         transport.connect()
         return transport
-
-
-_NAME_MISMATCH = (62, 64)
-"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (openssl/x509_vfy.h)."""
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

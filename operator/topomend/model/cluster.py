@@ -69,8 +69,9 @@ class Node:
     """A Node. ``capacity`` and ``allocatable`` are in thousandths; ``ready`` is its Ready condition.
 
     ``by_claim`` are the extended resources that a DeviceClass maps: the scheduler turns a request for one into a claim
-    where the node has none of it. ``version`` is its resourceVersion; a node that differs in nothing else is the same
-    node.
+    where the node has none of it. ``strict_groups`` is whether it supports ``supplementalGroupsPolicy`` Strict
+    (``status.features``). ``version`` is its resourceVersion, and ``used`` what the pods on it and those assumed there
+    take of its totals, None where that is not known; a node that differs in nothing else is the same node.
     """
 
     name: str
@@ -82,7 +83,9 @@ class Node:
     ready: bool = True
     capacity: Mapping[str, MilliQuantity] = field(default_factory=dict)
     by_claim: frozenset[str] = frozenset()
+    strict_groups: bool = False
     version: str = field(default="", compare=False)
+    used: Mapping[str, MilliQuantity] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +130,16 @@ class WatchedPod:
       annotations.
     - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
-    - ``ran``: whether a container of a pod with restartPolicy Never has started.
+    - ``ran``: whether a container with restartPolicy Never, its own or its pod's, has started.
     - ``pinned``: whether its user wrote its ``node`` into it, so that no scheduler chose that.
     - ``priority``: that of its priority class; the scheduler tries the highest first.
     - ``preempts``: whether pods of lower priority may be evicted for it.
     - ``critical``: whether its priority class is one of those that the cluster itself needs.
     - ``unschedulable``: whether the scheduler has found no node for it, and preempts no pod for it.
+    - ``asks_for_node``: whether the operator calls it unschedulable, so that cluster autoscalers add a node for it.
     - ``group``: the group of pods without which it is of no use.
+    - ``nominated``: the node whose totals the scheduler keeps free for it.
+    - ``start_time``: when a kubelet first saw it. ``grace_seconds``: within which it ends, where it is being deleted.
     """
 
     namespace: str
@@ -169,10 +175,14 @@ class WatchedPod:
     pinned: bool = False
     relaunch_pinned: str = ""
     unschedulable: bool = False
+    asks_for_node: bool = False
     priority: int = 0
     critical: bool = False
     preempts: bool = True
     group: PodGroup | None = None
+    nominated: str = ""
+    start_time: str = ""
+    grace_seconds: int = 0
 
     @property
     def order(self) -> tuple[int, str, str, str]:

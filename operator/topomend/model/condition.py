@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+WOULD_NOT_START_AGAIN = "WouldNotStartAgain"
+"""The reason of a True condition whose message names a file with which the node's kubelet would not start again. What
+the kubelet that runs has allocated is known nevertheless: it read that file before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:

@@ -114,6 +114,15 @@ def requests_of(pod: Pod) -> dict[str, MilliQuantity]:
     return {resource: amount for resource, amount in most.items() if amount > 0}
 
 
+ONE_POD: Mapping[str, MilliQuantity] = {"pods": 1000}
+"""What every pod takes of a node's totals beside its requests: one of the ``pods`` that the node may have."""
+
+
+def usage_of(pod: Pod) -> dict[str, MilliQuantity]:
+    """What a pod takes of a node's totals: its requests, and ONE_POD."""
+    return {**requests_of(pod), **ONE_POD}
+
+
 def sum_of(left: Mapping[str, MilliQuantity], right: Mapping[str, MilliQuantity]) -> dict[str, MilliQuantity]:
     """The sums of two amounts by resource."""
     return {resource: left.get(resource, 0) + right.get(resource, 0) for resource in [*left, *right]}

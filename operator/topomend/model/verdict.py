@@ -46,9 +46,14 @@ class ResourceTrace:
     in the kubelet's count: reserved CPUs and unhealthy devices are part of it, reserved memory is not.
 
     Every mask holds ``required``, the NUMA nodes where init containers left CPUs or devices. ``groups`` are the NUMA
-    nodes whose memory is pinned together. Only a refused merge has the rest: ``width`` is how many NUMA nodes the
-    request prefers, None where it has no such wish, and ``preferred`` are the masks that are offered and preferred (at
-    most 16, narrowest first). ``error`` is the manager's, if it offers no NUMA nodes because of the pod itself.
+    nodes whose memory is pinned together, ``pinned`` those that hold pinned memory of their own. Where devices belong
+    to several NUMA nodes, ``free_sets`` and ``capacity_sets`` count each device once, by its NUMA nodes. ``error`` is
+    the manager's, if it offers no NUMA nodes because of the pod itself.
+
+    Only a refused merge has the rest: ``width`` is how many NUMA nodes the request prefers, None where it has no such
+    wish. ``preferred`` are the masks that are offered and preferred and that the policy could admit: all masks of one
+    NUMA node, and at most 16 with the wider ones. ``preferred_widths`` are the widths of all such masks, listed or not.
+    ``anywhere`` is whether any NUMA nodes will do, as many as are preferred.
     """
 
     provider: str
@@ -60,8 +65,13 @@ class ResourceTrace:
     capacity: tuple[tuple[int, int], ...] = ()
     width: int | None = None
     preferred: tuple[NUMAMask, ...] = ()
+    preferred_widths: tuple[int, ...] = ()
+    anywhere: bool = False
     required: NUMAMask = 0
     groups: tuple[NUMAMask, ...] = ()
+    pinned: NUMAMask = 0
+    free_sets: tuple[tuple[NUMAMask, int], ...] = ()
+    capacity_sets: tuple[tuple[NUMAMask, int], ...] = ()
     error: str = ""
 
 
@@ -90,11 +100,25 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortage:
+    """A resource of which too little is left in total: CPUs in thousandths, all else in whole units.
+
+    Source: pkg/kubelet/lifecycle/predicate.go:InsufficientResourceError.
+    """
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The kubelet's answer. ``reason`` and ``message`` are the kubelet's strings, empty if it admits the pod.
 
     ``message`` has the prefix ``Pod was rejected: ``, as in the pod's status. ``unmodelled`` names the facts about the
     node that replay does not know. If there are any, the verdict is a best effort and must be shown as one.
+    ``shortages`` are the totals that a pod does not fit which its managers have admitted.
     """
 
     namespace: str
@@ -106,3 +130,4 @@ class Verdict:
     merges: tuple[MergeTrace, ...] = ()
     failure: Failure | None = None
     unmodelled: tuple[str, ...] = ()
+    shortages: tuple[Shortage, ...] = ()

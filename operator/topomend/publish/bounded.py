@@ -8,7 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from topomend.wire.node_topology import MAX_STATUS_BYTES
+from topomend.model.condition import WOULD_NOT_START_AGAIN
+from topomend.wire.published.node_topology import MAX_STATUS_BYTES
 
 _ROOM = 4 << 10
 """Bytes reserved for the conditions that report omitted data."""
@@ -130,11 +131,12 @@ def _explain_cuts(
 
 
 def _changed(condition: Mapping[str, Any], change: tuple[str, str, str] | None) -> Mapping[str, Any]:
-    """The condition with the change. One that was not True keeps its status and reason and gains the message."""
+    """The condition with the change. One that was not True, or has a finding, keeps its status and reason and gains the
+    message."""
     if change is None:
         return condition
     status, reason, message = change
-    if condition["status"] != "True":
+    if condition["status"] != "True" or (status == "True" and condition["reason"] == WOULD_NOT_START_AGAIN):
         status, reason = condition["status"], condition["reason"]
     words = f"{message}; {condition['message']}" if condition["message"] else message
     return {**condition, "status": status, "reason": reason, "message": words[:_MAX_MESSAGE]}

@@ -1,8 +1,8 @@
 """Publish the node's NodeResourceTopology, if asked to: on each change, and only if no other program writes it.
 
 Owns when it is written, and the condition in the NodeTopology that says whether it is. Leaves the layout to
-``wire.node_resource_topology`` and the figures to ``discover.zones``. A refusal of this object never delays the
-NodeTopology.
+``wire.published.node_resource_topology`` and the figures to ``discover.zones``. A refusal of this object never delays
+the NodeTopology.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from topomend.publish.pod_fingerprint import pod_fingerprint
 from topomend.publish.publisher import FIELD_MANAGER, NodeFacts
 from topomend.publish.recheck import Recheck
 from topomend.wire.condition import condition_fields
-from topomend.wire.node_resource_topology import KIND, content_of, node_resource_topology, other_writer
+from topomend.wire.published.node_resource_topology import KIND, content_of, node_resource_topology, other_writer
 
 CONDITION = "NodeResourceTopologyPublished"
 

@@ -13,7 +13,7 @@ from topomend.kube.errors import APIError, NotFound
 from topomend.publish.recheck import Recheck
 from topomend.runtime.timestamp import timestamp
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
-from topomend.wire.node_topology import HEARTBEAT, heartbeat_age
+from topomend.wire.published.node_topology import HEARTBEAT, heartbeat_age
 
 FIELD_MANAGER = "topomend-agent"
 
@@ -44,12 +44,15 @@ class Client(Protocol):
 class NodeFacts:
     """Facts from the Node object, whose ``uid`` owns the NodeTopology.
 
-    ``kubelet_port`` is the port on which its kubelet serves, 0 where the Node does not name it.
+    ``kubelet_port`` is the port on which its kubelet serves, 0 where the Node does not name it. ``marks`` are the keys
+    of its labels and annotations.
     """
 
     uid: str
     kubelet_version: str
     kubelet_port: int = 0
+    os_image: str = ""
+    marks: frozenset[str] = frozenset()
 
 
 class Publisher:
@@ -80,11 +83,13 @@ class Publisher:
             self.forget()
         if self._node is None:
             node = self._client.node(self._name)
-            status = node.get("status", {})
+            metadata, status = node.get("metadata", {}), node.get("status", {})
             self._node = NodeFacts(
-                uid=str(node.get("metadata", {}).get("uid", "")),
+                uid=str(metadata.get("uid", "")),
                 kubelet_version=str(status.get("nodeInfo", {}).get("kubeletVersion", "")),
                 kubelet_port=int(status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)),
+                os_image=str(status.get("nodeInfo", {}).get("osImage", "")),
+                marks=frozenset({**metadata.get("labels", {}), **metadata.get("annotations", {})}),
             )
         return self._node
 

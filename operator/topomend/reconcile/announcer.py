@@ -6,11 +6,13 @@ Owns reasons and wording: what happened, why, what to do, in this order. Leaves 
 
 from collections.abc import Sequence
 
+from topomend.alignment.requested import wrong_value
+from topomend.decide.eligibility import Limits, wrong_relaunch_value
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.runtime.event_recorder import EventRecorder, Regarding
 from topomend.wire.group import ALIGNMENT_ANNOTATION, FIT_GATE, NODE_TOPOLOGY, RELAUNCH, STEER_LABEL
 
@@ -42,7 +44,7 @@ class Announcer:
 
     def relaunched(self, pod: WatchedPod, record: Relaunch, why: str, max_attempts: int) -> None:
         """The replacement was ungated."""
-        where = why or f"ungated for {', '.join(record.candidates)}"
+        where = why or f"ungated for {', '.join(record.candidates) or 'any node'}"
         pod_name, attempt = f"{record.namespace}/{record.pod_name}", f"attempt {record.attempt} of {max_attempts}"
         note = f"replaces {pod_name} refused by {record.refused_by}; {where} ({attempt})"
         if record.is_of_unbound:
@@ -80,28 +82,81 @@ class Announcer:
         self._emit(_pod(pod), WARNING, "NotAligned", "Admit", note)
 
     def alignment_ignored(self, pod: WatchedPod, why: str) -> None:
-        """The pod's creator asks for an alignment that there is not."""
+        """The pod's creator asks for an alignment that does not exist."""
         self._emit(_pod(pod), WARNING, "AlignmentIgnored", "Admit", why)
+
+    def check_annotations(self, pod: WatchedPod, limits: Limits) -> None:
+        """Say what is wrong with the annotations of a pod that topomend handles. The recorder says it once."""
+        if why := wrong_value(pod.pod):
+            self.alignment_ignored(pod, why)
+        self.check_relaunch_value(pod, limits)
+
+    def check_relaunch_value(self, pod: WatchedPod, limits: Limits) -> None:
+        """The pod's or its namespace's topomend.io/relaunch is neither "true" nor "false", and counts as "false"."""
+        if why := wrong_relaunch_value(pod, limits):
+            note = f"{why}: the pod is neither gated nor relaunched nor evicted; write one of the two"
+            self._emit(_pod(pod), WARNING, "RelaunchValueWrong", "Relaunch", note)
+
+    def held_in_vain(self, pod: WatchedPod, why: str) -> None:
+        """The operator only observes, and may not ungate a pod that an operator of mode relaunch has gated."""
+        note = (
+            f"held by topomend, whose operator now only observes and may not ungate it: {why}; run kubectl numa drain"
+        )
+        self._emit(_pod(pod), WARNING, "HeldInVain", "Ungate", note)
 
     def ungated(self, pod: WatchedPod, why: str) -> None:
         """A pod gated at its creation was ungated."""
         self._emit(_pod(pod), NORMAL, "Ungated", "Ungate", why)
 
-    def preempted(self, victim: WatchedPod, pod: WatchedPod, node: str) -> None:
-        """A pod was evicted for another one, which is not named to the users of this one's namespace."""
+    def group_incomplete(self, pod: WatchedPod, there: int, size: int, held: int, end: str) -> None:
+        """Pods of a group wait for the rest of it. ``held`` more are there, and another owner's gate holds them."""
+        others = f"; {held} more have the gate of another owner" if held else ""
         note = (
-            f"evicted from {node} for a pod of priority {pod.priority} (uid {pod.uid}), as its own is {victim.priority}"
+            f"{there} of the {size} pods of its group have come{others}; they are ungated together once all have come, "
+            f"and without the missing ones at {end}"
         )
-        self._emit(_pod(victim), NORMAL, "Preempted", "Preempt", note)
-        self._emit(_pod(pod), NORMAL, "Preempting", "Preempt", f"a pod of priority {victim.priority} leaves {node}")
+        self._emit(_pod(pod), NORMAL, "WaitingForGroup", "Ungate", note)
+
+    def group_goes_alone(self, pod: WatchedPod, size: int, seconds: float, end: str) -> None:
+        """The pods of a group are ungated one by one."""
+        note = (
+            f"choosing nodes for the {size} pods of its group together took more than {seconds:.0f} s of work; until "
+            f"{end} they are ungated one by one, so that some may run and others wait"
+        )
+        self._emit(_pod(pod), WARNING, "GroupGoesAlone", "Ungate", note)
+
+    def composite(self, pod: WatchedPod, group: str, composite: str) -> None:
+        """A PodGroup that is part of a CompositePodGroup is ungated by itself."""
+        note = (
+            f"topomend ungates PodGroup {group} by itself: it does not wait for the other groups of CompositePodGroup "
+            f"{composite}, nor for room for them; leave the namespace unsteered if they are useless without each other"
+        )
+        self._emit(_pod(pod), WARNING, "CompositePodGroupIgnored", "Ungate", note)
+
+    def preempted(self, victims: Sequence[WatchedPod], pod: WatchedPod, node: str, seconds: float) -> None:
+        """Pods were evicted for ``pod``, which is tried again after so many seconds if it still waits.
+
+        Users of one namespace do not learn the names of another's pods.
+        """
+        for victim in victims:
+            note = (
+                f"evicted from {node}: preempted by a pod of priority {pod.priority} (uid {pod.uid}); "
+                f"this pod has priority {victim.priority}"
+            )
+            self._emit(_pod(victim), NORMAL, "Preempted", "Preempt", note)
+        named = ", ".join(_as_known_to(pod.namespace, victim) for victim in victims)
+        note = (
+            f"evicted from {node} for it: {named}; the place is kept for it, and if it still waits in {seconds:.0f} s, "
+            "others may be evicted"
+        )
+        self._emit(_pod(pod), NORMAL, "Preempting", "Preempt", note)
 
     def not_scheduled(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
         """No scheduler has bound an ungated pod."""
         note = (
             f"Ungated for nodes {', '.join(nodes)} but not scheduled: other pods use them, or the scheduler rejects "
-            f"them. See `kubectl describe pod {pod.name}`. It is replaced once other nodes admit it, unless it opted "
-            "out or its controller may create no other, such as a Job that may have no more failures. Then, to retry "
-            "on other nodes, delete and recreate the pod."
+            f"them. See `kubectl describe pod {pod.name}`. topomend replaces the pod when other nodes admit it. If it "
+            "opted out, or its Job may have no more failures, delete and recreate it."
         )
         self._emit(_pod(pod), WARNING, "NotScheduled", "Ungate", note)
 
@@ -145,6 +200,13 @@ class Announcer:
 
     def _emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
         self._recorder.emit(regarding, kind, reason, action, note)
+
+
+def _as_known_to(namespace: str, victim: WatchedPod) -> str:
+    """A victim in words for the users of a namespace: by its name only where it is theirs."""
+    if victim.namespace == namespace:
+        return f"{victim.name} (priority {victim.priority})"
+    return f"a pod of priority {victim.priority}"
 
 
 def _topology(name: str, uid: str) -> Regarding:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from topomend.kube.client import Client
 from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
-from topomend.reconcile.reservations import Reservations
-from topomend.reconcile.scale_up import ScaleUp
+from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.store import Store
 
 

@@ -14,11 +14,11 @@ from topomend.decide import plan as plans
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.infeasible import devices_not_back, is_infeasible, why_infeasible
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.metrics import Metrics
+from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.replay_shares import within_shares
 from topomend.reconcile.result import RETRY_SECONDS, Result
 from topomend.reconcile.store import Store
 from topomend.relaunch.waiting_status import Note

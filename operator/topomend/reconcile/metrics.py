@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 import topomend
+from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey, Publication, Snapshot
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.cluster import WatchedPod
 from topomend.replay.effort import Overspent, metered
-from topomend.runtime.process_metrics import add_process_metrics
+from topomend.runtime.http.process_metrics import add_process_metrics
 
 _PREFIX = "topomend_operator"
 _MAX_COUNTED = 10_000
@@ -42,16 +42,22 @@ class Metrics:
             {"version": topomend.__version__}
         )
         self._replays = self._counter(
-            "replays", "Admissions replayed; nodes and pods that are alike share one.", "policy", "scope", "verdict"
+            "replays",
+            "Admissions replayed, by policy, scope and verdict; like nodes and pods share one.",
+            "policy",
+            "scope",
+            "verdict",
         )
         self._disagreements = self._counter(
-            "replay_disagreements", "Decisions of kubelets that replay did not predict.", "kind"
+            "replay_disagreements", "Decisions of kubelets that replay did not predict, by kind.", "kind"
         )
-        self._refusals = self._counter("refusals", "Pods that a kubelet refused.", "resource")
-        self._relaunches = self._counter("relaunches", "Relaunches that ended.", "outcome")
+        self._refusals = self._counter("refusals", "Pods that a kubelet refused, by the resource at fault.", "resource")
+        self._relaunches = self._counter("relaunches", "Relaunches that ended, by outcome.", "outcome")
         self._durations = self._histogram("replay_duration", "Time to diagnose all nodes for one pod.", _INSTANTS)
         self._latency = self._histogram(
-            "relaunch_latency", "Time from the refusal to the ungating of the replacement.", _LATENCIES
+            "relaunch_latency",
+            "Time from the first observation of the refusal to the ungating of the replacement.",
+            _LATENCIES,
         )
         self._holds = self._histogram(
             "gated_hold",
@@ -60,6 +66,12 @@ class Metrics:
         )
         self._answers = self._histogram(
             "webhook", "Time in which the operator answers the API server about a new pod.", (0.0005, *_INSTANTS)
+        )
+        self._duties = Gauge(
+            f"{_PREFIX}_duty_last_success_timestamp_seconds",
+            "When each periodic duty of the leader was last done without a failure, by duty.",
+            ("duty",),
+            registry=self.registry,
         )
         self._gauge("relaunches_waiting", "Pods that wait for a node.", waiting)
         self._gauge(
@@ -103,6 +115,10 @@ class Metrics:
     def gated_for(self, seconds: float) -> None:
         """Observe the time that a pod was gated."""
         self._holds.observe(seconds)
+
+    def duty_done(self, name: str) -> None:
+        """Note that a periodic duty was done."""
+        self._duties.labels(name).set_to_current_time()
 
     def answered_in(self, seconds: float) -> None:
         """Observe the time that the webhook took for an answer."""

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.decide.eligibility import Limits
+from topomend.base.bounded_dict import BoundedDict
+from topomend.decide.eligibility import Limits, why_not_wanted, wrong_value
 from topomend.kube.client import NAMESPACES, Client
 from topomend.kube.errors import NotFound
-from topomend.model.bounded_dict import BoundedDict
 from topomend.wire.group import (
     MAX_ATTEMPTS_ANNOTATION,
     NAME_POLICY_ANNOTATION,
@@ -64,10 +64,12 @@ class NamespaceLimits:
             return {}
 
     def _limits(self, namespace: str, annotations: Mapping[str, str]) -> Limits:
-        opted_out = {"true": "", "false": f'namespace {namespace} has {RELAUNCH_ANNOTATION} "false"'}
+        relaunch = annotations.get(RELAUNCH_ANNOTATION, "")
+        why, wrong = why_not_wanted(relaunch), wrong_value(relaunch)
         max_attempts = annotations.get(MAX_ATTEMPTS_ANNOTATION, "")
         return Limits(
-            opted_out=opted_out.get(annotations.get(RELAUNCH_ANNOTATION, ""), self._defaults.opted_out),
+            opted_out=(why and f"of namespace {namespace} {why}") if relaunch else self._defaults.opted_out,
+            wrong_value=wrong and f"of namespace {namespace} {wrong}",
             max_attempts=int(max_attempts)
             if max_attempts.isdecimal() and len(max_attempts) < 5
             else self._defaults.max_attempts,

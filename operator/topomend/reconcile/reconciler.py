@@ -5,55 +5,60 @@ may be repeated at any time. Raises APIError if the API server does not answer; 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from topomend.cache.changes import Change
 from topomend.cache.snapshot import Refusal
 from topomend.decide import plan as plans
-from topomend.decide.eligibility import Limits, eligibility
-from topomend.decide.queue_lines import QueueLines
-from topomend.decide.requested_alignment import wrong_value
+from topomend.decide.eligibility import Limits, eligibility, why_opted_out
+from topomend.decide.queue.order import Reservation
 from topomend.kube.client import NODES, Client
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.assumed_expiry import AssumedExpiry
-from topomend.reconcile.brake import Brake
+from topomend.reconcile.autoscaling.placeholders import Placeholders
+from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.collaborators import Collaborators
-from topomend.reconcile.device_classes import DeviceClasses
 from topomend.reconcile.explainer import Explainer
-from topomend.reconcile.gated_pods import GatedPods
+from topomend.reconcile.gated.gated_pods import GatedPods
+from topomend.reconcile.gated.preemption import Preemptor
+from topomend.reconcile.gated.reservation_turns import ReservationTurns
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.namespace_limits import NamespaceLimits
-from topomend.reconcile.node_backoff import NodeBackoff
-from topomend.reconcile.node_pods import NodePods
-from topomend.reconcile.owners import why_not_recreated
-from topomend.reconcile.placeholders import Placeholders
+from topomend.reconcile.nodes.device_classes import DeviceClasses
+from topomend.reconcile.nodes.replay_shares import within_shares
+from topomend.reconcile.nodes.startup_taint import StartupTaint
+from topomend.reconcile.placement.assumed_expiry import AssumedExpiry
+from topomend.reconcile.placement.node_backoff import NodeBackoff
+from topomend.reconcile.placement.node_pods import LISTS_PER_SECOND, NodePods
+from topomend.reconcile.placement.reservations import Reservations
+from topomend.reconcile.placement.unaligned_pods import UnalignedPods
 from topomend.reconcile.pod_id import PodID
-from topomend.reconcile.preemption import Preemptor
-from topomend.reconcile.refused_pods import RefusedPods
-from topomend.reconcile.reservation_turns import ReservationTurns
-from topomend.reconcile.reservations import Reservations
+from topomend.reconcile.refused.brake import Brake
+from topomend.reconcile.refused.owners import why_not_recreated
+from topomend.reconcile.refused.refused_pods import RefusedPods
+from topomend.reconcile.refused.unbound_pods import UnboundPods
 from topomend.reconcile.result import DONE, Result, earliest
-from topomend.reconcile.scale_up import ScaleUp
-from topomend.reconcile.settings import OBSERVE, Settings
-from topomend.reconcile.startup_taint import StartupTaint
+from topomend.reconcile.settings import Settings
 from topomend.reconcile.store import Store
-from topomend.reconcile.unaligned_pods import UnalignedPods
-from topomend.reconcile.unbound_pods import UnboundPods
-from topomend.relaunch import narrowing, pod_requests
+from topomend.relaunch import narrowed_affinity, pod_requests
 from topomend.runtime.backoff import Backoff
-from topomend.runtime.token_bucket import FairTokenBucket
+from topomend.runtime.duties import Duty
+from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.wire.group import FIT_GATE, RELAUNCH_FINALIZER
 
 DELETIONS_PER_SECOND, DELETION_BURST = 10.0, 50
+
+TICK_SECONDS = 0.5
+"""How often each duty is done."""
 
 
 class Reconciler:
     """Reconciles pods. May be used by several threads, a pod each.
 
     ``report`` gets the changes that reconciling reveals. ``why_not_gating`` is for the brake.
+    ``newest_pod`` is the resourceVersion of the newest pod that the watch has brought.
     """
 
     def __init__(  # noqa: PLR0913  the parts it is composed of
@@ -66,18 +71,20 @@ class Reconciler:
         *,
         metrics: Metrics,
         why_not_gating: Callable[[], str],
+        newest_pod: Callable[[], str] = str,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._deletions = FairTokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
         self._brake = Brake(client, settings.namespace, why_not_gating)
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
-        self._namespace_limits = NamespaceLimits(client, _default_limits(settings))
+        self._namespace_limits = NamespaceLimits(client, Limits(max_attempts=settings.max_attempts))
         self._device_classes = DeviceClasses(client, store, report)
         self._assumed_expiry = AssumedExpiry(client, store, announcer, report)
         self._startup_taint = StartupTaint(client, store, enabled=settings.startup_taint)
         self._explainer = Explainer(store, announcer, metrics, report)
-        self._reservations = Reservations(store, NodePods(client), self._node_backoff, metrics)
+        self._node_pods = NodePods(client, store, newest_pod)
+        self._reservations = Reservations(store, self._node_pods, self._node_backoff, metrics)
         self._placeholders = Placeholders(client, store, settings.namespace, enabled=settings.placeholders)
         self._scale_up = ScaleUp(client, store, self._placeholders)
         parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
@@ -86,11 +93,17 @@ class Reconciler:
         self._unbound_pods = UnboundPods(
             client, store, self._namespace_limits, self._refused_pods, backoff=self._owner_backoff
         )
-        lines = QueueLines()  # the two are asked by the same thread
-        self._preemptor = Preemptor(client, store, announcer, self._namespace_limits, lines=lines)
-        self._turns = ReservationTurns(client, store, self._is_gated_by_us, lines=lines)
-        self._gated_pods = GatedPods(
-            parts, self._owner_backoff, self._unbound_pods.widened, report, self._turns.reservations
+        self._turns = ReservationTurns(client, store, self._is_gated_by_us)
+        self._gated_pods = GatedPods(parts, self._owner_backoff, self._unbound_pods.widened, report, self._reserved)
+        self._preemptor = Preemptor(
+            client,
+            store,
+            announcer,
+            self._namespace_limits,
+            excluded=self._reservations.excluded,
+            let_go=self._gated_pods.leave_to_scheduler,
+            is_gated_by_us=self._is_gated_by_us,
+            reserved=self._turns.reservations,
         )
 
     def reconcile(self, pod: PodID) -> Result:
@@ -101,16 +114,20 @@ class Reconciler:
         return earliest(self._resume(pod) if refusal is None else self._handle_refusal(pod, refusal), unexplained)
 
     def _check_annotation(self, pod: PodID) -> None:
-        """Say that the annotation of a pod that topomend handles is wrong. The recorder says it once."""
+        """Say that an annotation of a pod that topomend handles is wrong."""
         snapshot = self._store.snapshot
         refusal = snapshot.refused.get(pod.uid)
         watched = refusal.pod if refusal else snapshot.gated.get((pod.namespace, pod.name))
-        if watched and watched.uid == pod.uid and (why := wrong_value(watched.pod)):
-            self._announcer.alignment_ignored(watched, why)
+        if watched and watched.uid == pod.uid:
+            self._announcer.check_annotations(watched, self._namespace_limits.limits(pod.namespace))
 
     def bound(self, pod: WatchedPod) -> None:
-        """A pod was seen that a scheduler may have bound. Returns at once."""
+        """A pod was seen that a scheduler may have bound, or that has ended. Returns at once."""
         self._unaligned_pods.bound(pod)
+
+    def check_annotations(self, pod: WatchedPod) -> None:
+        """Say of such a pod that its annotation is wrong. Returns at once."""
+        self._announcer.check_relaunch_value(pod, Limits())
 
     def brake(self, pod: WatchedPod) -> None:
         """Gate the next pods of a refused pod's controller; if replay admitted the pod, node and controller back off.
@@ -134,16 +151,41 @@ class Reconciler:
         self._gated_pods.take_over()
         self._turns.take_over()
 
-    def release_brake(self) -> None:
+    def duties(self, numa_nodes_freed: Callable[[], None]) -> Sequence[Duty]:
+        """What is to be done again and again while this operator leads, in no order.
+
+        ``numa_nodes_freed`` is called when NUMA nodes are no longer reserved for a pod.
+        """
+        return (
+            Duty("assumed-pods", self._assumed_expiry.check, TICK_SECONDS),
+            Duty("node-totals", self._node_pods.list_doubtful, 1 / LISTS_PER_SECOND),
+            Duty("unbound-pods", self._within_shares(self._unbound_pods.check), TICK_SECONDS),
+            Duty("unaligned-pods", self._within_shares(self._unaligned_pods.check), TICK_SECONDS),
+            Duty("brake-release", self._release_brake, TICK_SECONDS),
+            Duty("reservations", lambda: self._reserve(numa_nodes_freed), TICK_SECONDS),
+            Duty("preemption", self._within_shares(self._preemptor.check), TICK_SECONDS),
+            Duty("scale-up", self._within_shares(self._scale_up.check), TICK_SECONDS),
+            Duty("placeholders", self._within_shares(self._placeholders.check), TICK_SECONDS),
+            Duty("device-classes", self._device_classes.refresh, TICK_SECONDS),
+            Duty("startup-taints", self._startup_taint.remove, TICK_SECONDS),
+        )
+
+    def _within_shares(self, check: Callable[[], None]) -> Callable[[], None]:
+        return lambda: within_shares(self._store, check)
+
+    def _reserved(self) -> Sequence[Reservation]:
+        return (*self._preemptor.reservations(), *self._turns.reservations())
+
+    def _reserve(self, numa_nodes_freed: Callable[[], None]) -> None:
+        if self._turns.refresh():
+            numa_nodes_freed()
+
+    def _release_brake(self) -> None:
         """Remove controllers from the brake's list whose pods are admitted again. Raises APIError."""
         gated = self._store.snapshot.gated.values()
         self._brake.release(
             pod.owner.uid for pod in gated if pod.owner and not self._gated_pods.is_held_for_alignment(pod)
         )
-
-    def reserve(self) -> bool:
-        """Reserve NUMA nodes for the oldest gated pods. Returns whether some are free again. Raises APIError."""
-        return self._turns.refresh()
 
     def _is_gated_by_us(self, pod: WatchedPod) -> bool:
         """Whether a policy of ours gated the pod, as far as can be told: any user may write the gate himself."""
@@ -151,38 +193,12 @@ class Reconciler:
             return True
         return pod.owner is not None and self._brake.lists(pod.owner.uid)
 
-    def expire_assumed(self) -> None:
-        """Forget assumed pods that will not come, delete those that no scheduler can bind, explain unaligned ones.
-
-        Raises APIError.
-        """
-        self._assumed_expiry.check()
-        self._unbound_pods.check()
-        self._unaligned_pods.check()
-
-    def preempt(self) -> None:
-        """Evict pods of lower priority for those that wait. Raises APIError."""
-        self._preemptor.check()
-
-    def ask_for_nodes(self) -> None:
-        """Have cluster autoscalers count the pods that wait. Raises APIError."""
-        self._scale_up.check()
-        self._placeholders.check()
-
-    def remove_startup_taints(self) -> None:
-        """Let pods onto new nodes whose topology is known. Raises APIError."""
-        self._startup_taint.remove()
-
-    def list_device_classes(self) -> None:
-        """Learn which devices are provided by claims, now and then. Raises APIError."""
-        self._device_classes.refresh()
-
     def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
         """Plan what to do about a refused pod, and do it."""
-        refusal = replace(refusal, pod=narrowing.as_requested(refusal.pod))
+        refusal = replace(refusal, pod=narrowed_affinity.as_requested(refusal.pod))
         limits = self._namespace_limits.limits(pod.namespace)
-        plan = self._reservations.plan(refusal, limits)
-        self.brake(refusal.pod)
+        self.brake(refusal.pod)  # before the plan: where that fails, nothing is assumed
+        plan = self._reservations.plan(refusal, limits, self._preemptor.reservations())
         match plan:
             case plans.LeaveAlone():
                 return self._leave(pod, refusal, plan)
@@ -244,12 +260,10 @@ class Reconciler:
             return self._unbound_pods.reconcile(unbound)
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
-            return self._gated_pods.reconcile(pod)
+            why = why_opted_out(gated, self._namespace_limits.limits(pod.namespace))
+            return self._gated_pods.let_go(gated, why) if why else self._gated_pods.reconcile(pod)
         if not self._refused_pods.is_started(pod):
             return DONE
-        return self._refused_pods.resume(pod, self._namespace_limits.limits(pod.namespace).max_attempts)
-
-
-def _default_limits(settings: Settings) -> Limits:
-    opted_out = "the operator runs with --mode observe" if settings.mode == OBSERVE else ""
-    return Limits(opted_out, settings.max_attempts)
+        limits = self._namespace_limits.limits(pod.namespace)
+        lets_go = bool(gated and gated.replaces == pod.uid and why_opted_out(gated, limits))
+        return self._refused_pods.resume(pod, limits.max_attempts, lets_go=lets_go)

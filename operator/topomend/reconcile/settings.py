@@ -23,7 +23,7 @@ class Flag:
 
 
 OBSERVE, RELAUNCH = "observe", "relaunch"
-"""The modes: explain refusals and do nothing else; also relaunch refused pods and brake storms of owned ones."""
+"""The modes: explain refusals, and write nothing but Events; also gate, relaunch and so on."""
 
 FLAG = "flag"
 """The key of a field's ``Flag`` in its metadata."""
@@ -41,8 +41,8 @@ class Settings:
         "The number of pods that are reconciled at the same time.", default=4, minimum=1, maximum=64
     )
     mode: str = _setting(
-        "observe only explains refusals; relaunch also relaunches refused pods and brakes storms. The annotation "
-        'topomend.io/relaunch ("true" or "false") of a pod or namespace overrides the mode.',
+        "observe explains refusals and writes nothing but Events. relaunch also gates pods, relaunches refused ones, "
+        'brakes storms and so on, except for pods and namespaces with the annotation topomend.io/relaunch: "false".',
         default=RELAUNCH,
         choices=(OBSERVE, RELAUNCH),
     )
@@ -90,8 +90,8 @@ class Settings:
         environment=("POD_SERVICE_ACCOUNT",),
     )
     webhook_address: str = _setting(
-        "Serve the admission webhook here. Off by default; without it no pod is gated where the API server has no "
-        "MutatingAdmissionPolicy, and elsewhere none for some seconds after an API server has started.",
+        "Serve the admission webhook at this address. Required before Kubernetes 1.36; on newer clusters it covers "
+        "restarts of the API server. Off by default.",
         default="",
         metavar="HOST:PORT",
     )

@@ -9,15 +9,20 @@ from collections.abc import Iterable, Sequence
 
 from topomend.cache.changes import Change, PodAssumed, PodForgotten, apply, apply_all
 from topomend.cache.snapshot import Snapshot
+from topomend.decide.survey import Surveys
 from topomend.model.pod import Pod
 
 
 class Store:
-    """Holds the snapshot. ``snapshot`` is a frozen value: a thread that has read it may keep it."""
+    """Holds the snapshot, and the surveys of it.
+
+    ``snapshot`` is a frozen value: a thread that has read it may keep it. ``surveys`` remember what nodes answered.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.snapshot = Snapshot()
+        self.surveys = Surveys()
 
     def apply(self, event: Change) -> tuple[Snapshot, Snapshot]:
         """Apply one change. Returns the snapshots before and after it."""
@@ -68,4 +73,5 @@ def _is_unchanged(decided_on: Snapshot, current: Snapshot, name: str) -> bool:
     before, after = decided_on.publications.get(name), current.publications.get(name)
     if before is None or after is None or not before.is_same_room(after):
         return False
-    return decided_on.nodes.get(name) == current.nodes.get(name)
+    old, new = decided_on.nodes.get(name), current.nodes.get(name)
+    return old is new or (old is not None and new is not None and old == new and old.used == new.used)

@@ -5,9 +5,9 @@ Owns types, statuses and transition times. Leaves reasons and messages to the ca
 
 from dataclasses import replace
 
+from topomend.base.plain_text import plain
 from topomend.model.condition import Condition
-from topomend.model.plain_text import plain
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 
 SUCCEEDED = "Succeeded"
 NEVER = "NoNodeCanEverAdmit"

@@ -21,13 +21,14 @@ from topomend.kube.errors import (
 )
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import ANYWHERE, Narrowing
-from topomend.model.relaunch import NodeVerdict, Relaunch, Step
+from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions, manifest, messages, protocol
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.records import recorded
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.group import RELAUNCH
-from topomend.wire.relaunch import manifest_status, read_relaunch, record_name, relaunch_object, relaunch_status
+from topomend.wire.document import MalformedObject
+from topomend.wire.group import RELAUNCH, RELAUNCH_FINALIZER
+from topomend.wire.relaunch_record import manifest_status, read_relaunch, record_name, relaunch_object, relaunch_status
 
 MAX_REQUESTS = 60
 """Far more than any path of the protocol takes. An attempt that reaches it starts again later."""
@@ -186,11 +187,25 @@ class Driver:
 
     def _pod_is(self, content: dict[str, Any]) -> messages.PodIs:
         self._pod = content
-        pod = read_watched_pod(content)
+        try:
+            pod = read_watched_pod(content)
+        except MalformedObject:
+            if not self._holds_up_deletion(content["metadata"]):
+                raise
+            self._patch(self._name, manifest.unclaim(content))
+            return messages.PodIs(None)
         if pod.uid != self._uid:
             return messages.PodIs(pod)
         self._manifest = manifest.stripped(content)
         return messages.PodIs(pod, manifest.digest(self._manifest))
+
+    def _holds_up_deletion(self, metadata: dict[str, Any]) -> bool:
+        """Whether nothing but our finalizer keeps the pod, which its user made unreadable after it was claimed.
+
+        Where it was deleted for its replacement, the record has its manifest; else its user wants no other.
+        """
+        is_deleted = metadata.get("uid") == self._uid and bool(metadata.get("deletionTimestamp"))
+        return is_deleted and RELAUNCH_FINALIZER in metadata.get("finalizers", [])
 
     def _replacement_is(self, content: dict[str, Any]) -> messages.ReplacementIs:
         self._replacement = content

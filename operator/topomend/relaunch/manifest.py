@@ -13,7 +13,7 @@ from typing import Any
 
 from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
 from topomend.model.narrowing import Narrowing
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.wire.document import without_empty
 from topomend.wire.group import (
     ATTEMPT_ANNOTATION,

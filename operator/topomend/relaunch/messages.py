@@ -8,7 +8,7 @@
 from dataclasses import dataclass
 
 from topomend.model.cluster import WatchedPod
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 
 # Requests
 

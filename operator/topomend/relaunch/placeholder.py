@@ -4,7 +4,7 @@ It asks for what the pod asks for, and may go where the pod may go, but only to 
 and the cluster's own pods. It excludes today's nodes by their pods and not by their names: Karpenter ignores a pod
 whose node affinity names hosts (pkg/controllers/provisioning/provisioner.go:Validate), and to Cluster Autoscaler a new
 node has the labels of an old one. The rest of it is as little as a namespace of Pod Security's level ``restricted``
-accepts. Leaves which pods need one to ``reconcile/placeholders``.
+accepts. Leaves which pods need one to ``reconcile/autoscaling/placeholders``.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """Requests about single pods outside a relaunch: read one, ungate one that was gated at creation, say why one is
-not scheduled, delete a failed one.
+not scheduled, nominate one for a node, delete a failed one.
 
 Each write names the uid and the resourceVersion of the pod that it was decided on. Where the pod has changed since,
 nothing is written and the caller decides again.
@@ -45,6 +45,21 @@ def say_not_scheduled(
     patch = {"metadata": {"uid": pod.uid, "resourceVersion": pod.version}, "status": {"conditions": [condition]}}
     try:
         client.patch_status(PODS, pod.name, patch, namespace)
+    except (Conflict, NotFound):
+        return False
+    return True
+
+
+def nominate(client: Client, pod: WatchedPod, node: str) -> bool:
+    """Have kube-scheduler keep the totals of ``node`` free for a gated pod, of no node where it is empty.
+
+    The scheduler counts a nominated pod against its node for every pod of no higher priority, whatever gates the
+    nominated one has (pkg/scheduler/backend/queue/nominator.go). Before 1.37 one that has just started counts it only
+    from its next change on. Returns False, and writes nothing, where the pod has changed or is gone. Raises APIError.
+    """
+    patch = {"metadata": {"uid": pod.uid, "resourceVersion": pod.version}, "status": {"nominatedNodeName": node}}
+    try:
+        client.patch_status(PODS, pod.name, patch, pod.namespace)
     except (Conflict, NotFound):
         return False
     return True

@@ -12,10 +12,10 @@ from typing import Any
 
 from topomend.kube.client import PODS, RELAUNCHES, SUBJECT_ACCESS_REVIEWS, Client
 from topomend.kube.errors import AlreadyExists, Forbidden, Invalid, MethodNotAllowed, NotFound
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.relaunch import manifest
 from topomend.wire.group import CREATOR_ANNOTATION, UNREVIEWABLE
-from topomend.wire.relaunch import relaunch_object
+from topomend.wire.relaunch_record import relaunch_object
 
 _LONGEST_STEM = 200
 

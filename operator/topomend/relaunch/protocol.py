@@ -68,7 +68,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from topomend.model.cluster import WatchedPod, is_refusal
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch.messages import (
     Answer,
     Choose,

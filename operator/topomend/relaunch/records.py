@@ -1,6 +1,6 @@
 """Build the record of a refused pod, or of one that no scheduler binds.
 
-Leaves the record's layout to ``wire.relaunch``, its manifest to ``manifest`` and writing it to ``driver``.
+Leaves the record's layout to ``wire.relaunch_record``, its manifest to ``manifest`` and writing it to ``driver``.
 """
 
 import json
@@ -9,11 +9,11 @@ from typing import Any
 from topomend.kube.client import PODS, Client
 from topomend.kube.errors import NotFound
 from topomend.model.cluster import WatchedPod, is_refusal
-from topomend.model.relaunch import SCHEDULER, UNSCHEDULABLE, Relaunch
+from topomend.model.relaunch_record import SCHEDULER, UNSCHEDULABLE, Relaunch
 from topomend.relaunch import manifest
-from topomend.relaunch.narrowing import narrowing_of
+from topomend.relaunch.narrowed_affinity import narrowing_of
 from topomend.wire.cluster import read_watched_pod
-from topomend.wire.relaunch import record_name
+from topomend.wire.relaunch_record import record_name
 
 MAX_MANIFEST_BYTES = 1_000_000
 """A pod with a larger manifest is not relaunched: etcd takes 1.5 MiB an object, and a record holds more than this."""

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.kube.client import RELAUNCHES, Client
 from topomend.kube.errors import Conflict, Forbidden, Invalid, MethodNotAllowed, NotFound
-from topomend.model.bounded_dict import BoundedDict
-from topomend.model.relaunch import NodeVerdict, Relaunch, Step
+from topomend.model.relaunch_record import NodeVerdict, Relaunch, Step
 from topomend.relaunch import conditions
-from topomend.wire.relaunch import read_relaunch, relaunch_object, relaunch_status
+from topomend.wire.relaunch_record import read_relaunch, relaunch_object, relaunch_status
 
 REPEAT_SECONDS = 30.0
 """How long a note stays before one that differs only in its message replaces it."""

@@ -113,10 +113,9 @@ def may_allocate(node: NodeState, pod: Pod) -> bool:
     if pod.resources is not None or any(offered & limits.limits.keys() for limits in resources):
         return True
     settings = node.kubelet
-    if not qos.is_guaranteed(pod, read_gates(settings)):
-        return False
     cpus = any(whole_cpus(requests.requests.get(qos.CPU, 0)) for requests in resources)
-    return settings.memory_manager_policy == "Static" or (settings.cpu_manager_policy == "static" and cpus)
+    is_exclusive = settings.memory_manager_policy == "Static" or (settings.cpu_manager_policy == "static" and cpus)
+    return is_exclusive and qos.is_guaranteed(pod, read_gates(settings))  # reading the gates takes longest
 
 
 def release(node: NodeState, namespace: str, name: str) -> NodeState:

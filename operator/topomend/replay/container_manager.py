@@ -7,8 +7,8 @@ cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import format_id_list
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 from topomend.replay import gates as gate

@@ -21,6 +21,7 @@ RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 RESIZE_EXCLUSIVE_CPUS = "InPlacePodVerticalScalingExclusiveCPUs"
 RESIZE_EXCLUSIVE_MEMORY = "InPlacePodVerticalScalingExclusiveMemory"
 CPU_POLICY_OPTIONS = "CPUManagerPolicyOptions"
+TOPOLOGY_BETA_OPTIONS = "TopologyManagerPolicyBetaOptions"
 TOPOLOGY_POLICY_OPTIONS = "TopologyManagerPolicyOptions"
 
 FULL_PCPUS_ONLY = "full-pcpus-only"
@@ -88,6 +89,18 @@ class Gates:
     - ``qos_by_container``: the QoS class is computed for each container and resource first, since 1.37
       (qos.go:ComputePodQOS).
 
+    State files:
+
+    - ``checkpoints_of_pods``: the managers' files may hold what whole pods have, since 1.36
+      (cpumanager/state/checkpoint.go and memorymanager/state/checkpoint.go).
+    - ``checkpoints_in_data``: their content is in a text with a checksum of its own, since 1.37 (same files).
+    - ``compares_memory_of_groups``: a restart compares what is reserved on a group of NUMA nodes, since 1.32;
+      before, on each of them (memorymanager/policy_static.go:areMachineStatesEqual).
+    - ``restores_claims``: resource claims are read again, since 1.34, if DynamicResourceAllocation is on
+      (container_manager_linux.go:NewContainerManager).
+    - ``restores_actuated``: what is in force for pods is read by the runtime's manager, since 1.35
+      (kuberuntime/kuberuntime_manager.go:NewKubeGenericRuntimeManager).
+
     Pod-resources:
 
     - ``lists_ended_pods``: List names pods that have ended too, before 1.34 or without
@@ -108,6 +121,22 @@ class Gates:
     - ``resize_skips_managers``: CPU and Memory Manager make no hints for a resize and allocate nothing, since 1.37
       (policy_static.go:GetTopologyHints and Allocate of both, lifecycle.ResizeOperation).
     - ``resize_checks_node``: a request larger than the node is infeasible, before 1.36. Since then it is deferred.
+    The fit check (lifecycle/predicate.go):
+
+    - ``describes_predicates``: the message of a failed predicate has its description, since 1.31
+      (PredicateFailureError.Error).
+    - ``init_resources_may_be_missing``: init containers may request extended resources that the node does not have, as
+      app containers may, since 1.31 (removeMissingExtendedResources).
+    - ``extended_resources_by_claim``: extended resources that a claim provides do not count, since 1.36 (gate
+      DRAExtendedResource, locked since 1.37).
+    - ``checks_supplemental_groups``: the policy Strict needs a node that supports it, since 1.33
+      (rejectPodAdmissionBasedOnSupplementalGroupsPolicy).
+    - ``reads_node_again``: a pod that fails by node affinity alone is checked against a fresh copy of the node, since
+      1.35 (predicateAdmitHandler.generalFilter).
+    - ``counts_ports_of_sidecars``: since 1.34 (pkg/scheduler/util/utils.go:GetHostPorts; before
+      nodeports/node_ports.go:getContainerPorts).
+    - ``compares_taints``: tolerations may compare numbers, alpha since 1.35 (TaintTolerationComparisonOperators).
+
     - ``unmodelled``: remarks on versions and gates that replay does not model.
     """
 
@@ -136,6 +165,11 @@ class Gates:
     bounded_distribution: bool
     finds_any_running: bool
     qos_by_container: bool
+    checkpoints_of_pods: bool
+    checkpoints_in_data: bool
+    compares_memory_of_groups: bool
+    restores_claims: bool
+    restores_actuated: bool
     lists_ended_pods: bool
     keeps_last_admitted: bool
     resize: bool
@@ -146,12 +180,19 @@ class Gates:
     resize_judges_resource: bool
     resize_skips_managers: bool
     resize_checks_node: bool
+    describes_predicates: bool
+    init_resources_may_be_missing: bool
+    extended_resources_by_claim: bool
+    checks_supplemental_groups: bool
+    reads_node_again: bool
+    counts_ports_of_sidecars: bool
+    compares_taints: bool
     unmodelled: tuple[str, ...]
 
 
 def read_gates(settings: KubeletSettings) -> Gates:
     """The rules of a kubelet, from its version and the feature gates of its configuration."""
-    minor = _minor(settings.version)
+    minor = minor_of(settings.version)
     gates = settings.feature_gates
     pod_level = minor >= 32 and gates.get(POD_LEVEL_RESOURCES, minor >= 34)
     managers = pod_level and minor >= 36 and gates.get(POD_LEVEL_RESOURCE_MANAGERS, False)
@@ -165,7 +206,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         alpha_options=gates.get("CPUManagerPolicyAlphaOptions", False),
         beta_options=gates.get("CPUManagerPolicyBetaOptions", True),
         topology_alpha_options=gates.get("TopologyManagerPolicyAlphaOptions", False),
-        topology_beta_options=gates.get("TopologyManagerPolicyBetaOptions", True),
+        topology_beta_options=gates.get(TOPOLOGY_BETA_OPTIONS, True),
         topology_option_levels=_topology_option_levels(minor),
         cpu_options=minor >= 33 or gates.get(CPU_POLICY_OPTIONS, True),
         topology_options=gates.get(TOPOLOGY_POLICY_OPTIONS, True),
@@ -183,6 +224,11 @@ def read_gates(settings: KubeletSettings) -> Gates:
         bounded_distribution=minor >= 37,
         finds_any_running=minor >= 36,
         qos_by_container=minor >= 37,
+        checkpoints_of_pods=minor >= 36,
+        checkpoints_in_data=minor >= 37,
+        compares_memory_of_groups=minor >= 32,
+        restores_claims=minor >= 34 and gates.get("DynamicResourceAllocation", True),
+        restores_actuated=minor >= 35,
         lists_ended_pods=minor < 34 or not gates.get("KubeletPodResourcesListUseActivePods", True),
         keeps_last_admitted=minor < 32,
         resize=resize,
@@ -193,6 +239,13 @@ def read_gates(settings: KubeletSettings) -> Gates:
         resize_judges_resource=minor >= 34,
         resize_skips_managers=minor >= 37,
         resize_checks_node=minor < 36,
+        describes_predicates=minor >= 31,
+        init_resources_may_be_missing=minor >= 31,
+        extended_resources_by_claim=minor >= 37 or (minor >= 36 and gates.get("DRAExtendedResource", True)),
+        checks_supplemental_groups=minor >= 33,
+        reads_node_again=minor >= 35,
+        counts_ports_of_sidecars=minor >= 34,
+        compares_taints=minor >= 35 and gates.get("TaintTolerationComparisonOperators", False),
         unmodelled=_unmodelled(settings),
     )
 
@@ -202,8 +255,8 @@ def _minor_in(version: str) -> int | None:
     return int(matched[1]) if matched else None
 
 
-def _minor(version: str) -> int:
-    """The minor version whose rules are replayed: the nearest one that replay models."""
+def minor_of(version: str) -> int:
+    """The minor version whose rules are replayed for a kubelet: the nearest one that replay models."""
     minor_in_settings = _minor_in(version)
     if minor_in_settings is None:
         minor_in_settings = _minor_in(DEFAULT_VERSION) or NEWEST_MINOR
@@ -211,7 +264,7 @@ def _minor(version: str) -> int:
 
 
 def _unmodelled(settings: KubeletSettings) -> tuple[str, ...]:
-    minor_in_settings, minor = _minor_in(settings.version), _minor(settings.version)
+    minor_in_settings, minor = _minor_in(settings.version), minor_of(settings.version)
     remarks = []
     if minor_in_settings != minor:
         version = settings.version[:40] or "unknown"

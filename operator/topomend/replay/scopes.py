@@ -23,7 +23,7 @@ from topomend.replay.topology.hints import Answer, Hints, Offer, ResourceOffer
 from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, first_masks, preferred_masks
 from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
 from topomend.replay.topology.numa_allocation_strategy import Strategy, score
-from topomend.replay.topology.policies import NONE, decide
+from topomend.replay.topology.policies import NONE, SINGLE_NUMA_NODE, decide
 from topomend.replay.topology.prefer_most_allocated_numa_node import OPTION as PREFER_MOST_ALLOCATED
 from topomend.replay.topology.prefer_most_allocated_numa_node import most_allocated
 
@@ -181,9 +181,24 @@ class Scope:
             admission.affinities[container] = hint
         if not self.traces:
             return admitted
-        traces = tuple([_trace(offer, self.numa) if admitted else _refused_trace(offer, self.numa) for offer in offers])
+        traces = tuple([_trace(offer, self.numa) if admitted else self._refused_trace(offer) for offer in offers])
         admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted, self.policy))
         return admitted
+
+    def _refused_trace(self, offer: ResourceOffer) -> ResourceTrace:
+        """The trace of a resource whose merge was refused: with all that an explanation needs."""
+        trace, hints = _trace(offer, self.numa), offer.offer
+        if not isinstance(hints, Hints):
+            return trace
+        widest = 1 if self.policy == SINGLE_NUMA_NODE else self.numa.nodes.bit_count()
+        preferred = preferred_masks(self.numa, hints, TRACED_MASKS, widest)
+        return replace(
+            trace,
+            width=hints.width,
+            preferred=preferred.masks,
+            preferred_widths=preferred.widths,
+            anywhere=preferred.anywhere,
+        )
 
     def _tie_break(self, offers: Sequence[ResourceOffer]) -> TieBreak | Strategy:
         if self.strategy == NO_STRATEGY:
@@ -247,16 +262,11 @@ def _trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
         offer.capacity,
         required=offer.required,
         groups=offer.groups,
+        pinned=offer.pinned,
+        free_sets=offer.free_sets,
+        capacity_sets=offer.capacity_sets,
         error=offer.error,
     )
-
-
-def _refused_trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
-    """The trace of a resource whose merge was refused: with all that an explanation needs."""
-    trace, hints = _trace(offer, numa), offer.offer
-    width = hints.width if isinstance(hints, Hints) else None
-    preferred = preferred_masks(numa, hints, TRACED_MASKS) if isinstance(hints, Hints) else ()
-    return replace(trace, width=width, preferred=preferred)
 
 
 def _described(offer: Offer, numa: NUMAInfo) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:

@@ -1,4 +1,5 @@
-"""The plumbing of a long-running program: work queue, back-off, leader election, event recorder, HTTP endpoints, log.
+"""The plumbing of a long-running program: back-off, leader election, event recorder, duties, threads, log.
 
-Owns mechanism only. Leaves health, metrics and every decision to the rooms that use it.
+``queues`` has what waits and in which order, ``http`` the server of health endpoints, metrics and the webhook. Owns
+mechanism only. Leaves health, metrics and every decision to the rooms that use it.
 """

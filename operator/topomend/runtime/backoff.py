@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from topomend.model.bounded_dict import BoundedDict
+from topomend.base.bounded_dict import BoundedDict
 
 RESET_SECONDS = 600.0
 """After so long without a failure a key starts again with the first delay."""
@@ -82,7 +82,7 @@ class Backoff:
     def __init__(self, clock: Callable[[], float], delays: Exponential = PODS) -> None:
         self._clock, self._delays = clock, delays
         self._counted: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_ENTRIES)
-        self._failures: dict[str, _Failures] = {}
+        self._failures: BoundedDict[str, _Failures] = BoundedDict(MAX_ENTRIES)
         self._lock = threading.Lock()
 
     def failed(self, key: str, cause: str) -> None:
@@ -92,10 +92,8 @@ class Backoff:
             if (key, cause) in self._counted:
                 return
             self._counted[key, cause] = None
-            self._failures = {
-                name: failures for name, failures in self._failures.items() if now - failures.last < RESET_SECONDS
-            }
-            count = self._failures[key].count + 1 if key in self._failures else 1
+            before = self._failures.pop(key, None)  # the latest comes last: the oldest makes room
+            count = before.count + 1 if before and now - before.last < RESET_SECONDS else 1
             self._failures[key] = _Failures(count, now + self._delays.seconds(count), now)
 
     def remaining(self, key: str) -> float:

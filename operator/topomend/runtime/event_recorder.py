@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
+from topomend.base.bounded_dict import BoundedDict
+from topomend.base.plain_text import plain
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import AlreadyExists, APIError, NamespaceTerminating
-from topomend.model.bounded_dict import BoundedDict
-from topomend.model.plain_text import plain
-from topomend.runtime.fair_queue import FairQueue
+from topomend.runtime.queues.fair_queue import FairQueue
+from topomend.runtime.queues.token_bucket import TokenBucket, TokenBuckets
 from topomend.runtime.timestamp import micro_timestamp
-from topomend.runtime.token_bucket import TokenBucket, TokenBuckets
 
 CONTROLLER = "topomend.io/operator"
 MAX_NOTE = 1024
@@ -64,10 +64,10 @@ class Regarding:
 
 
 class EventRecorder:
-    """Posts events from one thread; ``emit`` never blocks and never fails."""
+    """Posts events from one thread; ``emit`` never blocks and never fails. ``once`` is as in ``emit``, for all."""
 
-    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic, *, once: bool = False) -> None:
+        self._client, self._clock, self._once = client, clock, once
         self._waiting: FairQueue[dict[str, Any]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
         self._last: BoundedDict[str, float] = BoundedDict(MAX_EVENTS)
         self._objects = TokenBuckets(OBJECT_RATE, OBJECT_BURST, MAX_OBJECTS, clock)
@@ -90,7 +90,7 @@ class EventRecorder:
             return
         _log.info("%s %s: %s", reason, f"{regarding.namespace}/{regarding.name}".removeprefix("/"), note)
         now = datetime.now(UTC)
-        suffix = key if once else f"{key}{int(now.timestamp()):x}"
+        suffix = key if once or self._once else f"{key}{int(now.timestamp()):x}"
         event = self._event(regarding, suffix, now) | {"type": kind, "reason": reason, "action": action, "note": note}
         if not self._waiting.put(regarding.namespace, event):
             _log.warning("too many events are queued; %s for %s is dropped", reason, regarding.name)

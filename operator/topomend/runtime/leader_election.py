@@ -73,6 +73,11 @@ class LeaderElection:
         """Whether this candidate may write now."""
         return self._clock() < self._until
 
+    @property
+    def complaint(self) -> str:
+        """Why the Lease could not be read or written at the last attempt; empty if it could."""
+        return self._complaint
+
     def start(self) -> None:
         """Start to compete for the Lease."""
         self._thread.start()

@@ -1,4 +1,4 @@
-"""A minimal client of the sandbox's own API server: readiness, get, create.
+"""A minimal client of the sandbox's own API server: readiness, get, create, apply.
 
 A request without an answer yields None or False. For anything more, use the kubeconfig with a real client.
 """
@@ -9,8 +9,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from topomend.kube.tls import trusting
-from topomend.kube.transport import FAILURES, Response, Server, Transport
+from topomend.kube.connection.tls import trusting
+from topomend.kube.connection.transport import FAILURES, Response, Server, Transport
 
 TIMEOUT_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64 << 20
@@ -42,9 +42,16 @@ class API:
         response = self.ask("POST", path, json.dumps(document))
         return response is not None and response.status in (HTTPStatus.CREATED, HTTPStatus.CONFLICT)
 
-    def ask(self, method: str, path: str, body: str | None = None) -> Response | None:
+    def apply(self, path: str, document: Mapping[str, Any], manager: str) -> Response | None:
+        """Apply a part of an object as the field manager ``manager``; the answer, or None without one in time."""
+        query = f"?fieldManager={manager}&force=true"
+        return self.ask("PATCH", path + query, json.dumps(document), "application/apply-patch+yaml")
+
+    def ask(
+        self, method: str, path: str, body: str | None = None, content_type: str = "application/json"
+    ) -> Response | None:
         """Send a request; the answer, or None without one in time."""
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
         content = None if body is None else body.encode()
         try:
             with Transport(self._server, timeout=TIMEOUT_SECONDS, max_bytes=MAX_ANSWER_BYTES) as transport:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import yaml
+
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import dra_objects, installation, layout, registry
 from topomend.sandbox.api import is_ready
@@ -107,6 +109,7 @@ class Sandbox:
         version: str = DEFAULT_VERSION,
         audit: bool = False,
         topomend: bool = False,
+        mode: str = "",
         api_server_flags: Sequence[str] = (),
         emulated_version: str = "",
         on_progress: Callable[[str], None] = lambda _: None,
@@ -114,7 +117,8 @@ class Sandbox:
         """Start a control plane and a kubelet for each of ``nodes``, and wait until all are ready.
 
         Without a ``name`` the sandbox gets one that is unique to this process. ``version`` is the control plane's
-        release; each node's kubelet has the release of its settings. ``topomend`` installs topomend in it.
+        release; each node's kubelet has the release of its settings. ``topomend`` installs topomend in it, with the
+        operator's ``mode`` if one is given.
         ``api_server_flags`` are appended to the API server's. The control plane behaves as one of the
         ``emulated_version``, such as ``1.35``, where that is given. Raises SandboxBusy
         if the name is taken, SandboxUnavailable if this machine cannot run a sandbox, ProgramFailed if a program does
@@ -138,6 +142,7 @@ class Sandbox:
                 version=version,
                 audit=audit,
                 topomend=topomend,
+                mode=mode,
                 user_namespace="--user" in namespace_flags,
                 api_server_flags=api_server_flags,
                 emulated_version=emulated_version,
@@ -155,7 +160,7 @@ class Sandbox:
         try:
             sandbox._start(preparation, on_progress)
             if topomend:
-                sandbox.install_topomend(on_progress)
+                sandbox.install_topomend(on_progress, mode=mode)
         except BaseException:
             supervisor.end()
             raise
@@ -192,6 +197,15 @@ class Sandbox:
         self._supervisor.start([kubelet_program(spec.name)])
         self._wait_for_kubelets([spec])
 
+    def begin_kubelet(self, node_name: str) -> None:
+        """Start the kubelet of a node and wait for nothing: it may end at once."""
+        self._supervisor.start([kubelet_program(self.node(node_name).name)])
+
+    def kubelet_ended(self, node_name: str) -> bool:
+        """Whether the kubelet of a node was started and has ended on its own."""
+        program = read_status(self.folder)["programs"][kubelet_program(self.node(node_name).name)]
+        return program["pid"] is None and program["exit"] is not None
+
     def stop_api_server(self) -> None:
         """Stop the API server; etcd and all other programs keep running."""
         self._supervisor.stop([API_SERVER])
@@ -222,18 +236,18 @@ class Sandbox:
         """Stop the controller manager, so that Nodes without a kubelet are not marked as lost."""
         self._supervisor.stop([CONTROLLER_MANAGER])
 
-    def install_topomend(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
+    def install_topomend(self, on_progress: Callable[[str], None] = lambda _: None, *, mode: str = "") -> None:
         """Install topomend's kinds, accounts and policies, and run an agent for each node and the operator.
 
-        They run as long as the sandbox, each with the account and a token of its pod. Returns once every node's
-        NodeTopology is Ready and the operator is at work. Raises ProgramFailed if that does not happen in time.
+        They run as long as the sandbox, each in the place of its pod. ``mode`` is the operator's, its default if empty.
+        Returns once every node's NodeTopology is Ready, the operator is at work and their pods are ready. Raises
+        ProgramFailed if that does not happen in time.
         """
-        self._apply(installation.manifests(), on_progress)
+        self._apply(installation.manifests(), mode, on_progress)
         on_progress(f"starting topomend: the operator and {len(self.nodes)} agent{'s' if len(self.nodes) != 1 else ''}")
         self._supervisor.start([installation.TOKENS_PROGRAM])
         for component in self._components:
-            kubeconfig = component.kubeconfig(self.folder)
-            self._wait(f"the pod of {component.program} to be bound", kubeconfig.exists)
+            self._wait(f"the pod of {component.program} to be bound", component.launch(self.folder).exists)
         self._supervisor.start([component.program for component in self._components])
         self._wait_for_topomend()
 
@@ -280,9 +294,11 @@ class Sandbox:
             lambda: self._api.get("/api/v1/namespaces/default/serviceaccounts/default") is not None,
         )
 
-    def _apply(self, manifests: Path, on_progress: Callable[[str], None]) -> None:
+    def _apply(self, manifests: Path, mode: str, on_progress: Callable[[str], None]) -> None:
         """Apply until the API server accepts everything: it serves a new kind a moment after the kind is created."""
-        command = ["apply", "--server-side", "--filename", str(manifests)]
+        file = self.folder / installation.MANIFESTS_FILE
+        layout.write_private(file, yaml.safe_dump_all(installation.adapted(manifests.read_text(), mode)))
+        command = ["apply", "--server-side", "--filename", str(file)]
         on_progress(f"kubectl apply --server-side -f {layout.from_here(manifests)}")
         deadline = time.monotonic() + APPLY_PATIENCE
         while True:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import topomend
@@ -14,6 +15,8 @@ from topomend.sandbox.failures import SandboxUnavailable
 
 PORTS = range(20000, 32000)
 """The range of free ports: below the ones that Linux uses for outgoing connections (ip_local_port_range)."""
+
+ATTEMPTS = 20
 
 
 def how_to_enter_namespaces() -> list[str]:
@@ -48,15 +51,35 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     candidates = random.SystemRandom().sample(PORTS, k=len(PORTS))
     for port in candidates:
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
+        if not _is_free(HOST, port):
+            continue
         ports.append(port)
         if len(ports) == count:
             return ports
     raise SandboxUnavailable(f"no {count} free ports on {HOST} in {PORTS.start}-{PORTS.stop - 1}")
+
+
+def free_addresses(count: int, ports: Sequence[int]) -> list[str]:
+    """``count`` addresses on loopback on which none of ``ports`` has a listener. Raises SandboxUnavailable.
+
+    All of 127.0.0.0/8 is loopback on Linux, so a program can have the ports of its pod on an address of its own.
+    """
+    source = random.SystemRandom()
+    for _ in range(ATTEMPTS):
+        network = f"127.{source.randrange(64, 255)}.{source.randrange(256)}"
+        addresses = [f"{network}.{number}" for number in range(1, count + 1)]
+        if all(_is_free(address, port) for address in addresses for port in ports):
+            return addresses
+    raise SandboxUnavailable(f"no {count} addresses of 127.0.0.0/8 without a listener on a port of {ports}")
+
+
+def _is_free(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
 
 
 def python_path() -> str:

@@ -30,6 +30,7 @@ KUBELET_WORK = KUBELET_ROOT / "work"
 """The kubelet's working folder, which is empty. The kubelet removes the files that match a container's log path and
 ``*`` (logs/container_log_manager.go:Clean); with a runtime that reports no log path, that is its working folder."""
 
+HOSTS = Path("/etc/hosts")
 
 WRITABLE = [str(KUBELET_ROOT), "/var/log", "/dev", "/proc"]
 """The only places that a kubelet may write to. It runs as root and believes that the host is its own."""
@@ -133,7 +134,8 @@ def node_mounts(folder: Path) -> list[list[str]]:
     """The mounts that show a node its made-up machine; ``folder`` is the node's folder on the host.
 
     They show the kubelet's folder at its usual path, the synthetic /sys with the host's cgroups in it, /proc/cpuinfo
-    and /proc/meminfo, the kernel settings, and an empty /var/log. They hide systemd: the kubelet would ask it for a
+    and /proc/meminfo, the kernel settings, the names that the probes of topomend's pods use, and an empty /var/log.
+    They hide systemd: the kubelet would ask it for a
     scope for each volume that it mounts. Each mount is ``["bind", SOURCE, TARGET]`` or ``["tmpfs", TARGET]``.
     """
     system = folder / "machine" / "sys"
@@ -141,6 +143,8 @@ def node_mounts(folder: Path) -> list[list[str]]:
     if Path("/sys/fs/cgroup").is_dir():
         mounts.append(["bind", "/sys/fs/cgroup", str(system / "fs" / "cgroup")])
     mounts.append(["bind", str(system), "/sys"])
+    if HOSTS.is_file():
+        mounts.append(["bind", str(folder / "hosts"), str(HOSTS)])
     mounts += [["bind", str(folder / "machine" / "proc" / name), f"/proc/{name}"] for name in ("meminfo", "cpuinfo")]
     for name in KERNEL_TUNABLES:
         if Path("/proc/sys", name).exists():

@@ -16,10 +16,11 @@ import yaml
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox import bearers, control_plane, dra_plan, layout
 from topomend.sandbox.api import API
-from topomend.sandbox.host import free_ports, python_path
-from topomend.sandbox.installation import TOKENS_PROGRAM, components
+from topomend.sandbox.host import free_addresses, free_ports, python_path
+from topomend.sandbox.installation import PROBED_PORTS, TOKENS_PROGRAM, components, hosts, kept
 from topomend.sandbox.kubelet import (
     CRI_SOCKET,
+    HOSTS,
     KERNEL_TUNABLES,
     KUBELET_WORK,
     WRITABLE,
@@ -55,20 +56,21 @@ class Preparation:
         version: str,
         audit: bool,
         topomend: bool,
+        mode: str,
         user_namespace: bool,
         api_server_flags: Sequence[str],
         emulated_version: str,
     ) -> None:
         self._folder, self._binaries, self._specs, self._version = folder, binaries, specs, version
-        self._audit, self._topomend, self._user_namespace = audit, topomend, user_namespace
+        self._audit, self._topomend, self._mode, self._user_namespace = audit, topomend, mode, user_namespace
         self._api_server_flags = api_server_flags
         self._emulation = control_plane.emulation_flags(emulated_version)
         self._files = control_plane.Files(folder)
         self._accounts = control_plane.accounts(spec.name for spec in specs)
         names, count = [spec.name for spec in specs], len(specs)
-        self._port, *ports = free_ports(3 + 2 * count)
+        self._port, *ports = free_ports(2 + 2 * count)
         self._kubelet_ports = dict(zip(names, ports[:count], strict=True))
-        self.components = components(names, ports[count:])
+        self.components = components(names, ports[count:], free_addresses(1 + count, PROBED_PORTS))
         self._server = f"https://{control_plane.HOST}:{self._port}"
         token = self._accounts[control_plane.ADMIN].token
         self.api = API(control_plane.HOST, self._port, self._files.certificate, token)
@@ -124,6 +126,9 @@ class Preparation:
             place = node / "tunables" / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(f"{setting}\n")
+        operator, agent = self.components[0], next(one for one in self.components if one.node == spec.name)
+        names_of_host = HOSTS.read_text() if HOSTS.is_file() else ""
+        (node / "hosts").write_text(f"{names_of_host.rstrip()}\n{hosts(operator.address, agent.address)}")
         config = kubelet_config(spec, port=self._kubelet_ports[spec.name], user_namespace=self._user_namespace)
         (kubelet / layout.KUBELET_CONFIG.name).write_text(yaml.safe_dump(dict(config), sort_keys=False))
 
@@ -208,16 +213,15 @@ class Preparation:
         tokens = self._program(TOKENS_PROGRAM, command, PYTHONPATH=python_path())
         programs = [tokens]
         for component in self.components:
-            programs.append(
-                self._program(
-                    component.program,
-                    [sys.executable, "-m", "topomend.cli", *component.command],
-                    node=component.node or None,
-                    PYTHONPATH=python_path(),
-                    KUBECONFIG=str(component.kubeconfig(self._folder)),
-                    SYSTEMD_DEVICE_VERIFY_SYSFS="0",
-                )
+            program = self._program(
+                component.program,
+                [sys.executable, "-m", "topomend.cli"],
+                node=component.node or None,
+                PYTHONPATH=python_path(),
+                KUBECONFIG=str(component.kubeconfig(self._folder)),
+                SYSTEMD_DEVICE_VERIFY_SYSFS="0",
             )
+            programs.append({**program, "launch": str(component.launch(self._folder))})
         return [{**program, "restart": True} for program in programs]
 
     def _pod_tokens(self) -> bearers.Plan:
@@ -228,11 +232,15 @@ class Preparation:
                 component.account,
                 component.node,
                 str(component.kubeconfig(self._folder)),
+                launch=str(component.launch(self._folder)),
+                address=component.address,
+                replaced=component.replaced,
+                added=component.flags,
             )
             for component in self.components
         )
-        admin = self._accounts[control_plane.ADMIN]
-        return bearers.Plan(control_plane.HOST, self._port, str(self._files.certificate), admin.token, bearers=served)
+        token, authority = self._accounts[control_plane.ADMIN].token, str(self._files.certificate)
+        return bearers.Plan(control_plane.HOST, self._port, authority, token, bearers=served, adapted=kept())
 
     def _program(self, name: str, argv: list[str], node: str | None = None, **environment: str) -> Mapping[str, Any]:
         return {
@@ -248,7 +256,7 @@ class Preparation:
         """The facts about this sandbox that ``registry`` reads in other processes."""
         return {
             "fingerprint": cluster_fingerprint(
-                self._specs, version=self._version, audit=self._audit, topomend=self._topomend
+                self._specs, version=self._version, audit=self._audit, topomend=self._topomend, mode=self._mode
             ),
             "version": self._version,
             "server": self._server,
@@ -270,7 +278,9 @@ class Preparation:
         }
 
 
-def cluster_fingerprint(specs: Sequence[NodeSpec], *, version: str, audit: bool, topomend: bool) -> Mapping[str, Any]:
+def cluster_fingerprint(
+    specs: Sequence[NodeSpec], *, version: str, audit: bool, topomend: bool, mode: str
+) -> Mapping[str, Any]:
     """A value that is equal for equal requests, to tell whether a running sandbox is the requested one."""
     nodes = [fingerprint(spec) for spec in specs]
-    return {"version": version, "audit": audit, "topomend": topomend, "nodes": nodes}
+    return {"version": version, "audit": audit, "topomend": topomend, "mode": mode, "nodes": nodes}

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class NodeStatus:
+class SandboxNode:
     """One node as it was requested, ``memory`` in bytes, the release of its kubelet, and whether it is ready."""
 
     name: str
@@ -49,6 +49,8 @@ class NodeStatus:
 @dataclass(frozen=True)
 class ProgramStatus:
     """One program: its process id and resident memory in bytes, None if it does not run, and its log.
+
+    A program of topomend that has no pod does not run, which is no failure: it has no ``exit``.
 
     ``exit`` is its exit code if it ended on its own, ``restarts`` the number of its restarts since the sandbox came up,
     ``metrics`` the URL of its metrics, empty if it has none.
@@ -69,7 +71,7 @@ class Status:
 
     kubeconfig: Path
     version: str
-    nodes: tuple[NodeStatus, ...]
+    nodes: tuple[SandboxNode, ...]
     programs: tuple[ProgramStatus, ...]
 
 
@@ -180,11 +182,11 @@ def status(name: str) -> Status:
             metrics=facts["metrics"].get(program, ""),
         )
         for program, entry in read_status(folder).get("programs", {}).items()
-        if entry["pid"] is not None or entry["exit"] is not None or program.startswith("k")
+        if entry["pid"] is not None or entry["exit"] is not None or entry["held"] or program.startswith("k")
     }
     host, _, port = facts["server"].removeprefix("https://").partition(":")
     api = API(host, int(port), Files(folder).certificate, facts["token"])
-    nodes = [NodeStatus(**node, ready=_ready(api, node["name"])) for node in facts["nodes"]]
+    nodes = [SandboxNode(**node, ready=_ready(api, node["name"])) for node in facts["nodes"]]
     return Status(folder / layout.KUBECONFIG_FILE, facts["version"], tuple(nodes), tuple(programs.values()))
 
 

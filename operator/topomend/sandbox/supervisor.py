@@ -2,7 +2,9 @@
 
 It reads a plan (each node's mounts, the programs and their flags) and makes a mount namespace for each node. Then it
 starts and stops programs on request, one JSON document a line on standard input. It restarts the programs that the plan
-marks, after a growing delay. It knows nothing of Kubernetes. The kernel kills every program with the supervisor
+marks, after a growing delay. A program with a launch file gets further arguments and variables from it at each start.
+It is held while that file is missing, and starts again at once after it has changed. The supervisor knows nothing of
+Kubernetes. The kernel kills every program with the supervisor
 (PR_SET_PDEATHSIG), so none outlives it. The supervisor ends when its standard input does, so a caller that is killed
 takes the sandbox along; after ``detach`` it no longer depends on its caller. Writing the plan is left to ``plan``.
 
@@ -18,7 +20,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,9 @@ STOP_PATIENCE = 8.0
 
 RESTART_DELAYS = Exponential(0.5, 30.0)
 """The delays between the end of a program and its restart, as long as it ends early."""
+
+HELD_SECONDS = 0.2
+"""Seconds between two looks at the launch file of a program that waits."""
 
 STABLE_SECONDS = 60.0
 """After this run time a program counts as recovered: the next delay is the least one again."""
@@ -63,7 +68,8 @@ class Restarts:
 class Program:
     """One program of the plan, and its process if it was started.
 
-    ``restart`` says whether it is restarted when it ends on its own.
+    ``restart`` says whether it is restarted when it ends on its own. ``launch`` is its launch file, ``launched`` the
+    content that its process was started with.
     """
 
     name: str
@@ -73,6 +79,9 @@ class Program:
     log: Path
     node: str | None
     restart: bool = False
+    launch: str | None = None
+    launched: str | None = None
+    held: bool = False
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     restarts: Restarts = field(default_factory=Restarts)
@@ -81,6 +90,13 @@ class Program:
     def running(self) -> bool:
         """Whether its process is alive. Reaps a process that has ended."""
         return self.process is not None and self.process.poll() is None
+
+    def read_launch(self) -> str | None:
+        """The content of its launch file; None if there is none."""
+        try:
+            return None if self.launch is None else Path(self.launch).read_text()
+        except FileNotFoundError:
+            return None
 
 
 class Supervisor:
@@ -153,6 +169,7 @@ class Supervisor:
                 program.name: {
                     "pid": program.process.pid if program.process is not None and program.running else None,
                     "exit": program.process.returncode if program.process is not None else None,
+                    "held": program.held,
                     "restart": program.restart,
                     "restarts": program.restarts.count,
                     "log": str(program.log),
@@ -166,26 +183,46 @@ class Supervisor:
         now = time.monotonic()
         for program in self._programs.values():
             ended = program.process is not None and not program.running
-            if program.restart and ended and program.restarts.due is None:
+            if not (program.restart and ended and program.restarts.due is None):
+                continue
+            if program.read_launch() == program.launched:
                 program.restarts.schedule(now, now - program.started)
+            else:  # it was ended on request: that is no failure, and no restart
+                program.process, program.held, program.restarts.due = None, True, now
 
     def _until_restart(self) -> float | None:
-        """Seconds until the next restart; None if none is scheduled."""
-        due = [program.restarts.due for program in self._programs.values() if program.restarts.due is not None]
+        """Seconds until the next restart, or look at a launch file; None if none is scheduled."""
+        waiting = [program for program in self._programs.values() if program.restarts.due is not None]
+        if any(program.launch for program in waiting):
+            return HELD_SECONDS
+        due = [program.restarts.due for program in waiting if program.restarts.due is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _restart(self) -> None:
-        now = time.monotonic()
-        due = [one for one in self._programs.values() if one.restarts.due is not None and one.restarts.due <= now]
-        for program in due:
-            program.restarts.count += 1
-            try:
-                self._start(program)
-            except OSError as error:
-                sys.stderr.write(f"Error: {program.name} was not restarted: {error}\n")
-                program.restarts.schedule(now, 0.0)
-        if due:
+        changed = [
+            self._restart_one(program) for program in self._programs.values() if program.restarts.due is not None
+        ]
+        if any(changed):
             self.write_status()
+
+    def _restart_one(self, program: Program) -> bool:
+        """Start a program that waits, if it is time or its launch file has changed. Whether its status has changed."""
+        assert program.restarts.due is not None  # noqa: S101 - the caller's condition
+        now, was_held = time.monotonic(), program.held
+        launch = program.read_launch()
+        program.held = was_held or launch != program.launched
+        if program.launch is not None and launch is None:
+            program.process = None
+            return not was_held
+        if not program.held and program.restarts.due > now:
+            return False
+        program.restarts.count += not program.held
+        try:
+            self._start(program)
+        except OSError as error:
+            sys.stderr.write(f"Error: {program.name} was not restarted: {error}\n")
+            program.restarts.schedule(now, 0.0)
+        return True
 
     def _end(self, *_: object) -> None:
         self._ending = True
@@ -216,6 +253,7 @@ class Supervisor:
         program.restarts.due = None
         if program.running:
             return
+        arguments, environment = self._launch(program)
         supervisor = os.getpid()
         namespace = self._namespaces[program.node].programs if program.node else None
 
@@ -228,8 +266,8 @@ class Supervisor:
         program.started = time.monotonic()
         with program.log.open("ab") as log:
             program.process = subprocess.Popen(
-                program.argv,
-                env=program.environment,
+                [*program.argv, *arguments],
+                env={**program.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -237,8 +275,15 @@ class Supervisor:
                 preexec_fn=become,  # noqa: PLW1509 - this process has one thread, see the module's docstring
             )
 
+    @staticmethod
+    def _launch(program: Program) -> tuple[Sequence[str], Mapping[str, str]]:
+        """The arguments and variables of its launch file, which is what it is started with from here on."""
+        program.launched, program.held = program.read_launch(), False
+        content = json.loads(program.launched or "{}")
+        return content.get("arguments", ()), content.get("environment", {})
+
     def _stop(self, program: Program) -> None:
-        program.restarts.due = None
+        program.restarts.due, program.held = None, False
         if program.process is None:
             return
         program.process.terminate()

@@ -18,6 +18,7 @@ from topomend.model.cluster import (
 )
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import (
+    ASKS_FOR_NODE,
     ATTEMPT_ANNOTATION,
     CREATOR_ANNOTATION,
     MAX_ATTEMPTS_ANNOTATION,
@@ -52,6 +53,7 @@ MAX_CONTAINERS, MAX_AMOUNTS = 200, 4_000
 """Containers of a pod, and its requests and limits: every node is asked about each."""
 
 _DEFAULT_SCHEDULER = "default-scheduler"
+_NEVER = "Never"
 
 _VOLUMES_OF_ANY_NODE = frozenset(
     ("configMap", "downwardAPI", "emptyDir", "gitRepo", "hostPath", "image", "nfs", "projected", "secret")
@@ -77,6 +79,7 @@ def read_node(content: Any) -> Node:
         allocatable={name: amount.quantity() for name, amount in status["allocatable"].fields()},
         ready=ready == ["True"],
         capacity={name: amount.quantity() for name, amount in status["capacity"].fields()},
+        strict_groups=status["features"]["supplementalGroupsPolicy"].boolean(default=False),
         version=metadata["resourceVersion"].text(""),
     )
 
@@ -121,8 +124,9 @@ def read_checked_pod(content: Any) -> WatchedPod:
         narrowed=annotations.get(RELEASED_ANNOTATION) == NARROWED,
         node_affinity=spec["affinity"]["nodeAffinity"].content or {},
         scheduler_rules=tuple(_read_scheduler_rules(spec)),
-        ran=spec["restartPolicy"].text("") == "Never" and _has_started(status),
-        unschedulable=is_unschedulable(status),
+        ran=_has_run(spec, status),
+        unschedulable=is_unschedulable(status) and not _asks_for_a_node(status),
+        asks_for_node=_asks_for_a_node(status),
         priority=spec["priority"].integer(0, least=-MAX_PRIORITY, most=MAX_PRIORITY),
         critical=spec["priorityClassName"].text("") in CRITICAL_CLASSES,
         preempts=spec["preemptionPolicy"].text("") != "Never",
@@ -130,6 +134,9 @@ def read_checked_pod(content: Any) -> WatchedPod:
         group=read_pod_group(document),
         pinned=not spec["nodeName"].absent and _is_pinned(metadata),
         relaunch_pinned=annotations.get(RELAUNCH_PINNED_ANNOTATION, ""),
+        nominated=status["nominatedNodeName"].text(""),
+        start_time=status["startTime"].text(""),
+        grace_seconds=metadata["deletionGracePeriodSeconds"].integer(0),
     )
 
 
@@ -190,15 +197,27 @@ def read_placement(spec: Document) -> Placement:
 
 
 def is_unschedulable(status: Document) -> bool:
-    """Whether the scheduler tried the pod of this status and found no node.
+    """Whether the pod of this status is called unschedulable, and preempts no pod.
 
     Source: pkg/scheduler/schedule_one.go:handleSchedulingFailure.
     """
-    return status["nominatedNodeName"].text("") == "" and any(
-        (condition["type"].text(""), condition["status"].text(""), condition["reason"].text(""))
-        == ("PodScheduled", "False", "Unschedulable")
-        for condition in status["conditions"]
-    )
+    return status["nominatedNodeName"].text("") == "" and any(_called_unschedulable(status))
+
+
+def _asks_for_a_node(status: Document) -> bool:
+    """Whether it is the operator that called the pod unschedulable, for cluster autoscalers.
+
+    The condition outlasts the pod's gates, until a scheduler writes its own: then it is no scheduler's word.
+    """
+    return any(condition["message"].text("").startswith(ASKS_FOR_NODE) for condition in _called_unschedulable(status))
+
+
+def _called_unschedulable(status: Document) -> Iterator[Document]:
+    """The condition that says so, if there is one."""
+    for condition in status["conditions"]:
+        words = (condition["type"].text(""), condition["status"].text(""), condition["reason"].text(""))
+        if words == ("PodScheduled", "False", "Unschedulable"):
+            yield condition
 
 
 def _is_pinned(metadata: Document) -> bool:
@@ -212,14 +231,30 @@ def _is_pinned(metadata: Document) -> bool:
     )
 
 
-def _has_started(status: Document) -> bool:
-    """Whether a container of the pod runs or has ended. Of a pod refused at its first admission no status says so."""
+def _has_run(spec: Document, status: Document) -> bool:
+    """Whether a container has started that is never to run twice: its own restartPolicy is Never, or else its pod's.
+
+    Source: pkg/kubelet/container/helpers.go:ShouldContainerBeRestarted, which asks the container's own policy first
+    (KEP-5307, ContainerRestartRules).
+    """
+    of_pod = spec["restartPolicy"].text("")
     return any(
-        not container[state][kind].absent
-        for containers in ("initContainerStatuses", "containerStatuses")
-        for container in status[containers]
-        for state in ("state", "lastState")
-        for kind in ("running", "terminated")
+        _has_started(started) and policies.get(started["name"].text(""), of_pod) == _NEVER
+        for containers in ("initContainers", "containers")
+        for policies in (_own_restart_policies(spec[containers]),)
+        for started in status[f"{containers.removesuffix('s')}Statuses"]
+    )
+
+
+def _own_restart_policies(containers: Document) -> dict[str, str]:
+    policies = {container["name"].text(""): container["restartPolicy"].text("") for container in containers}
+    return {name: policy for name, policy in policies.items() if policy}
+
+
+def _has_started(container: Document) -> bool:
+    """Whether the container runs or has ended. Of a pod refused at its first admission no status says so."""
+    return any(
+        not container[state][kind].absent for state in ("state", "lastState") for kind in ("running", "terminated")
     )
 
 

@@ -21,7 +21,7 @@ STEER_LABEL = f"{GROUP}/steer"
 """Namespace label: with ``enabled``, every new pod that a kubelet would align is gated until a node is known."""
 
 RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
-"""Pod or namespace annotation: with ``"false"``, refused pods are not relaunched."""
+"""Pod or namespace annotation: with ``"false"``, pods are neither gated nor relaunched nor evicted for others."""
 
 RELAUNCH_STARTED_ANNOTATION = f"{GROUP}/relaunch-started"
 """Pod annotation: with ``"true"``, a pod of restartPolicy Never is relaunched although a container of it has run."""
@@ -56,6 +56,9 @@ REPLACES_ANNOTATION = f"{GROUP}/replaces"
 NAME_POLICY_ANNOTATION = f"{GROUP}/name-policy"
 """Pod or namespace annotation: with ``Suffix``, the replacement gets a name of its own and is created before the
 refused pod is deleted. Otherwise it gets the same name and is created after that."""
+
+CREATOR_MAY_NOT = "CreatorMayNot"
+"""Reason in a Relaunch's condition whose message begins with the name of the pod's creator."""
 
 CREATOR_ANNOTATION = f"{GROUP}/creator"
 """Pod annotation: the pod's creator, stamped at creation: the user's name, then one group a line, without the groups
@@ -93,6 +96,9 @@ USERS_ANNOTATIONS = (
 )
 """The pod annotations of topomend that users write at any time. All others but CREATORS_ANNOTATIONS are the operator's
 alone."""
+
+ASKS_FOR_NODE = "topomend keeps the pod gated:"
+"""How the message of a condition PodScheduled begins that the operator wrote. The operator's policy knows it too."""
 
 RELEASED_ANNOTATION = f"{GROUP}/released"
 """Pod annotation: the operator ungated the pod, which is one change of its spec; see its two values."""

@@ -6,7 +6,7 @@ Owns the defaults of resources that the API server fills in. Leaves placement an
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from topomend.model.plain_text import plain
+from topomend.base.plain_text import plain
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, largest_need, sum_of
 from topomend.model.quantity import MilliQuantity
 from topomend.wire.document import Document

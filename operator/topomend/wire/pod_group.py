@@ -65,6 +65,16 @@ def read_group_size(api_group: str, content: Any) -> int | None:
     return spec["minMember"].integer(1, most=MAX_SIZE)
 
 
+def read_composite(api_group: str, content: Any) -> str:
+    """The name of the CompositePodGroup that the group of this object is a part of; empty where it is a part of none.
+
+    Raises MalformedObject. Source: k8s.io/api scheduling/v1beta1 PodGroupSpec, from Kubernetes 1.37 on.
+    """
+    if api_group != KUBERNETES:
+        return ""
+    return Document(content)["spec"]["parentCompositePodGroupName"].text("")
+
+
 def _jobset_size(spec: Document) -> int | None:
     if spec["startupPolicy"]["startupPolicyOrder"].text("") == "InOrder":
         return None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.builders import applied
 
 from topomend.cache import changes
-from topomend.model.relaunch import Relaunch, Step
+from topomend.model.relaunch_record import Relaunch, Step
 
 
 def test_only_open_records_are_kept() -> None:

@@ -25,7 +25,7 @@ from topomend.sandbox import Sandbox
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = ROOT / "docs" / "plugin.md"
+DOCUMENT = ROOT / "docs" / "reference.md"
 
 BURSTABLE_WITH_GPU = {"limits": {"vendor.com/gpu": "1", "memory": "64Mi"}}
 RUNNING: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
@@ -194,10 +194,10 @@ def test_every_verb_answers_in_every_format_with_the_fields_that_are_documented(
 
 
 def assert_documented(verb: str, document: dict[str, Any]) -> None:
-    """Assert that docs/plugin.md names every field of an answer that is no Kubernetes object."""
+    """Assert that docs/reference.md names every field of an answer that is no Kubernetes object."""
     if document.get("kind") == "List":
         return
-    section = DOCUMENT.read_text().split(f"\n## {verb}\n")[1].split("\n## ")[0]
+    section = DOCUMENT.read_text().split(f"\n### {verb}\n")[1].split("\n### ")[0]
     undocumented = [field for field in fields(document) if f"`{field}`" not in section]
     assert not undocumented, f"{verb}: {undocumented}"
 

@@ -71,19 +71,29 @@ def test_of_a_records_manifest_as_little_is_told() -> None:
         "kind": "Relaunch",
         "metadata": {"name": "train-1", "annotations": {"a": SECRET}, "managedFields": [{"manager": SECRET}]},
         "spec": spec,
-        "status": {"step": "Created", "manifest": {"metadata": POD["metadata"], "spec": POD["spec"]}},
+        "status": {
+            "step": "Created",
+            "manifest": {"metadata": POD["metadata"], "spec": POD["spec"]},
+            "conditions": [
+                {"type": "Succeeded", "reason": "CreatorMayNot", "message": f"{SECRET} may not create pods in ns"},
+                {"type": "Other", "reason": "NotCreatable", "message": "exceeded quota"},
+            ],
+        },
     }
     exported = record(content)
     assert SECRET not in yaml.safe_dump(exported)
     assert exported["status"]["step"] == "Created"
+    assert [condition["reason"] for condition in exported["status"]["conditions"]] == ["CreatorMayNot", "NotCreatable"]
+    assert exported["status"]["conditions"][1]["message"] == "exceeded quota"
     assert exported["status"]["manifest"]["spec"]["containers"]
     assert "status" not in record({key: content[key] for key in content.keys() - {"status"}})["status"]
     assert exported["spec"]["pod"] == spec["pod"]
 
 
-def test_of_nodes_their_addresses_and_annotations_are_left_out() -> None:
+def test_of_nodes_their_addresses_ids_and_annotations_are_left_out() -> None:
     metadata = {"name": "gpu-01", "labels": {"zone": "a"}, "annotations": {"a": SECRET}, "managedFields": [SECRET]}
-    status = {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "addresses": [{"address": SECRET}], "images": [SECRET]}
+    ids = dict.fromkeys(("machineID", "systemUUID", "bootID"), SECRET)
+    status = {"nodeInfo": {"kubeletVersion": "v1.36.3", **ids}, "addresses": [{"address": SECRET}], "images": [SECRET]}
     exported = node({"metadata": metadata, "spec": {"providerID": SECRET, "taints": []}, "status": status})
     assert SECRET not in yaml.safe_dump(exported)
     assert exported["metadata"]["labels"] == {"zone": "a"}

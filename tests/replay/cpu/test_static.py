@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import TWO_NUMA_NODES_SMT, node_state, pod
+from tests.builders import TWO_NUMA_NODES_SMT, guaranteed_pod, kubelet_settings, node_state, pod
 from tests.replay.verdicts import REFUSED, Case, of, unexpected, verdict_line
 
 from topomend.model.bitmask import mask_of
+from topomend.model.machine import Core
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
+from topomend.replay.cpu.static import CPUManager, start
+from topomend.replay.cpu.topology import CPUTopology, discover
+from topomend.replay.gates import read_gates
+from topomend.replay.qos import CPU
 
 CASES = [
     Case("three CPUs fit the first NUMA node", node_state(), [pod("p", of(3))], "[0] cpus 1-3"),
@@ -230,3 +235,16 @@ def test_reserved_cpus_are_taken_by_the_policys_own_rules() -> None:
     verdict, _ = admit(replace(node_state(TWO_NUMA_NODES_SMT), kubelet=kubelet), pod("p", of(2)))
     assert verdict_line(verdict) == "[0] cpus 1,5"
     assert mask_of([0, 4]) & verdict.containers[0].cpus == 0
+
+
+@pytest.mark.parametrize(("cores", "is_told"), [((0b0011, 0b1100), True), ((0b0111, 0b1000), False)])
+def test_on_uneven_cores_no_number_of_cpus_is_said_to_be_too_many(cores: tuple[int, ...], is_told: bool) -> None:
+    """The kubelet may take reserved CPUs as well, with cores that it counts as whole."""
+    settings = kubelet_settings()
+    machine = replace(node_state(TWO_NUMA_NODES_SMT).machine, cores=tuple(Core(threads, 0, 0) for threads in cores))
+    topology = discover(machine)
+    assert isinstance(topology, CPUTopology)
+    policy = start(settings, topology, "none", read_gates(settings))
+    manager, asking = CPUManager(policy, policy.pool, {}, 0), guaranteed_pod(cpus=4)
+    assert manager.lacks(asking) == ({CPU} if is_told else set())
+    assert manager.has_enough(asking, asking.containers[0]) != is_told

@@ -38,6 +38,20 @@ def test_a_machine_with_an_incomplete_core_is_not_even() -> None:
     assert not incomplete.is_even
 
 
+def is_even(*cores: Core) -> bool:
+    discovered = discover(replace(MACHINE, cores=cores))
+    assert isinstance(discovered, CPUTopology)
+    return discovered.is_even
+
+
+def test_a_machine_is_even_where_cores_sockets_and_caches_all_have_the_average() -> None:
+    assert is_even(Core(0b0011, 0, 0, l3_cache=0), Core(0b1100, 0, 0, l3_cache=1))
+    assert not is_even(Core(0b0111, 0, 0), Core(0b1000, 0, 0))
+    assert not is_even(Core(0b0001, 0, 0), Core(0b0010, 0, 0), Core(0b0100, 0, 0), Core(0b1000, 1, 1))
+    caches = (0, 0, 0, 1)
+    assert not is_even(*(Core(1 << cpu, 0, 0, l3_cache=cache) for cpu, cache in enumerate(caches)))
+
+
 def test_a_machine_without_cpus_does_not_start_a_cpu_manager() -> None:
     assert discover(replace(MACHINE, cores=())) == "could not detect number of cpus"
     assert discover(replace(MACHINE, cores=(*MACHINE.cores, Core(0, 0, 0)))) == "no cpus provided"

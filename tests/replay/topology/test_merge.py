@@ -185,8 +185,14 @@ def test_narrowest_first_and_preferred_masks_are_those_of_the_list(seed: int, mo
             (mask for mask, _ in listed(offer, info.nodes) if mask), key=lambda mask: (mask.bit_count(), mask)
         )
         assert first_masks(info, offer, 5) == masks[:5]
-        preferred = tuple(mask for mask in masks if offer.prefers(mask))
-        assert preferred_masks(info, offer, 5) == preferred[:5]
+        preferred = [mask for mask in masks if offer.prefers(mask)]
+        single = [mask for mask in preferred if mask.bit_count() == 1]
+        known = preferred_masks(info, offer, 5, widest=info.nodes.bit_count())
+        assert known.masks == tuple(single + preferred[len(single) : max(5, len(single))]), (info, offer)
+        assert known.widths == tuple(sorted({mask.bit_count() for mask in preferred})), (info, offer)
+        some = set(map(mask_of, combinations(members(info.nodes), min(known.widths, default=0))))
+        assert not known.anywhere or some == set(preferred), (info, offer)
+        assert preferred_masks(info, offer, 5, widest=1).masks == tuple(single), (info, offer)
         assert every_preferred_mask(info, offer) == set(preferred)
         monkeypatch.setattr("topomend.replay.topology.merge.LISTED_NODES", 0)
         assert first_masks(info, offer, 5) == masks[:5]

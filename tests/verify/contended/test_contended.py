@@ -79,6 +79,7 @@ def test_cpus_are_stranded_only_while_somebody_waits() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.night
 @pytest.mark.timeout(400)
 def test_a_steered_namespace_of_a_contended_cluster_has_no_refused_pod_and_none_that_never_runs(tmp_path: Path) -> None:
     """Slow: pods on real kubelets run for seconds, and the last ones have to wait for the first ones' ends."""

@@ -6,16 +6,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Case is a node and what happens to it, or one merge of hints. Names follow the kubelet's configuration.
+// Case is a node and what happens to it, one merge of hints, or a kubelet that starts on files of an earlier one. Names
+// follow the kubelet's configuration. With Node, which is the API object, a pod that the managers admit meets the
+// kubelet's fit check next.
 type Case struct {
-	Name           string   `json:"name,omitempty"`
-	Shows          string   `json:"shows,omitempty"`
-	Machine        Machine  `json:"machine"`
-	Kubelet        Settings `json:"kubelet"`
-	Devices        []Device `json:"devices"`
-	Steps          []Step   `json:"steps"`
-	Merge          *Merge   `json:"merge,omitempty"`
-	TimeoutSeconds float64  `json:"timeoutSeconds,omitempty"`
+	Name           string           `json:"name,omitempty"`
+	Shows          string           `json:"shows,omitempty"`
+	Machine        Machine          `json:"machine"`
+	Kubelet        Settings         `json:"kubelet"`
+	Devices        []Device         `json:"devices"`
+	Steps          []Step           `json:"steps"`
+	Merge          *Merge           `json:"merge,omitempty"`
+	Node           *json.RawMessage `json:"node,omitempty"`
+	Restore        *Restore         `json:"restore,omitempty"`
+	TimeoutSeconds float64          `json:"timeoutSeconds,omitempty"`
 }
 
 // Machine is what cadvisor reports. Sets of CPUs are cpulists.
@@ -109,18 +113,33 @@ type Start struct {
 	Containers []string `json:"containers"`
 }
 
+// Restore is what a kubelet finds in its root directory: files by name, their content in base64.
+type Restore struct {
+	Files map[string][]byte `json:"files"`
+}
+
+// Restored is what a kubelet says of each file with which it would not start, and what the files of the CPU and Memory
+// Manager hold afterwards. Folder is the root directory, which the kubelet's sentences name.
+type Restored struct {
+	Folder  string            `json:"folder"`
+	Refused map[string]string `json:"refused"`
+	Files   map[string][]byte `json:"files"`
+}
+
 // Answer to a case: the kubelet refuses to start, its code panics or takes too long, or one answer a step.
 type Answer struct {
-	Refused string       `json:"refused,omitempty"`
-	Panic   string       `json:"panic,omitempty"`
-	Timeout bool         `json:"timeout,omitempty"`
-	Merged  *Merged      `json:"merged,omitempty"`
-	Steps   []StepAnswer `json:"steps,omitempty"`
+	Refused  string       `json:"refused,omitempty"`
+	Panic    string       `json:"panic,omitempty"`
+	Timeout  bool         `json:"timeout,omitempty"`
+	Merged   *Merged      `json:"merged,omitempty"`
+	Restored *Restored    `json:"restored,omitempty"`
+	Steps    []StepAnswer `json:"steps,omitempty"`
 }
 
 // StepAnswer carries the pod's status fields of an admission, what each of its containers was given (also by a
 // refused admission, up to the container that failed), and the node's books once pods that are gone are purged.
-// Refused is what a kubelet says that cannot restart on what it finds of before; no step follows it.
+// Refused is what a kubelet says that cannot restart on what it finds of before; no step follows it. Reasons are all that
+// its fit check found, of which it tells the first.
 type StepAnswer struct {
 	Admitted   bool        `json:"admitted"`
 	Reason     string      `json:"reason"`
@@ -128,6 +147,7 @@ type StepAnswer struct {
 	Containers []Container `json:"containers"`
 	State      *State      `json:"state"`
 	Refused    string      `json:"refused,omitempty"`
+	Reasons    []string    `json:"reasons,omitempty"`
 }
 
 type Container struct {

@@ -94,6 +94,13 @@ func answerCase(given *Case) (answer Answer) {
 		}
 		return Answer{Merged: merged}
 	}
+	if given.Restore != nil {
+		restored, err := restore(given)
+		if err != nil {
+			return Answer{Refused: err.Error()}
+		}
+		return Answer{Restored: restored}
+	}
 	node, err := startNode(given)
 	if err != nil {
 		return Answer{Refused: err.Error()}

@@ -191,7 +191,7 @@ func (n *Node) activePods() []*v1.Pod { return slices.Clone(n.pods) }
 func (n *Node) take(given *Case, step *Step, answer *StepAnswer) {
 	switch {
 	case step.Admit != nil:
-		n.admit(*step.Admit, answer)
+		n.admit(given.Node, *step.Admit, answer)
 	case step.Start != nil:
 		n.startContainers(step.Start)
 	case step.End != nil:
@@ -211,7 +211,7 @@ func (n *Node) take(given *Case, step *Step, answer *StepAnswer) {
 
 // admit asks as the kubelet's admission does: the pod is active while it is being admitted, and no more once refused
 // (kubelet.go:HandlePodAdditions, rejectPod). The prefix of the message is rejectPod's.
-func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
+func (n *Node) admit(object *json.RawMessage, document json.RawMessage, answer *StepAnswer) {
 	pod, err := readPod(document)
 	if err != nil {
 		panic(fmt.Sprintf("not a pod: %v", err))
@@ -221,6 +221,9 @@ func (n *Node) admit(document json.RawMessage, answer *StepAnswer) {
 	n.pods = append(slices.DeleteFunc(n.pods, same), pod)
 	asked := adding(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods[:len(n.pods)-1]})
 	result := call(n.topology.Admit, asked)[0].Interface().(lifecycle.PodAdmitResult)
+	if result.Admit && object != nil {
+		result, answer.Reasons = n.fit(*object, asked)
+	}
 	answer.Admitted, answer.Reason, answer.Containers = result.Admit, result.Reason, n.containers(pod)
 	if !result.Admit {
 		answer.Message = "Pod was rejected: " + result.Message

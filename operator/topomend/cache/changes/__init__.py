@@ -3,8 +3,8 @@
 A relist (``...Listed``) replaces every object of its kind, which repairs a gap in the watch; only objects written after
 ``version``, the list's resourceVersion, stay, and those deleted after it stay away. A change without news returns an
 equal snapshot. Times are in seconds of a monotonic clock. Owns what a change is; the meaning of each is in the module
-of its subject: ``pods``, ``nodes``, ``publications``, ``records``, ``replays`` and ``expiry``. Leaves reading objects
-to ``wire``.
+of its subject: ``pods``, ``nodes``, ``totals``, ``publications``, ``records``, ``replays`` and ``expiry``. Leaves
+reading objects to ``wire``.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import Protocol
 from topomend.cache.changes.expiry import TimePassed
 from topomend.cache.changes.nodes import DeviceClassesListed, NodeRemoved, NodesListed, NodeUpdated
 from topomend.cache.changes.pods import (
+    ENDED,
     UNBOUND_SECONDS,
     PodAssumed,
     PodForgotten,
@@ -32,9 +33,11 @@ from topomend.cache.changes.publications import (
 )
 from topomend.cache.changes.records import RelaunchesListed, RelaunchRemoved, RelaunchUpdated
 from topomend.cache.changes.replays import MISMATCH_SECONDS, MismatchDetected, ReplayOverspent
+from topomend.cache.changes.totals import ListBegun, ListFailed, NodePodsListed, PodOnNode, TotalsUnknown
 from topomend.cache.snapshot import Snapshot, in_place
 
 __all__ = [
+    "ENDED",
     "MISMATCH_SECONDS",
     "SILENT",
     "SILENT_SECONDS",
@@ -42,12 +45,16 @@ __all__ = [
     "Change",
     "DeviceClassesListed",
     "Heartbeat",
+    "ListBegun",
+    "ListFailed",
     "MismatchDetected",
+    "NodePodsListed",
     "NodeRemoved",
     "NodeUpdated",
     "NodesListed",
     "PodAssumed",
     "PodForgotten",
+    "PodOnNode",
     "PodRemoved",
     "PodUpdated",
     "PodsListed",
@@ -58,6 +65,7 @@ __all__ = [
     "RelaunchesListed",
     "ReplayOverspent",
     "TimePassed",
+    "TotalsUnknown",
     "Unpublished",
     "Unreadable",
     "apply",

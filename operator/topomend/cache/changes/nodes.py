@@ -5,6 +5,7 @@ A node that changes may bear out what its agent published, or no longer: that is
 
 from dataclasses import dataclass, replace
 
+from topomend.cache.assumed import used_on
 from topomend.cache.changes.trust import with_distrust
 from topomend.cache.snapshot import Snapshot, excluding, including, is_newer
 from topomend.model.cluster import Node
@@ -18,7 +19,7 @@ class NodeUpdated:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Replace the node, and compare what its agent published with it."""
-        nodes = including(snapshot.nodes, self.node.name, replace(self.node, by_claim=snapshot.by_claim))
+        nodes = including(snapshot.nodes, self.node.name, _known(self.node, snapshot))
         return snapshot if nodes is snapshot.nodes else with_distrust(replace(snapshot, nodes=nodes), (self.node.name,))
 
 
@@ -30,7 +31,8 @@ class NodeRemoved:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Forget it."""
-        return replace(snapshot, nodes=excluding(snapshot.nodes, self.name))
+        totals = excluding(snapshot.totals, self.name)
+        return replace(snapshot, nodes=excluding(snapshot.nodes, self.name), totals=totals)
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,13 @@ class NodesListed:
             name: node for name, node in before.items() if name in self.changed or is_newer(node.version, self.version)
         }
         others = (node for node in self.nodes if node.name not in self.changed)
-        listed = {node.name: replace(node, by_claim=snapshot.by_claim) for node in others} | newer
+        listed = {node.name: _known(node, snapshot) for node in others} | newer
         nodes = {name: before[name] if before.get(name) == node else node for name, node in listed.items()}
         changed = [name for name, node in nodes.items() if before.get(name) is not node]
         if not changed and len(nodes) == len(before):
             return snapshot
-        return with_distrust(replace(snapshot, nodes=nodes), changed)
+        totals = {name: totals for name, totals in snapshot.totals.items() if name in nodes}
+        return with_distrust(replace(snapshot, nodes=nodes, totals=totals), changed)
 
 
 @dataclass(frozen=True)
@@ -71,3 +74,8 @@ class DeviceClassesListed:
             return snapshot
         nodes = {name: replace(node, by_claim=self.by_claim) for name, node in snapshot.nodes.items()}
         return replace(snapshot, nodes=nodes, by_claim=self.by_claim)
+
+
+def _known(node: Node, snapshot: Snapshot) -> Node:
+    """The node with what the snapshot knows and its object does not say."""
+    return replace(node, by_claim=snapshot.by_claim, used=used_on(snapshot, node.name))

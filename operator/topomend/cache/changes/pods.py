@@ -179,11 +179,18 @@ class PodAssumed:
 
 @dataclass(frozen=True)
 class PodForgotten:
-    """An assumed pod will not be bound to its nodes."""
+    """An assumed pod will not be bound to its nodes.
+
+    With a ``uid`` it is that pod, or one that does not exist yet: a later pod of its name stays assumed.
+    """
 
     namespace: str
     name: str
+    uid: str = ""
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Take its assumption back."""
+        assumed_pod = snapshot.assumed.get((self.namespace, self.name))
+        if assumed_pod and self.uid and assumed_pod.pod.uid not in ("", self.uid):
+            return snapshot
         return forget(snapshot, (self.namespace, self.name))

@@ -58,6 +58,8 @@ class Published:
         distrust = why_distrusted(snapshot, self.state)
         ended = kept_after(before, self.state)
         published = Publication(self.state, self.version, ended, (), problem, self.version, time, heard, distrust)
+        if before and before.state is self.state:
+            published = replace(published, later=before.later)
         shown = published.shown
         arrived = {key: pod for key, pod in snapshot.assumed.items() if name in pod.nodes and key in shown}
         if name in snapshot.mismatches and (arrived or (before and emptied(before.state) != emptied(self.state))):

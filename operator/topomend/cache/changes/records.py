@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from topomend.cache.snapshot import PodKey, Snapshot, excluding, including, is_newer
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The kubectl plugin's verbs, one a file: ``kubectl numa show|explain|fit|relaunches|export|drain|check``.
+"""The kubectl plugin's verbs: ``kubectl numa show|explain|aligned|fit|relaunches|export|drain|check``.
 
-They read the cluster as a user with a kubeconfig. ``drain`` alone changes it, through the room ``drain``.
+One a file, or a folder. They read the cluster as a user with a kubeconfig; ``cluster`` does so for all. ``drain`` alone
+changes it, through the room ``drain``.
 """

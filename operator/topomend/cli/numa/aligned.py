@@ -1,6 +1,6 @@
 """``kubectl numa aligned``: the NUMA alignment of running containers, and why some are not pinned.
 
-Owns the flags and the output. Leaves the judgement to ``decide.running_containers``.
+Owns the flags and the output. Leaves the judgement to ``alignment.running``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +10,16 @@ from typing import Any
 
 import click
 
-from topomend.cli.failures import NO, NOT_KNOWN, YES, BadInput
+from topomend.alignment.container import Alignment
+from topomend.alignment.running import RunningContainer, judge
 from topomend.cli.numa.alignment_rows import VIEWS
-from topomend.cli.numa.cluster import STATES, Cluster, cluster_options, snapshot_of
-from topomend.cli.numa.completion import complete_nodes, complete_pods
-from topomend.cli.numa.picture import Picture, Source
-from topomend.cli.numa.pod_argument import pod_of_cluster, short_name
-from topomend.cli.output import Printer, Row, output_option, watch_option
-from topomend.decide.alignment import Alignment
-from topomend.decide.running_containers import RunningContainer, judge
+from topomend.cli.numa.cluster.cluster import Cluster, cluster_options, snapshot_of
+from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods
+from topomend.cli.numa.cluster.picture import Picture, Source
+from topomend.cli.numa.cluster.pod_argument import pod_of_cluster, short_name
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput
+from topomend.cli.output.formats import Printer, Row, output_option, watch_option
 from topomend.kube.client import NODES, PODS
 from topomend.model.running_pod import RunningPod
 from topomend.wire.document import MalformedObject
@@ -89,7 +90,7 @@ def aligned(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
     hidden = 1 if view.namespaced and not asked.all_namespaces else 0
     printer = Printer(output, view.heading[hidden:], view.wide)
     containers: list[RunningContainer] = []
-    for number, picture in enumerate(cluster.pictures([*STATES, _pods_source(cluster, asked)], watch=watch)):
+    for number, picture in enumerate(cluster.pictures([*cluster.states, _pods_source(cluster, asked)], watch=watch)):
         containers = list(judge(snapshot_of(picture), picture[PODS]))
         rows = [replace(row, cells=row.cells[hidden:]) for row in view.rows(containers)]
         if number:
@@ -110,7 +111,7 @@ def _print_first(cluster: Cluster, asked: Filters, printer: Printer, rows: Seque
     if not asked.all_namespaces:
         cluster.check_namespace()
     where = "" if asked.all_namespaces else f" in namespace {cluster.namespace}"
-    click.echo(f"No {'matching ' if asked.selector or asked.node else ''}container runs{where}.", err=True)
+    echo(f"No {'matching ' if asked.selector or asked.node else ''}container runs{where}.", err=True)
 
 
 def _exit_code(containers: Iterable[RunningContainer]) -> int:
@@ -138,7 +139,7 @@ def _bound_pods(names: Sequence[str], content: dict[str, Any]) -> Iterable[Runni
     try:
         return [read_running_pod(content)]
     except MalformedObject as error:
-        click.echo(f"pod {name} is skipped: {error}", err=True)
+        echo(f"pod {name} is skipped: {error}", err=True)
         return []
 
 
@@ -161,4 +162,4 @@ def _echo_reasons(containers: Iterable[RunningContainer]) -> None:
     """A line for each reason why something of a container is not pinned, or not known."""
     for running in containers:
         for reason in running.reasons:
-            click.echo(f"{running.pod.pod.name}/{running.container.name}: {reason.message}")
+            echo(f"{running.pod.pod.name}/{running.container.name}: {reason.message}")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topomend.cli.output import Row, object_name
-from topomend.decide.alignment import Alignment, ContainerAlignment, Tally
-from topomend.decide.running_containers import RunningContainer
+from topomend.alignment.container import Alignment, ContainerAlignment, Tally
+from topomend.alignment.running import RunningContainer
+from topomend.cli.output.formats import Row, object_name
 from topomend.model.bitmask import format_id_list, members
 from topomend.model.cluster import Owner
 from topomend.model.pod import ContainerKind

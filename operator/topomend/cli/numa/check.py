@@ -1,19 +1,29 @@
-"""``kubectl numa check``: whether topomend is installed, and whether every node's agent publishes a usable state."""
+"""``kubectl numa check``: whether topomend is installed, and whether every node's agent publishes a usable state.
+
+A node whose kubelet would not start again with its state files is a problem too, before its next restart.
+"""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from topomend.cache.snapshot import Snapshot
-from topomend.cli.failures import NO, CannotAsk
-from topomend.cli.numa.cluster import INSTALL, Cluster, cluster_options
-from topomend.cli.output import DOCUMENTS, NAME, echo_document, output_option
+from topomend.cli.numa.cluster.cluster import INSTALL, Cluster, cluster_options
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import NO, CannotAsk
+from topomend.cli.output.formats import DOCUMENTS, NAME, echo_document, output_option
 from topomend.kube.client import NODE_TOPOLOGIES, RELAUNCHES, Resource
 from topomend.kube.errors import NotFound
+from topomend.model.condition import WOULD_NOT_START_AGAIN
+from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
+from topomend.wire.published.node_topology import read_conditions
 
 POLL = 1.0
+READY = "Ready"
 
 
 _EXAMPLES = """\b
@@ -51,12 +61,12 @@ def check(context: click.Context, /, *, cluster: Cluster, seconds: int, output: 
         echo_document({"ok": not problems, "problems": [_record(problem) for problem in problems]}, output)
     elif output == NAME:
         for problem in problems:
-            click.echo(f"node/{problem.node}" if problem.node else "cluster")
+            echo(f"node/{problem.node}" if problem.node else "cluster")
     else:
         for problem in problems:
-            click.echo(f"{problem.node}: {problem.text}" if problem.node else problem.text)
+            echo(f"{problem.node}: {problem.text}" if problem.node else problem.text)
         if not problems:
-            click.echo("Every node publishes its topology.")
+            echo("Every node publishes its topology.")
     if problems:
         context.exit(NO)
 
@@ -72,7 +82,26 @@ def _problems(cluster: Cluster) -> list[Problem]:
     snapshot = cluster.snapshot()
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes: there is nothing to check")
-    return [problem for name in sorted(snapshot.nodes) if (problem := _problem_of(snapshot, name))]
+    restarts = {content["metadata"]["name"]: would_not_restart(content) for content in cluster.own(NODE_TOPOLOGIES)}
+    return [
+        problem
+        for name in sorted(snapshot.nodes)
+        if (problem := _problem_of(snapshot, name) or _restart_problem(name, restarts.get(name, "")))
+    ]
+
+
+def _restart_problem(node: str, why: str) -> Problem | None:
+    return Problem(node, why) if why else None
+
+
+def would_not_restart(content: Mapping[str, Any]) -> str:
+    """Why the kubelet of a NodeTopology would not start again, and which file to delete; empty if it would."""
+    try:
+        conditions = read_conditions(content)
+    except MalformedObject:
+        return ""
+    messages = [each.message for each in conditions if each.reason == WOULD_NOT_START_AGAIN and each.type != READY]
+    return next(iter(messages), "")
 
 
 def _problem_of(snapshot: Snapshot, node: str) -> Problem | None:

@@ -5,8 +5,9 @@ Owns flags and output; the work is left to the room ``drain``.
 
 import click
 
-from topomend.cli.failures import NO
-from topomend.cli.numa.cluster import Cluster, cluster_options
+from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import NO
 
 _EXAMPLES = """\b
 Examples:
@@ -50,10 +51,10 @@ def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds
     from topomend.drain.drain import Drain  # noqa: PLC0415
     from topomend.drain.journal import Journal  # noqa: PLC0415
 
-    journal = Journal(click.echo, dry=dry_run)
+    journal = Journal(echo, dry=dry_run)
     Drain(cluster.client, operator_namespace, journal, seconds).run()
     for thing, why in journal.remaining:
-        click.echo(f"not drained: {thing}: {why}", err=True)
-    click.echo(journal.summary() + (f"; {len(journal.remaining)} not drained" if journal.remaining else ""))
+        echo(f"not drained: {thing}: {why}", err=True)
+    echo(journal.summary() + (f"; {len(journal.remaining)} not drained" if journal.remaining else ""))
     if journal.remaining:
         context.exit(NO)

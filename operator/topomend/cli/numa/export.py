@@ -11,12 +11,13 @@ import click
 import yaml
 
 from topomend import __version__
-from topomend.cli.numa.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
-from topomend.cli.numa.completion import complete_nodes
-from topomend.cli.output import JSON, NAME, YAML, echo_document, object_name, output_option
+from topomend.cli.numa.cluster.cluster import NOTHING_PUBLISHED, Cluster, cluster_options
+from topomend.cli.numa.cluster.completion import complete_nodes
+from topomend.cli.output.console import echo, echo_data
+from topomend.cli.output.formats import JSON, NAME, YAML, echo_document, object_name, output_option
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.model.cluster import REFUSAL_PREFIX
-from topomend.wire.group import CREATOR_ANNOTATION, GROUP
+from topomend.wire.group import CREATOR_ANNOTATION, CREATOR_MAY_NOT, GROUP
 
 _METADATA = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")
 _POD_METADATA = (*_METADATA, "finalizers")
@@ -36,6 +37,9 @@ _CONTAINER = ("name", "resources", "restartPolicy")
 _POD_STATUS = ("phase", "reason", "message", "qosClass", "startTime", "nodeAllocatableResourceClaimStatuses")
 _NODE_SPEC = ("unschedulable", "taints")
 _NODE_STATUS = ("capacity", "allocatable", "nodeInfo")
+_MACHINE_IDS = ("machineID", "systemUUID", "bootID")
+
+_NO_NAME = "the pod's creator may not create it (the report leaves names out)"
 
 
 _EXAMPLES = """\b
@@ -70,19 +74,19 @@ def export(*, cluster: Cluster, nodes: tuple[str, ...], all_namespaces: bool, ou
     _echo(versions, [*_chosen(nodes, listed, topologies), *map(record, records), *refused(pods)], output)
     published = {item["metadata"]["name"] for item in topologies}
     for name in sorted(set(nodes) - published):
-        click.echo(f"{name} has no NodeTopology: its agent publishes nothing", err=True)
+        echo(f"{name} has no NodeTopology: its agent publishes nothing", err=True)
     if not published:
-        click.echo(NOTHING_PUBLISHED, err=True)
+        echo(NOTHING_PUBLISHED, err=True)
 
 
 def _echo(versions: Mapping[str, str], objects: Sequence[Mapping[str, Any]], output: str) -> None:
     if output == NAME:
         for content in objects:
-            click.echo(object_name(content["apiVersion"], content["kind"], content["metadata"]["name"]))
+            echo(object_name(content["apiVersion"], content["kind"], content["metadata"]["name"]))
     elif output == JSON:
         echo_document({"versions": versions, "apiVersion": "v1", "kind": "List", "items": objects}, output)
     else:
-        click.echo(yaml.safe_dump_all([{"versions": versions}, *objects], sort_keys=False), nl=False)
+        echo_data(yaml.safe_dump_all([{"versions": versions}, *objects], sort_keys=False), nl=False)
 
 
 def _chosen(names: tuple[str, ...], *listed: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -98,6 +102,8 @@ def node(content: Mapping[str, Any]) -> dict[str, Any]:
         {key: condition.get(key) for key in ("type", "status")} for condition in content["status"].get("conditions", ())
     ]
     status = _picked(content["status"], _NODE_STATUS) | {"conditions": conditions}
+    if "nodeInfo" in status:
+        status["nodeInfo"] = {key: text for key, text in status["nodeInfo"].items() if key not in _MACHINE_IDS}
     return head | {"spec": _picked(content.get("spec", {}), _NODE_SPEC), "status": status}
 
 
@@ -113,7 +119,14 @@ def record(content: Mapping[str, Any]) -> dict[str, Any]:
     status = dict(content.get("status", {}))
     if "manifest" in status:
         status["manifest"] = _of_pod(status["manifest"])
+    if "conditions" in status:
+        status["conditions"] = [_without_creator(condition) for condition in status["conditions"]]
     return head | {"spec": content.get("spec", {}), "status": status}
+
+
+def _without_creator(condition: Mapping[str, Any]) -> dict[str, Any]:
+    """The condition of a Relaunch: one that says what the pod's creator may not do begins with the name."""
+    return {**condition, "message": _NO_NAME} if condition.get("reason") == CREATOR_MAY_NOT else {**condition}
 
 
 def refused(pods: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:

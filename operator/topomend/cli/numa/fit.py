@@ -7,22 +7,23 @@ from typing import Any
 
 import click
 
+from topomend.alignment.requested import aligned_numa_nodes, is_aligned, why_not_aligned
 from topomend.cache.snapshot import Snapshot
-from topomend.cli.failures import NO, NOT_KNOWN, CannotAsk
-from topomend.cli.numa.cluster import Cluster, cluster_options
-from topomend.cli.numa.pod_argument import RequestedPod, pod_of_file
-from topomend.cli.output import Printer, Row, output_option
-from topomend.decide.explanation import blocking_resources, explain, numa_nodes_text
+from topomend.cli.input.workload import MOST_REPLICAS
+from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster, cluster_options
+from topomend.cli.numa.cluster.pod_argument import RequestedPod, pod_of_file
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import NO, NOT_KNOWN, CannotAsk
+from topomend.cli.output.formats import Printer, Row, output_option
 from topomend.decide.feasibility import diagnose
 from topomend.decide.node_status import UNKNOWN, NodeStatus
-from topomend.decide.requested_alignment import aligned_numa_nodes, is_aligned, why_not_aligned
-from topomend.decide.trace_text import numa_text
+from topomend.decide.totals import Requests, status_by_totals
+from topomend.explain.explanation import blocking_resources, explain, numa_nodes_text
+from topomend.explain.trace_text import numa_text
 from topomend.model.node_state import NodeState
-from topomend.model.pod import Pod
+from topomend.model.pod import ONE_POD, Pod, requests_of, sum_of
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit
-
-MOST_REPLICAS = 10_000
 
 
 @dataclass(frozen=True)
@@ -60,64 +61,84 @@ Examples:
 @click.option(
     "--replicas",
     type=click.IntRange(1, MOST_REPLICAS),
-    default=1,
-    show_default=True,
-    help="The number of replicas wanted.",
+    help="The number of replicas wanted. Default: the workload's own.",
 )
 @output_option()
 @cluster_options
 @click.pass_context
-def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas: int, output: str) -> None:
+def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas: int | None, output: str) -> None:
     """Count the replicas of a pod that fit now, node by node.
 
-    Does not subtract the requests of other pods from a node's totals: that is the scheduler's decision. Exits with 1 if
-    fewer than --replicas fit, and with 3 if the answer depends on a node whose state is unknown.
+    A replica fits where the scheduler finds enough of the node's totals beside the requests of all its pods, and where
+    its kubelet would admit it. Exits with 1 if fewer than --replicas fit, and with 3 if the answer depends on a node
+    whose state is unknown.
     """
     asked = pod_of_file(filename)
+    wanted = replicas or max(1, asked.replicas)
     snapshot = cluster.snapshot()
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    fits = [*_admitting(snapshot, asked, replicas), *_rejected(snapshot, asked)]
+    candidates = [candidate.node for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates]
+    used = cluster.requests_on(candidates)
+    fits = [*_admitting(snapshot, asked, wanted, candidates, used), *_rejected(snapshot, asked)]
     fitting = sum(node_fit.replicas or 0 for node_fit in fits)
     unknown = [node_fit.node for node_fit in fits if node_fit.replicas is None]
     rows = [_row(node_fit) for node_fit in fits]
     printer = Printer(output, ("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), ("WHY",))
-    document = {"wanted": replicas, "fitting": fitting, "nodes": [row.record for row in rows]}
+    document = {
+        "wanted": wanted,
+        "fitting": fitting,
+        "totalsChecked": used is not None,
+        "nodes": [row.record for row in rows],
+    }
     printer.first(rows if printer.for_people else [row for row in rows if row.record["replicas"]], document)
     if printer.for_people:
-        _echo_overall(fitting, replicas, unknown)
-    if fitting < replicas:
+        _echo_overall(fitting, wanted, unknown)
+    if used is None:
+        echo(TOTALS_NOT_CHECKED, err=True)
+    if fitting < wanted:
         context.exit(NOT_KNOWN if unknown else NO)
 
 
 def _echo_overall(fitting: int, replicas: int, unknown: Sequence[str]) -> None:
     if fitting >= replicas or not unknown:
-        click.echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
+        echo(f"overall: {min(fitting, replicas)} of {replicas} fit now")
     else:
         nodes = f"{len(unknown)} node{'s' if len(unknown) != 1 else ''}"
-        click.echo(f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check")
+        echo(f"overall: at least {fitting} of {replicas} fit now; {nodes} unknown; see kubectl numa check")
 
 
-def _admitting(snapshot: Snapshot, asked: RequestedPod, wanted: int) -> list[NodeFit]:
-    return [
-        _fit_on(snapshot.publications[candidate.node].state, asked, wanted)
-        for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates
-    ]
+def _admitting(
+    snapshot: Snapshot,
+    asked: RequestedPod,
+    wanted: int,
+    candidates: Sequence[str],
+    used: Mapping[str, Requests] | None,
+) -> list[NodeFit]:
+    fits = [_fit_on(snapshot, name, asked, wanted, None if used is None else used.get(name, {})) for name in candidates]
+    return sorted(fits, key=lambda node_fit: not node_fit.replicas)
 
 
-def _fit_on(state: NodeState, asked: RequestedPod, wanted: int) -> NodeFit:
-    """Admit replicas one after another until the node refuses one, or all ``wanted`` fit."""
-    name, count_by_place = state.name, Counter[str]()
+def _fit_on(snapshot: Snapshot, name: str, asked: RequestedPod, wanted: int, used: Requests | None) -> NodeFit:
+    """Admit replicas one after another until the scheduler or the node refuses one, or all ``wanted`` fit.
+
+    ``used`` is what the node's pods request; None where that is not known.
+    """
+    node, state, count_by_place = snapshot.nodes[name], snapshot.publications[name].state, Counter[str]()
+    requests = requests_of(asked.pod)
     for number in range(wanted):
+        if used is not None and (lacking := status_by_totals(node, requests, used)):
+            return NodeFit(name, number, count_by_place, f"total {lacking.summary}", lacking.why)
         replica, before = replace(asked.pod, name=f"{asked.pod.name}-{number}", uid=""), state
         verdict, state = admit(before, replica)
         if not verdict.admitted:
             why = explain(verdict, before, replica)
-            return NodeFit(name, count_by_place.total(), count_by_place, blocking_resources(verdict), why)
+            return NodeFit(name, number, count_by_place, blocking_resources(verdict), why)
         if not is_aligned(state, replica):
-            return NodeFit(name, count_by_place.total(), count_by_place, "not aligned", why_not_aligned(state, replica))
+            return NodeFit(name, number, count_by_place, "not aligned", why_not_aligned(state, replica))
         count_by_place[_place(state, replica, verdict)] += 1
-    return NodeFit(name, count_by_place.total(), count_by_place)
+        used = None if used is None else sum_of(used, {**requests, **ONE_POD})
+    return NodeFit(name, wanted, count_by_place)
 
 
 def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:

@@ -5,14 +5,15 @@ from typing import Any
 
 import click
 
-from topomend.cli.numa.cluster import Cluster, cluster_options
-from topomend.cli.numa.picture import Source
-from topomend.cli.output import Printer, Row, output_option, watch_option
+from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
+from topomend.cli.numa.cluster.picture import Source
+from topomend.cli.output.console import echo
+from topomend.cli.output.formats import Printer, Row, output_option, watch_option
 from topomend.kube.client import RELAUNCHES
-from topomend.model.relaunch import Relaunch
+from topomend.model.relaunch_record import Relaunch
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
-from topomend.wire.relaunch import read_relaunch
+from topomend.wire.relaunch_record import read_relaunch
 
 HEADING = ("NAMESPACE", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STEP", "NEW-POD", "SINCE")
 
@@ -56,7 +57,7 @@ def _age(content: Mapping[str, Any]) -> tuple[str, str]:
 def _echo_none(cluster: Cluster, *, everywhere: bool) -> None:
     if not everywhere:
         cluster.check_namespace()
-    click.echo("Nothing was relaunched." if everywhere else f"Nothing was relaunched in {cluster.namespace}.")
+    echo("Nothing was relaunched." if everywhere else f"Nothing was relaunched in {cluster.namespace}.")
 
 
 def _row(content: dict[str, Any]) -> Row | None:
@@ -64,7 +65,7 @@ def _row(content: dict[str, Any]) -> Row | None:
     try:
         relaunch = read_relaunch(content)
     except MalformedObject as error:
-        click.echo(f"relaunch {name} is skipped: {error}", err=True)
+        echo(f"relaunch {name} is skipped: {error}", err=True)
         return None
     return Row(
         (relaunch.namespace, name), _cells(relaunch), content, f"relaunch.{GROUP}/{name}", (name, _status(relaunch))

@@ -2,31 +2,31 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from topomend.cache.snapshot import Snapshot
-from topomend.cli.failures import BadInput, CannotAsk
-from topomend.cli.nearest import did_you_mean
-from topomend.cli.numa.claims import DevicePlaces, device_places
-from topomend.cli.numa.cluster import (
+from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.numa.cluster.claims import DevicePlaces, device_places
+from topomend.cli.numa.cluster.cluster import (
     NOTHING_PUBLISHED,
-    STATES,
     Cluster,
     cluster_options,
-    read_published,
     snapshot_of,
 )
-from topomend.cli.numa.completion import complete_published_nodes
-from topomend.cli.numa.picture import Source
-from topomend.cli.numa.render import draw, holdings
-from topomend.cli.output import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
+from topomend.cli.numa.cluster.completion import complete_published_nodes
+from topomend.cli.numa.cluster.picture import Source
+from topomend.cli.numa.drawing import draw, holdings
+from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.output.failures import BadInput, CannotAsk
+from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
 from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.model.claimed_device import ContainerClaim
-from topomend.wire.claims import read_container_claims
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
+from topomend.wire.published.claims import read_container_claims
 
 _EXAMPLES = """\b
 Examples:
@@ -77,7 +77,7 @@ def _object_row(content: dict[str, Any]) -> Row:
 def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch: bool) -> None:
     drawn: dict[str, list[str]] = {}
     problem = ""
-    for picture in cluster.pictures(SOURCES, watch=watch):
+    for picture in cluster.pictures(_sources(cluster), watch=watch):
         snapshot = snapshot_of({**picture, NODE_TOPOLOGIES: [one.publication for one in picture[NODE_TOPOLOGIES]]})
         claims = {one.node: one.claims for one in picture[NODE_TOPOLOGIES] if one.claims}
         known = snapshot.publications.keys() | snapshot.unreadable.keys()
@@ -86,7 +86,7 @@ def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch:
         shown = nodes or sorted(known)
         places = device_places(cluster) if claims.keys() & set(shown) else DevicePlaces()
         if places.problem and places.problem != problem:
-            click.echo(places.problem, err=True)
+            echo(places.problem, err=True)
         problem = places.problem
         before, drawn = (
             drawn,
@@ -94,7 +94,7 @@ def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch:
         )
         for name, lines in drawn.items():
             if before.get(name) != lines:
-                click.echo("\n".join([*lines, ""]))
+                echo_lines([*lines, ""])
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,20 @@ class _Published:
     claims: tuple[ContainerClaim, ...]
 
 
-def _read(content: dict[str, Any]) -> Iterable[_Published]:
+def _sources(cluster: Cluster) -> list[Source]:
+    """Where the nodes, their published states and their claims are read."""
+    nodes = [source for source in cluster.states if source.resource != NODE_TOPOLOGIES]
+    return [*nodes, Source(NODE_TOPOLOGIES, partial(_read, cluster))]
+
+
+def _read(cluster: Cluster, content: dict[str, Any]) -> Iterable[_Published]:
     name = content["metadata"]["name"]
     try:
         claims = read_container_claims(content)
     except MalformedObject as error:
-        click.echo(f"the claims of {name} are skipped: {error}", err=True)
+        echo(f"the claims of {name} are skipped: {error}", err=True)
         claims = ()
-    return [_Published(name, publication, claims) for publication in read_published(content)]
-
-
-SOURCES = (*(source for source in STATES if source.resource != NODE_TOPOLOGIES), Source(NODE_TOPOLOGIES, _read))
-"""Where the nodes, their published states and their claims are read."""
+    return [_Published(name, publication, claims) for publication in cluster.read_published(content)]
 
 
 def _lines(

@@ -30,6 +30,9 @@ _FIELDS = {
     gate.PREFER_UNCORE_CACHE: "prefer_uncore_cache",
 }
 
+KNOWN_OPTIONS = frozenset(_FIELDS)
+"""The options that a kubelet of some version has."""
+
 _INCOMPATIBLE = (
     (gate.FULL_PCPUS_ONLY, gate.DISTRIBUTE_ACROSS_CORES),
     (gate.DISTRIBUTE_ACROSS_NUMA, gate.DISTRIBUTE_ACROSS_CORES),

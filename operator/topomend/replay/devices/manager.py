@@ -225,14 +225,17 @@ class DeviceManager:
     def _offer(self, resource: str, count: int, allocated: set[str], reusable: set[str]) -> ResourceOffer:
         pool = self._pool(resource)
         free = pool.free()
+        usable, shared = free | reusable, any(mask & (mask - 1) for mask in pool.masks())
         return ResourceOffer(
             PROVIDER,
             resource,
             count,
-            self._per_node(pool, free),
+            self._per_node(pool, usable),
             self._answer(pool, count, allocated, free, reusable),
             self._per_node(pool, pool.all),
             mask_of(node for name in reusable for node in members(numa_mask(pool.numa_nodes_of(name)))),
+            free_sets=self._groups(pool, usable) if shared else (),
+            capacity_sets=self._groups(pool, pool.all) if shared else (),
         )
 
     def _answer(self, pool: DevicePool, count: int, allocated: set[str], free: set[str], reusable: set[str]) -> Offer:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import NUMAMask
-from topomend.model.bounded_dict import BoundedDict
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
 from topomend.model.pod import ContainerKind, Pod, Resources, is_extended

@@ -154,6 +154,12 @@ class MachineState:
         """The groups of several NUMA nodes that have blocks."""
         return {node.cells for node in self.nodes.values() if node.assignments and node.cells.bit_count() > 1}
 
+    def pinned_alone(self) -> NUMAMask:
+        """The NUMA nodes with blocks of their own, which join no group."""
+        return sum(
+            1 << number for number, node in self.nodes.items() if node.assignments and node.cells.bit_count() < 2
+        )
+
     def _within(self, mask: NUMAMask) -> Iterator[_NUMANodeState]:
         return (self.nodes[number] for number in members(mask) if number in self.nodes)
 

@@ -296,7 +296,8 @@ class MemoryManager:
         free = tuple((number, node.free.get(resource, 0)) for number, node in state.nodes.items())
         capacity = tuple(state.allocatable(resource).items())
         groups = tuple(sorted(state.groups()))
-        return ResourceOffer(PROVIDER, resource, size, free, offer, capacity, groups=groups, error=error)
+        pinned = state.pinned_alone()
+        return ResourceOffer(PROVIDER, resource, size, free, offer, capacity, groups=groups, pinned=pinned, error=error)
 
     def _calculated(self, requests: Mapping[str, int]) -> Offer:
         """Every mask with enough memory that the groups allow (calculateHints).

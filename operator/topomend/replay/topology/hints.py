@@ -143,9 +143,11 @@ class ResourceOffer:
     """The request for one resource and the provider's answer, for the merge and for the trace.
 
     ``requested``, ``free`` and ``capacity`` are in CPUs, bytes or devices. ``free`` has pairs of NUMA node and free
-    amount, ``capacity`` pairs of NUMA node and the amount that counts for the preferred width. ``required`` are the
-    NUMA nodes of what init containers left for reuse, ``groups`` those whose memory is pinned together. ``error`` is
-    the provider's, if it offers no NUMA nodes because of the pod itself.
+    amount, ``capacity`` pairs of NUMA node and the amount that counts for the preferred width. Where devices belong to
+    several NUMA nodes, ``free_sets`` and ``capacity_sets`` count each device once, by its NUMA nodes. ``required`` are
+    the NUMA nodes of what init containers left for reuse, ``groups`` those whose memory is pinned together, ``pinned``
+    those with pinned memory of their own. ``error`` is the provider's, if it offers no NUMA nodes because of the pod
+    itself.
     """
 
     provider: str
@@ -156,6 +158,9 @@ class ResourceOffer:
     capacity: tuple[tuple[int, int], ...] = ()
     required: NUMAMask = 0
     groups: tuple[NUMAMask, ...] = ()
+    pinned: NUMAMask = 0
+    free_sets: tuple[tuple[NUMAMask, int], ...] = ()
+    capacity_sets: tuple[tuple[NUMAMask, int], ...] = ()
     error: str = ""
 
 

@@ -16,10 +16,11 @@ Both raise KubeletBreaks if the kubelet's walk would take more than an hour (``w
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import islice
+from math import comb
 from operator import add, and_, sub
 from typing import TypeAlias
 
@@ -28,9 +29,9 @@ from topomend.replay.effort import check
 from topomend.replay.topology.distances import Distances, equally_close
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold, width_rank
 from topomend.replay.topology.numa_allocation_strategy import Strategy
-from topomend.replay.topology.search import masks_by_width, narrowest_of
+from topomend.replay.topology.search import masks_by_width, narrowest_of, preferred_of_width
 from topomend.replay.topology.walk_time import check_walk
-from topomend.replay.topology.wide import WideMerge
+from topomend.replay.topology.wide import WideMerge, poorest_width
 
 TABLED_NODES = 17
 """The most NUMA nodes for which all masks are tabled: the most on which a kubelet merges two full lists in an hour."""
@@ -136,14 +137,53 @@ def first_masks(info: NUMAInfo, hints: Hints, limit: int) -> list[NUMAMask]:
     return sorted(masks, key=lambda mask: (mask.bit_count(), mask))[:limit]
 
 
-def preferred_masks(info: NUMAInfo, hints: Hints, limit: int) -> tuple[NUMAMask, ...]:
-    """The masks that are offered and preferred, at most ``limit`` of them, narrowest first.
+@dataclass(frozen=True, slots=True)
+class Preferred:
+    """The masks that a resource offers and prefers: all masks of one NUMA node, and the narrowest wider ones.
 
-    Beyond ``LISTED_NODES`` only the masks of one NUMA node.
+    ``widths`` are those of every such mask, listed or not. ``anywhere`` is whether any NUMA nodes will do, as many as
+    the resource prefers; it may be false where that is so.
     """
-    if info.nodes.bit_count() > LISTED_NODES:
-        return tuple([1 << node for node in members(hints.preferred_nodes())][:limit])
-    return tuple(islice(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)))), limit))
+
+    masks: tuple[NUMAMask, ...] = ()
+    widths: tuple[int, ...] = ()
+    anywhere: bool = False
+
+
+def preferred_masks(info: NUMAInfo, hints: Hints, limit: int, widest: int) -> Preferred:
+    """What a resource prefers of masks of up to ``widest`` NUMA nodes; at most ``limit`` wider ones are listed."""
+    masks: list[NUMAMask] = []
+    widths = []
+    for width in _preferable_widths(hints, min(widest, info.nodes.bit_count())):
+        room = limit - len(masks)
+        found = _preferred_nodes(hints) if width == 1 else preferred_of_width(hints, width, max(1, room))
+        if found:
+            masks += found if width == 1 or room > 0 else ()
+            widths.append(width)
+    anywhere = hints.sockets is None and len(widths) == 1 and _offers_all(info, hints, masks, widths[0])
+    return Preferred(tuple(masks), tuple(widths), anywhere)
+
+
+def _preferred_nodes(hints: Hints) -> list[NUMAMask]:
+    return [1 << node for node in members(hints.preferred_nodes())]
+
+
+def _preferable_widths(hints: Hints, widest: int) -> Iterable[int]:
+    """The widths up to ``widest`` of which masks may be preferred."""
+    if hints.width is None or hints.sockets is not None:
+        return range(1, widest + 1)
+    return (hints.width,) if hints.width <= widest else ()
+
+
+def _offers_all(info: NUMAInfo, hints: Hints, masks: Sequence[NUMAMask], width: int) -> bool:
+    """Whether every mask of this width is offered, as far as single rules tell; ``masks`` are some that are."""
+    nodes = info.nodes.bit_count()
+    return len(masks) == comb(nodes, width) or any(
+        family.universe == info.nodes
+        and family.least <= width
+        and all(poorest_width(threshold, info.nodes) <= width for threshold in family.thresholds)
+        for family in hints.families
+    )
 
 
 def every_preferred_mask(info: NUMAInfo, hints: Hints) -> set[NUMAMask]:

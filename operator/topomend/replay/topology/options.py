@@ -14,6 +14,9 @@ DEFAULT_MAX_NUMA_NODES = 8
 PROPOSED = frozenset({numa_allocation_strategy.OPTION, prefer_most_allocated_numa_node.OPTION})
 """The options that no released kubelet knows."""
 
+KNOWN_OPTIONS = PROPOSED | {gate.PREFER_CLOSEST, gate.MAX_NUMA_NODES}
+"""The options that a kubelet of some version has, and the proposed ones."""
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 

@@ -8,14 +8,15 @@ nodes that can replace each other the search tries only the lowest.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import accumulate
+from functools import lru_cache, reduce
+from itertools import accumulate, combinations, islice
+from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.effort import check
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.distances import Distances, closest, has_gaps, interchangeable_classes, total_distance
-from topomend.replay.topology.hints import Family, Threshold
+from topomend.replay.topology.hints import Family, Hints, Threshold, touching
 
 MAX_STEPS = 1_000_000
 """The most steps of all searches of one merge together: they take some seconds."""
@@ -69,6 +70,31 @@ def masks_by_width(family: Family) -> Iterator[NUMAMask]:
     budget = Budget()
     for width in range(max(1, family.least), family.universe.bit_count() + 1):
         yield from _Search(family, width, budget, every=True).masks()
+
+
+def preferred_of_width(hints: Hints, width: int, limit: int) -> list[NUMAMask]:
+    """The smallest masks of ``width`` NUMA nodes that are offered and preferred, at most ``limit``, ascending."""
+    masks = {mask for mask in hints.masks if mask.bit_count() == width and hints.prefers(mask)}
+    budget = Budget()
+    for family in hints.families:
+        for preferred in preferred_families(family, hints, width, budget):
+            masks.update(islice(_Search(preferred, width, budget, every=True).masks(), limit))
+    return sorted(masks)[:limit]
+
+
+def preferred_families(family: Family, hints: Hints, width: int, budget: Budget) -> Iterator[Family]:
+    """Families whose union contains, of this width, exactly the masks of ``family`` that ``hints`` prefer."""
+    if hints.width in {None, width}:
+        yield family
+        return
+    if hints.sockets is None:
+        return
+    sockets = hints.sockets.numa_nodes_of_sockets
+    for chosen in combinations(range(len(sockets)), hints.sockets.count):
+        budget.spend()
+        other_sockets = reduce(or_, (nodes for number, nodes in enumerate(sockets) if number not in chosen), 0)
+        demands = tuple([touching(sockets[number]) for number in chosen])
+        yield Family(family.universe & ~other_sockets, (*family.thresholds, *demands), family.least)
 
 
 @lru_cache(maxsize=256)

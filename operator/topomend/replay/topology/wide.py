@@ -6,16 +6,13 @@ by its rules.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import reduce
-from itertools import combinations
 from math import comb
-from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.replay.effort import check
 from topomend.replay.topology.distances import Distances, fittest
-from topomend.replay.topology.hints import Family, Hints, Threshold, touching, width_rank
-from topomend.replay.topology.search import Budget, fittest_of_width, narrowest_of
+from topomend.replay.topology.hints import Family, Hints, Threshold, width_rank
+from topomend.replay.topology.search import Budget, fittest_of_width, narrowest_of, preferred_families
 from topomend.replay.topology.walk_time import MAX_SHORT_LIST, check_walk
 
 
@@ -80,26 +77,12 @@ class WideMerge:
         masks = [mask for mask in hints.masks if hints.prefers(mask)]
         for width in range(1, self._nodes.bit_count() + 1):
             for family in hints.families:
-                for preferred in self._preferred(family, hints, width):
+                for preferred in preferred_families(family, hints, width, self._budget):
                     mask = fittest_of_width(preferred, width, self._distances, self._budget)
                     masks += [] if mask is None else [mask]
             if any(mask.bit_count() <= width for mask in masks):
                 break
         return fittest(masks, self._distances)
-
-    def _preferred(self, family: Family, hints: Hints, width: int) -> Iterator[Family]:
-        """Families whose union contains, of this width, exactly the preferred masks of ``family``."""
-        if hints.width in {None, width}:
-            yield family
-            return
-        if hints.sockets is None:
-            return
-        sockets = hints.sockets.numa_nodes_of_sockets
-        for chosen in combinations(range(len(sockets)), hints.sockets.count):
-            self._budget.spend()
-            other_sockets = reduce(or_, (nodes for number, nodes in enumerate(sockets) if number not in chosen), 0)
-            demands = tuple([touching(sockets[number]) for number in chosen])
-            yield Family(family.universe & ~other_sockets, (*family.thresholds, *demands), family.least)
 
 
 def _intersections(left: Iterable[NUMAMask], right: Collection[NUMAMask]) -> Iterator[NUMAMask]:
@@ -152,11 +135,11 @@ def _least_length(hints: Hints) -> int:
 def _least_members(family: Family) -> int:
     """A lower bound for the family's size: the masks so wide that even the poorest NUMA nodes meet all thresholds."""
     size = family.universe.bit_count()
-    enough = max([family.least, *(_poorest_width(threshold, family.universe) for threshold in family.thresholds)])
+    enough = max([family.least, *(poorest_width(threshold, family.universe) for threshold in family.thresholds)])
     return sum(comb(size, width) for width in range(max(1, enough), size + 1))
 
 
-def _poorest_width(threshold: Threshold, universe: NUMAMask) -> int:
+def poorest_width(threshold: Threshold, universe: NUMAMask) -> int:
     """The number of poorest NUMA nodes that meet the threshold; one more than exist if all together do not.
 
     Groups of several NUMA nodes are left out, which only makes the answer larger.

@@ -1,0 +1,1 @@
+"""What commands are given: manifests, their templates and unknown fields, and the nearest name for a wrong one."""

@@ -1,0 +1,17 @@
+"""The nearest name to one that was mistyped, for the end of an error."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+LEAST = 3
+"""Letters of a beginning that means its longer name."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """``: did you mean train-9?``, or empty where no name is close to ``name``. Upper and lower case are alike."""
+    by_lower = {each.lower(): each for each in names}
+    lower = name.lower()
+    close = get_close_matches(lower, list(by_lower), n=1)
+    if not close and len(lower) >= LEAST:
+        close = sorted(each for each in by_lower if each.startswith(lower))
+    return f": did you mean {by_lower[close[0]]}?" if close else ""

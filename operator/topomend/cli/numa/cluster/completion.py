@@ -1,0 +1,58 @@
+"""Shell completion of names that the cluster knows. Offers nothing where the cluster cannot be asked."""
+
+from collections.abc import Iterable
+from contextlib import closing
+
+import click
+
+from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Resource, connect
+from topomend.kube.connection.access import context_names
+from topomend.kube.connection.kubeconfig import NotConfigured
+from topomend.kube.errors import APIError
+
+
+def complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes whose names begin with ``incomplete``."""
+    del parameter
+    return _beginning(_names(context, NODES), incomplete)
+
+
+def complete_published_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes whose agents publish, and whose names begin with ``incomplete``."""
+    del parameter
+    return _beginning(_names(context, NODE_TOPOLOGIES), incomplete)
+
+
+def complete_namespaces(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The namespaces whose names begin with ``incomplete``."""
+    del parameter
+    return _beginning(_names(context, NAMESPACES), incomplete)
+
+
+def complete_pods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The pods whose names begin with ``incomplete``, written as it begins: with ``pod/`` or without."""
+    del parameter
+    prefix = "pod/" if incomplete.startswith("pod/") else ""
+    return [f"{prefix}{name}" for name in _beginning(_names(context, PODS), incomplete.removeprefix(prefix))]
+
+
+def complete_contexts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The contexts of the kubeconfig whose names begin with ``incomplete``."""
+    del parameter
+    return _beginning(context_names(context.params.get("kubeconfig")), incomplete)
+
+
+def _names(context: click.Context, kind: Resource) -> list[str]:
+    """The names of a kind's objects, in the cluster and the namespace that the flags before select."""
+    kubeconfig, name = context.params.get("kubeconfig"), context.params.get("context")
+    try:
+        with closing(connect(kubeconfig, name)) as client:
+            namespace = context.params.get("namespace") or client.access.namespace
+            listed = client.list(kind, namespace=namespace if kind.namespaced else "", cached=True)
+    except (NotConfigured, APIError):
+        return []
+    return [item["metadata"]["name"] for item in listed.items]
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))

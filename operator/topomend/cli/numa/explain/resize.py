@@ -1,0 +1,83 @@
+"""Explain a resize in place of a running pod, from its node's published state and totals."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from topomend.cache.snapshot import Snapshot
+from topomend.cli.numa.cluster.cluster import Cluster
+from topomend.cli.numa.cluster.pod_argument import RequestedPod, read_requested
+from topomend.cli.numa.explain.refusal_table import refusal_table
+from topomend.cli.output.failures import BadInput, CannotAsk
+from topomend.explain.explanation import explain_resize
+from topomend.kube.client import PODS
+from topomend.model.node_state import NodeState
+from topomend.model.pod import Pod, requests_of
+from topomend.replay.resize import Totals, is_shown, resize
+
+
+def is_pending(pod: RequestedPod) -> bool:
+    """Whether the pod has a pending resize: its kubelet deferred it or finds it infeasible."""
+    conditions = pod.content.get("status", {}).get("conditions") or []
+    return any(
+        (condition.get("type"), condition.get("status")) == ("PodResizePending", "True") for condition in conditions
+    )
+
+
+def explain_resized(
+    cluster: Cluster, snapshot: Snapshot, state: NodeState, running: RequestedPod, desired: RequestedPod
+) -> tuple[list[str], bool]:
+    """The kubelet's answer to a resize of ``running`` to the requests of ``desired``, and whether it agrees.
+
+    Raises BadInput if the two are not the same pod, CannotAsk if the answer depends on an allocation that ``state``
+    does not show yet, and APIError.
+    """
+    allocated = _allocated(running)
+    changed = _as_running(allocated, desired)
+    answer, _ = resize(state, allocated, changed, _totals(cluster, snapshot, state.name, running))
+    if answer.verdict and not is_shown(state, allocated):
+        raise CannotAsk(
+            f"the published state of {state.name} does not show the allocations of pod {allocated.name} yet; ask again "
+            f"in a moment, then run kubectl numa check"
+        )
+    policy = state.kubelet.topology_manager_policy
+    numbers = refusal_table(answer.verdict, policy) if answer.verdict else ()
+    return [explain_resize(answer, changed.name, state.name), *(f"  {line}" for line in numbers)], not answer.reason
+
+
+def _as_running(allocated: Pod, desired: RequestedPod) -> Pod:
+    """The desired pod with the running one's identity. Raises BadInput if their containers differ."""
+    names, wanted = (
+        [(container.name, container.kind) for container in pod.containers] for pod in (allocated, desired.pod)
+    )
+    if names != wanted:
+        in_order = ", ".join(name for name, _ in names)
+        raise BadInput(f"a resize cannot change a pod's containers: {allocated.name} has {in_order}, in this order")
+    return replace(allocated, containers=desired.pod.containers, resources=desired.pod.resources)
+
+
+def _allocated(running: RequestedPod) -> Pod:
+    """The pod with the resources in its status, which its containers have now; the spec has the requested ones."""
+    status = running.content.get("status", {})
+    container_statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    actual = {entry["name"]: entry["resources"] for entry in container_statuses if entry.get("resources")}
+    spec: dict[str, Any] = dict(running.content["spec"])
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            spec[kind] = [
+                {**container, "resources": actual.get(container["name"], container.get("resources"))}
+                for container in spec[kind]
+            ]
+    return read_requested({**running.content, "spec": spec}, f"pod {running.pod.name}").pod
+
+
+def _totals(cluster: Cluster, snapshot: Snapshot, node: str, running: RequestedPod) -> Totals:
+    """The node's allocatable resources, and the requests of its other pods."""
+    published_node = snapshot.nodes.get(node)
+    fields = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
+    requests = Counter[str]()
+    for content in cluster.client.list(PODS, fields=fields).items:
+        other = read_requested(content, f"pod {content['metadata']['name']}").pod
+        if other.uid != running.pod.uid:
+            requests.update(requests_of(other))
+    return Totals(published_node.allocatable if published_node else {}, requests)

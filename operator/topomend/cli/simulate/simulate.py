@@ -1,0 +1,242 @@
+"""``simulate``: admit the pods of a trace on one node, and print its kubelet's answers. ``replay`` decides them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topomend.alignment.requested import why_not_aligned, wrong_value
+from topomend.cli.input.manifests import read_documents
+from topomend.cli.input.unknown_fields import warn_of_unknown_fields
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import NO, BadInput
+from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, output_option
+from topomend.cli.output.refusal_record import refusal_record
+from topomend.cli.output.table import echo_table
+from topomend.cli.simulate.simulated_node import assumptions, read_simulation
+from topomend.cli.simulate.trace import PodEnd, read_trace
+from topomend.cli.simulate.verdict import verdict_record
+from topomend.explain.cause import Cause
+from topomend.explain.explanation import cause_of
+from topomend.explain.remedy import Remedy, remedy_of
+from topomend.model.bitmask import format_id_list, members
+from topomend.model.bound_pod import BoundPod
+from topomend.model.quantity import format_bytes
+from topomend.model.verdict import ContainerPlacement, Verdict
+from topomend.replay.simulation import Simulation
+from topomend.wire.document import MalformedObject
+from topomend.wire.group import ALIGNMENT_ANNOTATION
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+_EXAMPLES = """\b
+Examples:
+  topomend simulate --node "numa:2 cores:8 memory:32Gi" --pods pods.yaml --cpu-manager-policy static
+  kubectl get ntopo/gpu-01 node/gpu-01 -o yaml | topomend simulate --node - --pods deployment.yaml
+  topomend simulate --node "numa:2 cores:8 memory:32Gi" --pods pods.yaml --kubelet-config kubelet.yaml
+  topomend simulate --node gpu-01.yaml --pods pods.yaml --topology-manager-policy restricted -o json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--node",
+    required=True,
+    metavar="FILE|SHAPE",
+    help="A NodeTopology, beside it perhaps its Node and the node's pods (YAML or JSON; - is stdin), or a shape.",
+)
+@click.option(
+    "--pods",
+    required=True,
+    metavar="FILE",
+    help="Pods, workloads, Lists and PodEnds as YAML or JSON documents; - is stdin.",
+)
+@click.option("--node-name", metavar="NAME", help="Which node, if --node has several NodeTopologies.")
+@output_option()
+@click.option("--kubelet-config", type=_FILE, metavar="FILE", help="The kubelet's configuration file.")
+@click.option("--kubelet-config-dir", type=_FOLDER, metavar="DIR", help="The kubelet's drop-in folder (--config-dir).")
+@click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.37.2.")
+@click.option("--topology-manager-policy", metavar="POLICY", help="none, best-effort, restricted or single-numa-node.")
+@click.option("--topology-manager-scope", metavar="SCOPE", help="container or pod.")
+@click.option("--topology-manager-options", metavar="K=V,...", help="The kubelet's topologyManagerPolicyOptions.")
+@click.option("--cpu-manager-policy", metavar="POLICY", help="none or static.")
+@click.option("--cpu-manager-options", metavar="K=V,...", help="The kubelet's cpuManagerPolicyOptions.")
+@click.option("--memory-manager-policy", metavar="POLICY", help="None or Static.")
+@click.option("--reserved-cpus", metavar="CPULIST", help="CPUs reserved for the system, such as 0,32.")
+@click.option(
+    "--reserved-memory",
+    metavar="RESERVATIONS",
+    help="Memory reserved on each NUMA node, such as '0:memory=512Mi;1:memory=256Mi'.",
+)
+@click.pass_context
+def simulate(  # noqa: PLR0913 - one parameter for each part of the question
+    context: click.Context,
+    /,
+    *,
+    node: str,
+    pods: str,
+    node_name: str | None,
+    kubelet_config: Path | None,
+    kubelet_config_dir: Path | None,
+    output: str,
+    **flags: str | None,
+) -> None:
+    """Admit pods one after another as the node's kubelet would, and print its answer to each.
+
+    A kubelet asks its managers for CPUs, memory and devices first; then it checks the node's totals, and with the Node
+    at hand its labels and taints. If something could not be checked, the answer says so.
+
+    A shape describes a machine in one line: "sockets:2 numa:2 cores:8 threads:2 memory:64Gi
+    device:vendor.com/gpu@0=2,1=2". Its kubelet has the default settings but for what the flags say. Among the pods, a
+    document {"kind": "PodEnd", "metadata": {"name": ...}} ends an earlier one. Exits with 1 if a pod is refused, or is
+    not aligned as its annotation topomend.io/alignment asks. If the NodeTopology is not Ready, a warning on stderr says
+    why.
+    """
+    if node == pods == "-":
+        raise BadInput("--node - and --pods -: stdin can be read only once; put one of them into a file")
+    given = {flag: text for flag, text in flags.items() if text is not None}
+    config = kubelet_config, kubelet_config_dir
+    simulation = read_simulation(node, node_name, config, given)
+    answers = list(_admit_all(simulation, pods))
+    if output in DOCUMENTS:
+        echo_document([answer.record for answer in answers], output)
+    elif output == NAME:
+        _print_names(answers)
+    else:
+        _print_table(answers, wide=output == WIDE)
+    for assumption in assumptions(node, config, given):
+        echo(f"note: {assumption}", err=True)
+    if any(answer.not_aligned or not answer.verdict.admitted for answer in answers):
+        context.exit(NO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The kubelet's answer to one pod; of a refusal also the cause and what would be admitted instead.
+
+    ``not_aligned`` is why an admitted pod is not aligned as its annotation asks; empty where it is, None where it does
+    not ask. ``not_checked`` is what the answer leaves out.
+    """
+
+    verdict: Verdict
+    cause: Cause | None = None
+    remedy: Remedy | None = None
+    not_aligned: str | None = None
+    not_checked: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The record that ``-o json`` prints."""
+        record = verdict_record(self.verdict)
+        if self.cause and self.remedy:
+            record |= refusal_record(self.cause, self.remedy)
+        if self.not_aligned is not None:
+            record["aligned"] = not self.not_aligned
+        if self.not_checked:
+            record["notChecked"] = list(self.not_checked)
+        return record
+
+
+def _admit_all(simulation: Simulation, source: str) -> Iterator[_Answer]:
+    try:
+        documents = list(read_documents(source, "--pods"))
+        warn_of_unknown_fields(documents, f"--pods {source}")
+        for step in read_trace(documents):
+            if isinstance(step, PodEnd):
+                simulation = simulation.after(step.namespace, step.name)
+                continue
+            if wrong := wrong_value(step.pod):
+                echo(f"warning: {step.pod.namespace}/{step.pod.name}: {wrong}", err=True)
+            verdict, after = simulation.answer(step)
+            yield _admitted(after, step, verdict) if verdict.admitted else _refused(simulation, step, verdict)
+            simulation = after
+    except MalformedObject as error:
+        raise BadInput(f"--pods {source}: {error}") from error
+
+
+def _admitted(after: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
+    pod = bound.pod
+    not_aligned = why_not_aligned(after.kubelet.state, pod) if pod.single_numa_node else None
+    return _Answer(verdict, not_aligned=not_aligned, not_checked=tuple(after.not_checked(bound)))
+
+
+def _refused(simulation: Simulation, bound: BoundPod, verdict: Verdict) -> _Answer:
+    state = simulation.kubelet.state
+    remedy = remedy_of(
+        state,
+        bound.pod,
+        verdict,
+        ask=lambda changed, pod: simulation.answer_in(changed, replace(bound, pod=pod)),
+    )
+    return _Answer(
+        verdict, _cause(verdict, simulation, bound), remedy, not_checked=tuple(simulation.not_checked(bound))
+    )
+
+
+def _cause(verdict: Verdict, simulation: Simulation, bound: BoundPod) -> Cause:
+    cause = cause_of(verdict, simulation.kubelet.state, bound.pod)
+    flag = next((flag for words, flag in _FLAGS_FOR if words in verdict.message), "")
+    return replace(cause, remedy=f"give {flag}, or correct its configuration") if flag else cause
+
+
+_FLAGS_FOR = (
+    ("specify the system reserved memory", "--reserved-memory, such as '0:memory=512Mi'"),
+    ("unable to determine reserved CPU", "--reserved-cpus, such as 0"),
+)
+"""What a kubelet says that does not start, and the flag that gives it what it lacks."""
+
+
+def _print_names(answers: list[_Answer]) -> None:
+    """The pods that are admitted."""
+    for answer in answers:
+        if answer.verdict.admitted:
+            echo(f"pod/{answer.verdict.name}")
+
+
+def _print_table(answers: list[_Answer], *, wide: bool) -> None:
+    verdicts = [answer.verdict for answer in answers]
+    rows: list[tuple[str, ...]] = [("POD", "CONTAINER", "ADMITTED", "NUMA", "CPUS", "MEMORY", "DEVICES", "PREFERRED")]
+    for verdict in verdicts:
+        pod = f"{verdict.namespace}/{verdict.name}"
+        rows += [_row(pod, container, verdict) for container in verdict.containers] or [
+            (pod, "-", _yes(verdict.admitted), "-", "-", "-", "-", "-")
+        ]
+    echo_table([row if wide else row[:-1] for row in rows])
+    for answer in answers:
+        verdict, pod = answer.verdict, f"{answer.verdict.namespace}/{answer.verdict.name}"
+        if not verdict.admitted:
+            echo(f"{pod}: {verdict.reason}: {verdict.message}")
+        if answer.cause:
+            where = f"container {answer.cause.container}: " if answer.cause.container else ""
+            echo(f"{pod}: {where}{answer.cause.text}")
+        if answer.remedy and answer.remedy.words:
+            echo(f"{pod}: {answer.remedy.words}")
+        if answer.not_aligned:
+            echo(f"{pod}: not on one NUMA node, as {ALIGNMENT_ANNOTATION} asks: {answer.not_aligned}")
+        for unknown in verdict.unmodelled:
+            echo(f"{pod}: not modelled: {unknown}")
+    for left_out in dict.fromkeys(each for answer in answers for each in answer.not_checked):
+        echo(f"not checked: {left_out}")
+
+
+def _row(pod: str, container: ContainerPlacement, verdict: Verdict) -> tuple[str, ...]:
+    return (
+        pod,
+        container.name,
+        _yes(verdict.admitted),
+        "any" if container.affinity is None else ",".join(map(str, members(container.affinity))),
+        format_id_list(container.cpus) or "shared",
+        ",".join(f"{format_bytes(block.size)}@{format_id_list(block.numa_nodes)}" for block in container.memory) or "-",
+        ",".join(
+            f"{devices.resource}={devices.count}@{format_id_list(devices.numa_nodes)}" for devices in container.devices
+        )
+        or "-",
+        _yes(container.preferred),
+    )
+
+
+def _yes(admitted: bool) -> str:
+    return "yes" if admitted else "no"

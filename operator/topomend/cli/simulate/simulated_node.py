@@ -1,0 +1,285 @@
+"""The node that ``simulate`` asks: read from ``--node``, with the flags applied that stand for its kubelet's settings.
+
+Owns which documents ``--node`` takes, and the flags' values. Leaves what is known of such a node to
+``replay.simulation``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from topomend.cache.topology_reader import why_not_ready
+from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.manifests import read_documents
+from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.output.console import echo
+from topomend.cli.output.failures import BadInput
+from topomend.discover.kubelet_config import KubeletConfig, read_kubelet_config, with_version
+from topomend.model.bitmask import format_id_list, parse_id_list
+from topomend.model.bound_pod import BoundPod
+from topomend.model.cluster import Node
+from topomend.model.kubelet import KubeletSettings
+from topomend.model.node_state import NodeState
+from topomend.model.shape import InvalidShape, parse_shape
+from topomend.replay.cpu.options import KNOWN_OPTIONS as CPU_OPTIONS
+from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus
+from topomend.replay.topology.options import KNOWN_OPTIONS as TOPOLOGY_OPTIONS
+from topomend.wire.bound_pod import read_bound_pod
+from topomend.wire.cluster import read_node
+from topomend.wire.document import Document, MalformedObject
+from topomend.wire.group import NODE_TOPOLOGY
+from topomend.wire.published.node_topology import read_conditions, read_node_topology
+
+_OPTION_GATES = {
+    f"{manager}Policy{level}Options": True
+    for manager in ("CPUManager", "TopologyManager")
+    for level in ("Alpha", "Beta")
+}
+"""A given option enables the feature gates that guard it."""
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "topology_manager_policy": ("none", "best-effort", "restricted", "single-numa-node"),
+    "topology_manager_scope": ("container", "pod"),
+    "cpu_manager_policy": ("none", "static"),
+    "memory_manager_policy": ("None", "Static"),
+}
+_OPTIONS: Mapping[str, frozenset[str]] = {
+    "topology_manager_options": TOPOLOGY_OPTIONS,
+    "cpu_manager_options": CPU_OPTIONS,
+}
+_FIELDS = {
+    **{flag: flag for flag in _CHOICES},
+    "topology_manager_options": "topology_manager_policy_options",
+    "cpu_manager_options": "cpu_manager_policy_options",
+    "reserved_cpus": "reserved_cpus",
+    "reserved_memory": "reserved_memory",
+    "kubelet_version": "version",
+}
+_ALIGNING = ("topology_manager_policy", "cpu_manager_policy", "memory_manager_policy")
+"""The flags by one of which a kubelet aligns anything, but for devices."""
+
+_VERSION = re.compile(r"v?\d{1,2}\.\d{1,4}(?:\.\d{1,4})?(?:[-+].{1,60})?", re.ASCII)
+
+_FINISHED = ("Succeeded", "Failed")
+_UNREADABLE = ("Unreadable", "NotGiven")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What ``--node`` has: a state, and of a cluster's node perhaps the Node and all its pods.
+
+    ``problem`` is why its kubelet did not start, by the NodeTopology.
+    """
+
+    state: NodeState
+    is_shape: bool
+    node: Node | None = None
+    pods: tuple[BoundPod, ...] | None = None
+    problem: str = ""
+
+
+def read_simulation(
+    source: str, node_name: str | None, config: tuple[Path | None, Path | None], flags: Mapping[str, str]
+) -> Simulation:
+    """The kubelet to ask. ``config`` are its configuration's file and drop-in folder. Raises BadInput."""
+    given = _shape(source) if _is_shape(source) else _read_node(source, node_name)
+    problem = given.problem
+    if any(config):
+        text = flags.get("kubelet_version")
+        read = _read_config(*config, _value("kubelet_version", text) if text else given.state.kubelet.version)
+        problem = "; ".join(read.problems)
+        given = replace(given, state=_with_settings(given.state, read.settings))
+    elif given.problem:
+        echo(f"warning: {given.state.name}: {given.problem}; --kubelet-config asks about another one", err=True)
+    state = _with_flags(given.state, flags)
+    if given.is_shape and not any(config):
+        state = _with_a_reserved_cpu(state)
+    node = given.node
+    if node and ("reserved_cpus" in flags or any(config)):
+        node = with_reserved_cpus(node, state)
+    return simulation_of(state, node, given.pods, problem)
+
+
+def assumptions(source: str, config: tuple[Path | None, Path | None], flags: Mapping[str, str]) -> Iterator[str]:
+    """What is assumed of the kubelet of a shape, where the flags do not say it, in a line each."""
+    if not _is_shape(source) or any(config):
+        return
+    if not flags.keys() & {*_ALIGNING}:
+        yield f"a kubelet's default settings align nothing; see {', '.join(map(_name, _ALIGNING))}"
+    if flags.get("cpu_manager_policy") == "static" and "reserved_cpus" not in flags:
+        yield "--reserved-cpus 0 is assumed: the static CPU policy needs a reserved CPU"
+
+
+def _is_shape(source: str) -> bool:
+    return source != "-" and not Path(source).exists() and ":" in source
+
+
+def _shape(text: str) -> _Given:
+    try:
+        shape = parse_shape(text)
+    except InvalidShape as error:
+        raise BadInput(f"--node {text!r} is neither a file nor a valid shape: {error}") from error
+    state = NodeState(name="shape", machine=shape.machine(), devices=shape.offered_devices())
+    return _Given(state, is_shape=True, pods=())
+
+
+# Files
+
+
+def _read_node(source: str, node_name: str | None) -> _Given:
+    where = f"--node {source}"
+    try:
+        objects = list(_objects(Document(content) for content in read_documents(source, "--node")))
+        topology = _chosen([each for each in objects if _kind(each) == NODE_TOPOLOGY], where, node_name)
+        state, not_ready = read_node_topology(topology.content), why_not_ready(topology.content)
+        nodes = [read_node(each.content) for each in objects if _kind(each) == "Node"]
+        pods = [each for each in objects if _kind(each) == "Pod"]
+        bound = tuple(_on(state.name, pods)) if pods else None
+        problem = _why_not_started(topology.content)
+    except MalformedObject as error:
+        raise BadInput(f"{where}: {error}") from error
+    if not_ready and not problem:
+        echo(f"warning: {state.name}: {not_ready}", err=True)
+    node = next((node for node in nodes if node.name == state.name), None)
+    return _Given(state, is_shape=False, node=node, pods=bound, problem=problem)
+
+
+def _objects(documents: Iterator[Document]) -> Iterator[Document]:
+    for document in documents:
+        if document.absent:
+            continue
+        kind = _kind(document)
+        if kind.endswith("List"):
+            yield from _objects(iter(document["items"]))
+        elif kind in (NODE_TOPOLOGY, "Node", "Pod"):
+            yield document
+        else:
+            raise document["kind"].wrong("NodeTopology, Node, Pod or List")
+
+
+def _kind(document: Document) -> str:
+    return document["kind"].text("")
+
+
+def _chosen(topologies: Sequence[Document], where: str, node_name: str | None) -> Document:
+    """The one NodeTopology, or the one of this name. Raises BadInput, MalformedObject."""
+    by_name = {each["metadata"]["name"].text(): each for each in topologies}
+    if node_name is not None:
+        if node_name not in by_name:
+            near = did_you_mean(node_name, by_name) or f"; there are: {', '.join(sorted(by_name)) or 'none'}"
+            raise BadInput(f"{where}: no NodeTopology {node_name}{near}")
+        return by_name[node_name]
+    if not by_name:
+        raise BadInput(f"{where}: no NodeTopology; kubectl get ntopo NAME -o yaml prints one")
+    if len(by_name) > 1:
+        raise BadInput(
+            f"{where}: {len(by_name)} NodeTopologies; name one with --node-name: {', '.join(sorted(by_name))}"
+        )
+    return next(iter(by_name.values()))
+
+
+def _on(name: str, pods: Sequence[Document]) -> Iterator[BoundPod]:
+    """The pods that are on the node, without those that have ended."""
+    for pod in pods:
+        if pod["spec"]["nodeName"].text("") == name and pod["status"]["phase"].text("") not in _FINISHED:
+            yield read_bound_pod(pod.content)
+
+
+def _why_not_started(topology: Any) -> str:
+    """Why no kubelet starts with the configuration that the agent found; empty where it does, as far as it says."""
+    for condition in read_conditions(topology):
+        if condition.type == "KubeletConfigRead" and condition.reason == "Invalid":
+            return condition.message
+    return ""
+
+
+# Settings
+
+
+def _read_config(file: Path | None, drop_ins: Path | None, version: str) -> KubeletConfig:
+    """The configuration as a kubelet of this version reads it."""
+    read = with_version(read_kubelet_config(file, drop_ins), version)
+    if read.reason in _UNREADABLE:
+        raise BadInput(f"--kubelet-config {file or drop_ins}: {'; '.join(read.problems)}")
+    for remark in read.remarks:
+        echo(f"warning: {remark}", err=True)
+    return read
+
+
+def _with_flags(state: NodeState, flags: Mapping[str, str]) -> NodeState:
+    """The node with the flags applied, as if its kubelet had been started with them. Raises BadInput."""
+    settings: dict[str, Any] = {_FIELDS[flag]: _value(flag, text) for flag, text in flags.items()}
+    if "reserved_cpus" in flags:
+        _check_reserved(state, settings["reserved_cpus"], flags["reserved_cpus"])
+        settings["reserved_cpu_millis"] = 0
+    if "cpu_manager_options" in flags or "topology_manager_options" in flags:
+        settings["feature_gates"] = {**state.kubelet.feature_gates, **_OPTION_GATES}
+    return _with_settings(state, replace(state.kubelet, **settings))
+
+
+def _with_settings(state: NodeState, kubelet: KubeletSettings) -> NodeState:
+    # The Memory Manager's state follows the old reservations. None has replay rebuild it from the blocks.
+    memory = None if kubelet.reserved_memory != state.kubelet.reserved_memory else state.memory
+    return replace(state, kubelet=kubelet, memory=memory)
+
+
+def _with_a_reserved_cpu(state: NodeState) -> NodeState:
+    """A shape under the static CPU policy without reserved CPUs, which needs one."""
+    kubelet = state.kubelet
+    if kubelet.cpu_manager_policy != "static" or kubelet.reserved_cpus is not None:
+        return state
+    return replace(state, kubelet=replace(kubelet, reserved_cpus=1))
+
+
+def _check_reserved(state: NodeState, reserved: int, text: str) -> None:
+    if missing := reserved & ~state.machine.cpus:
+        there = format_id_list(state.machine.cpus)
+        raise BadInput(f"--reserved-cpus {text!r}: the machine has no CPU {format_id_list(missing)}; it has {there}")
+
+
+def _value(flag: str, text: str) -> Any:
+    name = _name(flag)
+    if flag in _CHOICES:
+        return _choice(name, text, _CHOICES[flag])
+    try:
+        return _READERS[flag](text)
+    except ValueError as error:
+        raise BadInput(f"{name} {text!r}: {error}") from error
+
+
+def _name(flag: str) -> str:
+    return f"--{flag.replace('_', '-')}"
+
+
+def _choice(name: str, text: str, known: Sequence[str]) -> str:
+    if text not in known:
+        raise BadInput(f"{name} {text!r} is none of {', '.join(known)}{did_you_mean(text, known)}")
+    return text
+
+
+def _options(known: frozenset[str]) -> Callable[[str], dict[str, str]]:
+    def read(text: str) -> dict[str, str]:
+        options = read_options(text)
+        for name in options:
+            if name not in known:
+                near = did_you_mean(name, known) or f"; there are: {', '.join(sorted(known))}"
+                raise ValueError(f"no kubelet has an option {name!r}{near}")
+        return options
+
+    return read
+
+
+def _version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise ValueError("not a version such as v1.37.2")
+    return text if text.startswith("v") else f"v{text}"
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    **{flag: _options(known) for flag, known in _OPTIONS.items()},
+    "reserved_cpus": parse_id_list,
+    "reserved_memory": read_reservations,
+    "kubelet_version": _version,
+}

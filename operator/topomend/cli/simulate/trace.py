@@ -1,0 +1,62 @@
+"""Read a trace to simulate: the documents of a file, as pods that start and pods that end, in order.
+
+Leaves parsing the file to ``input/manifests`` and the simulation to ``replay``.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from topomend.cli.input.workload import pods_of
+from topomend.model.bound_pod import BoundPod
+from topomend.wire.bound_pod import read_bound_pod
+from topomend.wire.document import Document, MalformedObject
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """The end of a pod, which frees its resources."""
+
+    namespace: str
+    name: str
+
+
+def read_trace(documents: Iterable[Any]) -> Iterator[BoundPod | PodEnd]:
+    """The steps of a trace in order. Lists and workloads are expanded, and empty documents skipped.
+
+    Raises MalformedObject, which names the document, counted from 1, and the field.
+    """
+    for number, content in enumerate(documents, start=1):
+        if content is None:
+            continue
+        try:
+            yield from _steps(Document(content))
+        except MalformedObject as error:
+            raise MalformedObject(f"document {number}: {error}") from error
+
+
+def _steps(document: Document) -> Iterator[BoundPod | PodEnd]:
+    kind = document["kind"].text(default="Pod")
+    if kind in ("List", "PodList"):
+        for item in document["items"]:
+            yield from _steps(item)
+    elif kind == "PodEnd":
+        metadata = document["metadata"]
+        yield PodEnd(metadata["namespace"].text(default="default"), metadata["name"].text())
+    elif kind == "Pod" or _has_template(document):
+        for pod in pods_of(document.content):
+            yield _read_pod_at(document, pod)
+    else:
+        raise document["kind"].wrong("Pod, workload, List or PodEnd")
+
+
+def _has_template(document: Document) -> bool:
+    spec = document["spec"]
+    return isinstance(spec.content, dict) and ("template" in spec.content or "jobTemplate" in spec.content)
+
+
+def _read_pod_at(document: Document, pod: dict[str, Any]) -> BoundPod:
+    try:
+        return read_bound_pod(pod)
+    except MalformedObject as error:
+        raise MalformedObject(f"{document.path}.{error}" if document.path else str(error)) from error

@@ -1,0 +1,278 @@
+"""Which pods of lower priority make room for a waiting pod, and who evicts them.
+
+kube-scheduler preempts by totals, and never sees a pod that is gated. Where its own victims would free the NUMA node
+too, the pod is let go: the scheduler knows every rule, and keeps the place. Elsewhere the operator evicts by replay,
+only where the place can be kept. Owns the choice of nodes and victims. Leaves which pods run on a node, and the
+eviction, to ``reconcile/gated/preemption``.
+Source: pkg/scheduler/framework/preemption/preemption.go (pickOneNodeForPreemption),
+plugins/defaultpreemption/default_preemption.go (SelectVictimsOnNode, reprieving of victims).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import islice
+
+from topomend.alignment.requested import admission_of
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.filters import filter_node, too_little_left
+from topomend.decide.queue.order import by_most_free_cpus
+from topomend.decide.totals import Requests
+from topomend.model.cluster import Node, WatchedPod
+from topomend.model.node_state import NodeState, emptied
+from topomend.model.pod import Pod, requests_of, sum_of, usage_of
+from topomend.replay.admission import admit, release
+
+MAX_NODES = 10
+"""On how many nodes victims are looked for at a time, those with the most CPUs free first."""
+
+_OFFSET = 1 << 31
+"""Added to each victim's priority before they are summed, so that the sum grows with their number."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The pods of some nodes, and what is known of them beside their own fields.
+
+    ``by_node``: by the node's name. ``staying``: the uids of those that nobody may evict, or that are stuck in their
+    deletion. ``returning``: of those whose controllers create another at once that no gate holds. ``awaited``: by node,
+    the pods for which others have been evicted there.
+    """
+
+    by_node: Mapping[str, Sequence[WatchedPod]]
+    staying: Collection[str] = ()
+    returning: Collection[str] = ()
+    awaited: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """The pods to evict from ``node``; none where it is enough to wait for those that are being deleted."""
+
+    node: str
+    victims: tuple[WatchedPod, ...]
+
+
+def nodes_to_preempt_on(snapshot: Snapshot, pod: WatchedPod, beyond: int = 0) -> tuple[str, ...]:
+    """The nodes that would admit the pod if they were empty, at most MAX_NODES of those after the first ``beyond``."""
+    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
+    could = (
+        name
+        for name in by_most_free_cpus(snapshot)
+        if not filter_node(snapshot.nodes[name], pod.placement, requests)
+        and fit.admits(emptied(snapshot.publications[name].state))
+    )
+    return tuple(islice(could, beyond, beyond + MAX_NODES))
+
+
+# The scheduler preempts
+
+
+def where_scheduler_preempts(snapshot: Snapshot, pod: WatchedPod, running: Running) -> tuple[str, ...]:
+    """The nodes on which kube-scheduler would make room for the pod, and which admit it once its victims have left.
+
+    That must be so in any order of equal victims, and whether or not pods come that are assumed on several nodes.
+    """
+    found = [
+        {
+            dry_run.node.name
+            for dry_run in _dry_runs(snapshot, pod, running, certain=certain)
+            if _frees(dry_run, pod, running, tied)
+        }
+        for certain in (False, True)
+        for tied in (False, True)
+    ]
+    return tuple(name for name in running.by_node if all(name in names for names in found))
+
+
+def _frees(dry_run: "_DryRun", pod: WatchedPod, running: Running, tied: bool) -> bool:
+    """Whether the scheduler's victims free the place; ``tied`` is that equal ones come in the opposite order."""
+    victims = _schedulers_victims(dry_run, pod, tied)
+    if not victims or any(victim.uid in running.staying for victim in victims):
+        return False
+    return dry_run.admits_without(victims)
+
+
+def _schedulers_victims(dry_run: "_DryRun", pod: WatchedPod, tied: bool) -> Sequence[WatchedPod]:
+    """Whom kube-scheduler evicts by totals: all of lower priority but those that can stay, the important ones first.
+
+    None where the totals suffice, or never would. Pods that are being deleted count: they are still there. Budgets are
+    not looked at: the scheduler spares their pods where it can, and breaks a budget where it cannot.
+    """
+    lower = [other for other in dry_run.running if other.priority < pod.priority]
+    lower.sort(key=lambda other: other.uid, reverse=tied)
+    lower.sort(key=lambda other: (-other.priority, _started(other)))
+    used = dry_run.used_without({other.uid for other in lower})
+    if not dry_run.leaves_enough(used):
+        return ()
+    victims = []
+    for other in lower:
+        beside = sum_of(used, dry_run.requests[other.uid])
+        if dry_run.leaves_enough(beside):
+            used = beside
+        else:
+            victims.append(other)
+    return victims
+
+
+def _started(pod: WatchedPod) -> str:
+    """When the pod started, now where no kubelet has seen it (pkg/scheduler/util/utils.go:GetPodStartTime)."""
+    return pod.start_time or "now, after all times"
+
+
+# The operator evicts
+
+
+def choose_victims(snapshot: Snapshot, pod: WatchedPod, running: Running) -> Preemption | None:
+    """The node and the pods that are least to be missed, in kube-scheduler's order; None where that helps nowhere."""
+    preemptions = sorted(_preemptions(snapshot, pod, running), key=_latest_start, reverse=True)
+    return min(preemptions, key=_cost, default=None)
+
+
+def _preemptions(snapshot: Snapshot, pod: WatchedPod, running: Running) -> Iterator[Preemption]:
+    for dry_run in _dry_runs(snapshot, pod, running, leaving=True):
+        lower = [
+            other
+            for other in dry_run.running
+            if other.priority < pod.priority and other.uid not in running.staying and not other.deleting
+        ]
+        victims = _victims(lower, dry_run, running.returning)
+        if victims is not None:
+            yield Preemption(dry_run.node.name, tuple(victims))
+
+
+def _cost(preemption: Preemption) -> tuple[int, int, int]:
+    """The highest priority, the sum, and the number of the victims."""
+    priorities = [victim.priority for victim in preemption.victims]
+    highest = max(priorities, default=-_OFFSET)
+    return highest, sum(priority + _OFFSET for priority in priorities), len(priorities)
+
+
+def _latest_start(preemption: Preemption) -> str:
+    """When the first of its most important victims started: of equal nodes the one where that is latest comes first."""
+    highest = max((victim.priority for victim in preemption.victims), default=0)
+    return min((_started(victim) for victim in preemption.victims if victim.priority == highest), default="")
+
+
+def _victims(
+    lower: Iterable[WatchedPod], dry_run: "_DryRun", returning: Collection[str]
+) -> Sequence[WatchedPod] | None:
+    """The victims on one node; none where the pod has room already, and None where it gets none that can be kept."""
+    if dry_run.admits_without(()):
+        return ()
+    victims = sorted(lower, key=lambda other: (other.priority, _Reversed(_started(other)), other.namespace, other.name))
+    lasting = [victim for victim in victims if victim.uid not in returning]
+    for pods in (victims, lasting):
+        if dry_run.admits_without(pods) and dry_run.keeps_place(found := _fewest(pods, dry_run, returning), returning):
+            return found
+    return None
+
+
+def _fewest(victims: Sequence[WatchedPod], dry_run: "_DryRun", returning: Collection[str]) -> Sequence[WatchedPod]:
+    """A single one, or what remains of all when each is spared that can be, whichever is less to be missed."""
+    remaining: Sequence[WatchedPod] = victims
+    for spared in reversed(victims):
+        others = [victim for victim in remaining if victim is not spared]
+        if dry_run.admits_without(others):
+            remaining = others
+    for victim in victims:
+        if victim.priority > max(other.priority for other in remaining):
+            break
+        if dry_run.admits_without([victim]) and dry_run.keeps_place([victim], returning):
+            return [victim]
+    return remaining
+
+
+@dataclass(frozen=True, slots=True)
+class _Reversed:
+    """A sort key in the opposite order."""
+
+    text: str
+
+    def __lt__(self, other: "_Reversed") -> bool:
+        return other.text < self.text
+
+
+# One node
+
+
+def _dry_runs(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, *, leaving: bool = False, certain: bool = False
+) -> Iterator["_DryRun"]:
+    """One for each node whose state is known.
+
+    ``leaving`` is that pods that are being deleted have left, ``certain`` that no pod comes that may go elsewhere.
+    """
+    for name, pods in running.by_node.items():
+        node, publication = snapshot.nodes.get(name), snapshot.publications.get(name)
+        if node is not None and publication is not None and not publication.problem:
+            awaited = [other for other in running.awaited.get(name, ()) if other.uid != pod.uid]
+            assumed = [
+                other for other in publication.assumed_pods if not certain or not _may_go_elsewhere(snapshot, other)
+            ]
+            yield _DryRun(node, publication.remaining, pod.pod, pods, (*assumed, *awaited), leaving=leaving)
+
+
+def _may_go_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether the pod is assumed on several nodes, of which it gets one."""
+    assumed = snapshot.assumed.get((pod.namespace, pod.name))
+    return assumed is not None and len(assumed.nodes) > 1
+
+
+class _DryRun:
+    """Whether one node would admit ``pod`` once some of the pods ``running`` there have left.
+
+    Those that are ``arriving`` come first.
+    """
+
+    def __init__(  # noqa: PLR0913  what is on a node
+        self,
+        node: Node,
+        state: NodeState,
+        pod: Pod,
+        running: Sequence[WatchedPod],
+        arriving: Iterable[Pod],
+        *,
+        leaving: bool,
+    ) -> None:
+        self.node, self.running = node, running
+        self._pod, self._fit, self._state = pod, admission_of(pod), state
+        listed = {other.uid for other in running}
+        self._arriving = {other.uid: other for other in arriving if other.uid not in listed}.values()
+        pods = (*(other.pod for other in running), *self._arriving)
+        self.requests = {other.uid: usage_of(other) for other in pods}
+        self._leaving = [other for other in running if other.deleting] if leaving else []
+
+    def used_without(self, victims: Collection[str]) -> Requests:
+        """What the others than these uids request together."""
+        none: Requests = {}
+        return reduce(sum_of, (requests for uid, requests in self.requests.items() if uid not in victims), none)
+
+    def leaves_enough(self, used: Requests) -> bool:
+        """Whether enough is left in total for the pod beside what is ``used``."""
+        return not too_little_left(self.node, requests_of(self._pod), used)
+
+    def admits_without(self, victims: Iterable[WatchedPod]) -> bool:
+        """Whether the node would admit the pod and has enough in total once ``victims`` have left, too."""
+        gone = [*self._leaving, *victims]
+        used = self.used_without({other.uid for other in gone})
+        return self.leaves_enough(used) and self._fit.admits(self._state_without(gone))
+
+    def keeps_place(self, victims: Iterable[WatchedPod], returning: Collection[str]) -> bool:
+        """Whether the next pods of the victims' controllers leave the place alone.
+
+        kube-scheduler keeps the totals of a nominated pod, and not its NUMA node. So there must be too little left for
+        any of those pods beside it.
+        """
+        gone = [*self._leaving, *victims]
+        used = sum_of(self.used_without({other.uid for other in gone}), usage_of(self._pod))
+        comers = (requests_of(other.pod) for other in gone if other.uid in returning)
+        return all(too_little_left(self.node, requests, used) for requests in comers)
+
+    def _state_without(self, gone: Iterable[WatchedPod]) -> NodeState:
+        state = self._state
+        for other in gone:
+            state = release(state, other.namespace, other.name)
+        for arriving in self._arriving:
+            state = admit(state, arriving)[1]
+        return state

@@ -1,0 +1,1 @@
+"""How a server is reached and by whose account: kubeconfigs, credentials, TLS, proxies and the transport."""

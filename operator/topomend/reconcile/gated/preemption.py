@@ -1,0 +1,327 @@
+"""Has pods of lower priority make room for a waiting pod: kube-scheduler preempts for no pod that is gated.
+
+Where the scheduler's own preemption would free the pod's place, the pod is let go for the scheduler to preempt. Else
+victims leave through the Eviction API, so PodDisruptionBudgets hold, once the API server would let all of them go and
+the place is held. Owns for which pods this is tried, and how often. Leaves the choice of victims to
+``decide/queue/victims``, and the place to ``held_places``. The right to evict is a ClusterRole of its own: without it
+nothing is evicted.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from heapq import nsmallest
+from itertools import islice, takewhile
+from math import inf
+from typing import Any
+
+from topomend.base.bounded_dict import BoundedDict
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.eligibility import why_opted_out
+from topomend.decide.feasibility import ExcludedNodes, diagnose
+from topomend.decide.queue import victims
+from topomend.decide.queue.lines import QueueLines
+from topomend.decide.queue.order import Reservation, reserved_numa_nodes
+from topomend.kube.client import PODS, PRIORITY_CLASSES, UNENDED, Client, Resource
+from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
+from topomend.model.cluster import Placement, WatchedPod
+from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
+from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.gated.held_places import HeldPlaces
+from topomend.reconcile.namespace_limits import NamespaceLimits
+from topomend.reconcile.object_faults import ObjectFaults
+from topomend.reconcile.optional_right import OptionalRight
+from topomend.reconcile.store import Store
+from topomend.runtime.backoff import Exponential
+from topomend.runtime.queues.token_bucket import FairTokenBucket
+from topomend.wire.cluster import read_watched_pod
+from topomend.wire.document import MalformedObject
+from topomend.wire.group import FIT_GATE, UNGATED_NAMESPACES
+
+PATIENCE_SECONDS = 2.0
+"""How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
+
+RESTS = Exponential(30.0, 3600.0)
+"""When a pod is tried again: victims take their grace period, and where none help, pods must end first. The rest
+doubles after each attempt that evicted a pod and left this one waiting: whoever took its place may take the next."""
+
+KEPT_SECONDS = 60.0
+"""How long a pod stays whose eviction the API server refused, whatever the reason."""
+
+SLACK_SECONDS = 5.0
+"""How much longer than until its next attempt a place is held for a pod: the attempt may hold it again."""
+
+STUCK_SECONDS = 30.0
+"""How long after its grace period a pod that is being deleted counts as one that leaves."""
+
+NEXT_SECONDS = 2.0
+"""When a pod is tried again that may have a place already, or on other nodes than the first ones."""
+
+MAX_TRIED = 5
+"""Pods at a time."""
+
+ATTEMPTS_PER_SECOND, ATTEMPT_BURST = 2.0, 10
+"""How often pods of some nodes are listed for a waiting pod, in the whole cluster; one namespace has half the burst."""
+
+CLASSES_SECONDS = 60.0
+"""How long the lowest priority of the cluster is good."""
+
+MAX_ENTRIES = 10_000
+
+BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+
+_EVICTION = {"verb": "create", "version": "v1", "resource": "pods", "subresource": "eviction"}
+
+_log = logging.getLogger(__name__)
+
+
+class Preemptor:
+    """Makes room for the pods that wait in the snapshot. ``reservations`` is for any thread, the rest for one.
+
+    ``excluded`` are the nodes that back off from a pod. ``let_go`` ungates a pod for the nodes of these names.
+    ``is_gated_by_us`` says whether the operator gates the new pods of a pod's controller.
+    ``reserved`` are the reservations for pods that wait for others to end.
+    """
+
+    def __init__(  # noqa: PLR0913  what it decides on and whom it hands a pod to
+        self,
+        client: Client,
+        store: Store,
+        announcer: Announcer,
+        limits: NamespaceLimits,
+        *,
+        excluded: Callable[[WatchedPod], ExcludedNodes],
+        let_go: Callable[[WatchedPod, Sequence[str]], None],
+        is_gated_by_us: Callable[[WatchedPod], bool],
+        reserved: Callable[[], Sequence[Reservation]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._store, self._announcer = client, store, announcer
+        self._limits, self._excluded, self._let_go = limits, excluded, let_go
+        self._is_gated_by_us, self._reserved, self._clock = is_gated_by_us, reserved, clock
+        self._listings = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
+        self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._attempts: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
+        self._kept: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._leaving: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._victims: BoundedDict[str, frozenset[str]] = BoundedDict(MAX_ENTRIES)
+        self._beyond: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
+        self._lines = QueueLines()
+        self._lowest: tuple[float, int] | None = None
+        self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
+        self._places = HeldPlaces(client, store, self._faults, clock)
+        self._right = OptionalRight(
+            client, _EVICTION, log=_log, without="no pod is evicted for pods of higher priority", clock=clock
+        )
+
+    def reservations(self) -> Sequence[Reservation]:
+        """The NUMA nodes that are held for pods for which others were evicted."""
+        return self._places.reservations()
+
+    def check(self) -> None:
+        """Make room for the first of the pods that have waited for a while. Raises APIError."""
+        if self._right.is_missing:
+            return
+        with self._right.used():
+            self._places.give_up()
+            for pod in self._first_waiting():
+                self._rest(pod)
+                with self._faults.of(pod.namespace, pod.name), self._right.used():
+                    self._preempt_for(pod)
+                if self._right.is_missing:
+                    return
+
+    def _rest(self, pod: WatchedPod) -> float:
+        """The seconds until the pod is tried again."""
+        seconds = RESTS.seconds(self._attempts.get(pod.uid, 0) + 1)
+        self._rests[pod.uid] = self._clock() + seconds
+        return seconds
+
+    def _first_waiting(self) -> Iterator[WatchedPod]:
+        """The first waiting pods whose priority is above that of some pods of the cluster, in order."""
+        snapshot = self._store.snapshot
+        if not snapshot.gated:
+            return
+        lowest = self._lowest_priority()
+        lines = self._lines.of(snapshot, self._clock())
+        first = [pod for line in lines for pod in self._first_of(snapshot, line, lowest)]
+        for pod in nsmallest(MAX_TRIED, first, key=lambda pod: pod.order):
+            if not why_opted_out(pod, self._limits.limits(pod.namespace)) and not self._listings.take(pod.namespace):
+                yield pod
+
+    def _first_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
+        """The first gated pods of a namespace that wait for a node; their line is in the order of priority."""
+
+        def is_tried(pod: WatchedPod) -> bool:
+            key = (pod.namespace, pod.name)
+            return key not in snapshot.assumed and self._is_patient(pod, snapshot.gated_since[key])
+
+        return islice(filter(is_tried, takewhile(lambda pod: pod.priority > lowest, line)), MAX_TRIED)
+
+    def _is_patient(self, pod: WatchedPod, since: float) -> bool:
+        """Whether the pod, which may preempt others, has waited and was not tried for a while.
+
+        No place can be held for a replacement, which is gated otherwise, nor for a pod that was refused.
+        """
+        now = self._clock()
+        is_due = since + PATIENCE_SECONDS <= now and self._rests.get(pod.uid, 0.0) <= now
+        return is_due and pod.preempts and pod.gates == (FIT_GATE,)
+
+    def _lowest_priority(self) -> int:
+        """The lowest priority that a pod of the cluster may have; pods without a class have 0."""
+        now = self._clock()
+        if self._lowest is None or self._lowest[0] + CLASSES_SECONDS <= now:
+            values = self._client.read(PRIORITY_CLASSES, lambda content: (int(content["value"]),), cached=True).items
+            self._lowest = now, min(0, *values, 0)
+        return self._lowest[1]
+
+    def _preempt_for(self, pod: WatchedPod) -> None:
+        snapshot = self._store.snapshot
+        surveys, excluded = self._store.surveys, self._excluded(pod)
+        if diagnose(snapshot, pod.pod, pod.placement, None, excluded, surveys=surveys).candidates:
+            self._rests[pod.uid] = self._clock() + NEXT_SECONDS
+            return  # another pod's turn comes first
+        nodes = self._next_nodes(snapshot, pod)
+        by_node = {name: self._running_on(name) for name in nodes}
+        everybody = [other for pods in by_node.values() for other in pods]
+        stuck = {other.uid for other in everybody if self._is_stuck(other)}
+        awaited = self._places.awaited()
+        by_scheduler = victims.where_scheduler_preempts(
+            snapshot, pod, victims.Running(by_node, staying=stuck, awaited=awaited)
+        )
+        if by_scheduler:
+            self._let_go(pod, by_scheduler)
+            return
+        if not pod.scheduler_rules:  # replay does not judge on which nodes these let it run
+            by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
+            staying = {other.uid for other in everybody if other.uid in stuck or self._stays(other, pod)}
+            returning = {other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)}
+            if self._evict_for(pod, snapshot, victims.Running(by_node, staying, returning, awaited)):
+                return
+        is_leaving = any(other.deleting and other.uid not in stuck for other in everybody)
+        if is_leaving or any(name in awaited or snapshot.publications[name].assumed_pods for name in nodes):
+            self._rests[pod.uid] = self._clock() + NEXT_SECONDS  # who comes and goes there is soon known
+
+    def _next_nodes(self, snapshot: Snapshot, pod: WatchedPod) -> Sequence[str]:
+        """The nodes after those that were tried last, for a pod that was not let go then; soon the next ones."""
+        beyond = self._beyond.pop(pod.uid, 0)
+        nodes = victims.nodes_to_preempt_on(snapshot, pod, beyond)
+        if len(nodes) == victims.MAX_NODES:
+            self._beyond[pod.uid] = beyond + len(nodes)
+            self._rests[pod.uid] = self._clock() + NEXT_SECONDS
+        reserved = reserved_numa_nodes(snapshot, pod, self._reserved())
+        return [name for name in nodes if name not in reserved]
+
+    def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
+        """Whether ``other`` stays: the cluster needs it, it opted out, nobody may evict it, its controller takes the
+        place back, or it has left for ``pod`` already."""
+        if other.mirror or other.critical or other.namespace in UNGATED_NAMESPACES or _is_of_a_daemon_set(other):
+            return True
+        if why_opted_out(other, self._limits.limits(other.namespace)):
+            return True
+        return self._kept.get(other.uid, 0.0) > self._clock() or _workload(other) in self._victims.get(pod.uid, ())
+
+    def _is_stuck(self, other: WatchedPod) -> bool:
+        """Whether the pod should have left, and does not; or is its kubelet's own, which ends with a file alone."""
+        if not other.deleting:
+            return other.mirror
+        now = self._clock()
+        since = self._leaving[other.uid] = self._leaving.get(other.uid, now)
+        return since + other.grace_seconds + STUCK_SECONDS <= now
+
+    def _evict_for(self, pod: WatchedPod, snapshot: Snapshot, running: victims.Running) -> bool:
+        """Returns whether there is a place for which pods may be evicted, or that others are about to leave."""
+        while chosen := victims.choose_victims(snapshot, pod, running):
+            kept = [victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)]
+            kept = kept or self._beyond_budgets(chosen.victims)
+            if not kept:
+                self._evict_all(pod, chosen)
+                return True
+            running = replace(running, staying={*running.staying, *kept})
+        return False
+
+    def _beyond_budgets(self, victims: Sequence[WatchedPod]) -> list[str]:
+        """The last of several victims of one namespace, where a budget there may not allow all of them.
+
+        Each dry run is allowed by itself. A budget counts for all pods of its namespace here, whatever it selects.
+        """
+        counts = Counter(victim.namespace for victim in victims)
+        return [
+            max(victim.uid for victim in victims if victim.namespace == namespace)
+            for namespace, count in counts.items()
+            if count > 1 and self._allowed_disruptions(namespace) < count
+        ]
+
+    def _allowed_disruptions(self, namespace: str) -> float:
+        def allowed(content: dict[str, Any]) -> Iterator[int]:
+            yield int(content.get("status", {}).get("disruptionsAllowed", 0))
+
+        return min(self._client.read(BUDGETS, allowed, namespace=namespace).items, default=inf)
+
+    def _evict_all(self, pod: WatchedPod, chosen: victims.Preemption) -> None:
+        """Evict the victims once the place is held. Where one is kept after all, the pod is tried again."""
+        if chosen.victims:
+            self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1
+        seconds = self._rest(pod)
+        if not self._places.hold(pod, chosen, self._clock() + seconds + SLACK_SECONDS):
+            return
+        workloads = frozenset(map(_workload, chosen.victims))
+        self._victims[pod.uid] = self._victims.get(pod.uid, frozenset()) | workloads
+        evicted = list(takewhile(self._evict, chosen.victims))
+        for victim in evicted:
+            name = f"{victim.namespace}/{victim.name}"
+            _log.info("%s was evicted from %s for %s/%s", name, chosen.node, pod.namespace, pod.name)
+        if evicted:
+            self._announcer.preempted(evicted, pod, chosen.node, seconds)
+
+    def _evict(self, victim: WatchedPod, *, dry_run: bool = False) -> bool:
+        """Returns whether the victim leaves, or has left; False where the API server keeps it for now.
+
+        A budget keeps it (429), or two of them (500), or somebody else's admission policy (403), or its namespace is
+        being deleted (403), and so on: that concerns this victim alone.
+        """
+        try:
+            self._client.evict(victim.name, victim.namespace, uid=victim.uid, dry_run=dry_run)
+        except (NotFound, Conflict):
+            return True
+        except Refused as error:
+            if isinstance(error, Forbidden) and self._right.is_denied_by(error):
+                raise
+            self._kept[victim.uid] = self._clock() + KEPT_SECONDS
+            _log.info("%s/%s is not evicted: %s", victim.namespace, victim.name, error)
+            return False
+        return True
+
+    def _running_on(self, node: str) -> Sequence[WatchedPod]:
+        fields = f"spec.nodeName={node},{UNENDED}"
+        return self._client.read(PODS, _read, fields=fields, cached=True).items
+
+
+def _staying(pod: WatchedPod, stuck: Collection[str]) -> WatchedPod:
+    """``pod`` as one that does not leave, where it is stuck."""
+    return replace(pod, deleting=False) if pod.uid in stuck else pod
+
+
+def _workload(pod: WatchedPod) -> str:
+    """What the pod has in common with those that its controller creates in its place."""
+    return pod.owner.uid if pod.owner else pod.uid
+
+
+def _is_of_a_daemon_set(pod: WatchedPod) -> bool:
+    """Whether the pod's controller creates another one for the same node at once, which takes the place again."""
+    return pod.owner is not None and pod.owner.kind == "DaemonSet"
+
+
+def _read(content: dict[str, Any]) -> Iterator[WatchedPod]:
+    """A pod that cannot be read is no victim; what it holds, its node's agent has published.
+
+    Of the others neither the rules about nodes nor each container are kept: these may be megabytes.
+    """
+    with suppress(MalformedObject):
+        pod = read_watched_pod(content)
+        together = Container("", ContainerKind.APP, Resources(requests_of(pod.pod), {}))
+        small = Pod(pod.namespace, pod.name, pod.uid, (together,))
+        yield replace(pod, pod=small, placement=Placement(), node_affinity={})

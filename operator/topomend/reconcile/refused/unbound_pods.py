@@ -1,0 +1,147 @@
+"""Ungated pods that the scheduler cannot bind: the nodes that they were narrowed to do not suit it.
+
+A narrowed pod cannot be widened again. Where other nodes admit the pod, it is deleted, so that its controller creates
+another; the pods of that controller are then ungated for every node that admits them. A pod without a controller is
+relaunched in the same way, with a record. Owns when that happens. Leaves which owners create another pod and which pods
+may be relaunched to ``decide/eligibility`` and ``owners``, and the relaunch to ``refused_pods``.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from topomend.base.bounded_dict import BoundedDict
+from topomend.cache.snapshot import Snapshot, UnboundPod
+from topomend.decide.eligibility import (
+    Limits,
+    counts_deletions,
+    is_recreated_when_deleted,
+    is_relaunched_when_unbound,
+)
+from topomend.decide.feasibility import diagnose
+from topomend.decide.survey import Surveys
+from topomend.kube.client import Client
+from topomend.model.cluster import WatchedPod
+from topomend.reconcile.namespace_limits import NamespaceLimits
+from topomend.reconcile.object_faults import ObjectFaults
+from topomend.reconcile.pod_id import PodID
+from topomend.reconcile.refused.owners import why_not_recreated
+from topomend.reconcile.refused.refused_pods import RefusedPods, widened
+from topomend.reconcile.result import DONE, Result
+from topomend.reconcile.store import Store
+from topomend.relaunch import narrowed_affinity, pod_requests
+from topomend.runtime.backoff import Backoff
+from topomend.wire.group import RELAUNCH_FINALIZER
+
+PATIENCE_SECONDS = 30.0
+"""How long the scheduler may find no node: its own retries take up to ten seconds, a preemption some more."""
+
+JOB_SECONDS = 120.0
+"""The same for the pods of a Job, and the time between two of one Job: it counts each deletion as a failure. Until then
+it has counted the one before."""
+
+CHECK_SECONDS = 10.0
+"""How often the nodes are asked about one pod."""
+
+MAX_ENTRIES = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class UnboundPods:
+    """Deletes and relaunches such pods. ``check`` is for one thread; the rest may be used by several, a pod each.
+
+    ``backoff`` delays the next pods of a controller after each deletion, and the next relaunch of a pod without one.
+    """
+
+    def __init__(  # noqa: PLR0913  what it decides on and whom it hands a relaunch to
+        self,
+        client: Client,
+        store: Store,
+        limits: NamespaceLimits,
+        refused_pods: RefusedPods,
+        *,
+        backoff: Backoff,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._store, self._limits, self._refused_pods = client, store, limits, refused_pods
+        self._backoff, self._clock = backoff, clock
+        self._owners: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._job_due: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._faults = ObjectFaults(_log, "no other node is found for it", clock)
+
+    def widened(self, pod: WatchedPod) -> WatchedPod:
+        """``pod`` as one to be ungated for every node that admits it, where the scheduler could not bind its like."""
+        if pod.owner is None or pod.owner.uid not in self._owners:
+            return pod
+        return widened(pod)
+
+    def bare(self, pod: PodID) -> UnboundPod | None:
+        """The unbound pod of this uid, if it has no controller."""
+        unbound = self._store.snapshot.unbound.get((pod.namespace, pod.name))
+        return unbound if unbound and unbound.pod.uid == pod.uid and unbound.pod.owner is None else None
+
+    def reconcile(self, unbound: UnboundPod) -> Result:
+        """Relaunch a bare pod where it has waited long enough and other nodes admit it. Raises APIError."""
+        pod = unbound.pod
+        limits = self._limits.limits(pod.namespace)
+        if RELAUNCH_FINALIZER not in pod.finalizers:
+            later = self._why_later(unbound, limits) or self._refused_pods.why_later(pod, limits)
+            if later:
+                return later
+        self._backoff.failed(_workload(pod), pod.uid)
+        return self._refused_pods.relaunch_unbound(pod, limits.max_attempts)
+
+    def _why_later(self, unbound: UnboundPod, limits: Limits) -> Result | None:
+        """When to ask again about a bare pod that is not to be relaunched now."""
+        pod = unbound.pod
+        if not is_relaunched_when_unbound(pod, limits):
+            return DONE
+        wait = max(unbound.since + PATIENCE_SECONDS - self._clock(), self._backoff.remaining(_workload(pod)))
+        if wait > 0:
+            return Result(wait)
+        return None if _other_nodes(self._store.snapshot, pod, self._store.surveys) else Result(CHECK_SECONDS)
+
+    def check(self) -> None:
+        """Delete the pods whose controllers create another that has more nodes. Raises APIError."""
+        snapshot, now = self._store.snapshot, self._clock()
+        for unbound in snapshot.unbound.values():
+            pod = unbound.pod
+            if now >= self._due.get(pod.uid, unbound.since + _patience(pod)):
+                self._due[pod.uid] = now + CHECK_SECONDS
+                with self._faults.of(pod.namespace, pod.name):
+                    self._replace(snapshot, pod)
+
+    def _replace(self, snapshot: Snapshot, pod: WatchedPod) -> None:
+        if pod.owner is None or not is_recreated_when_deleted(pod, self._limits.limits(pod.namespace)):
+            return
+        if self._clock() < self._job_due.get(pod.owner.uid, 0.0):
+            return
+        nodes = _other_nodes(snapshot, pod, self._store.surveys)
+        if not nodes or why_not_recreated(self._client, pod.owner, pod.namespace):
+            return
+        self._owners[pod.owner.uid] = None
+        if pod_requests.clear(self._client, pod):
+            self._backoff.failed(pod.owner.uid, pod.uid)
+            if counts_deletions(pod.owner):
+                self._job_due[pod.owner.uid] = self._clock() + JOB_SECONDS
+            name, count = f"{pod.namespace}/{pod.name}", len(nodes)
+            _log.info("%s was deleted: no scheduler uses its nodes, and %s others admit it", name, count)
+
+
+def _patience(pod: WatchedPod) -> float:
+    return JOB_SECONDS if pod.owner and counts_deletions(pod.owner) else PATIENCE_SECONDS
+
+
+def _workload(pod: WatchedPod) -> str:
+    """The key that a bare pod shares with its replacements: they have its name."""
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _other_nodes(snapshot: Snapshot, pod: WatchedPod, surveys: Surveys) -> list[str]:
+    """The nodes that admit the pod and that its narrowing does not allow."""
+    narrowed = narrowed_affinity.narrowing_of(pod.node_affinity)
+    asked = narrowed_affinity.as_asked(pod.placement, pod.node_affinity)
+    candidates = diagnose(snapshot, pod.pod, asked, surveys=surveys).candidates
+    return [candidate.node for candidate in candidates if not narrowed.allows(candidate.hostname)]

@@ -1,0 +1,1 @@
+"""Whether a kubelet starts: ``validation`` of its configuration by ``rules``, and the ``state`` that it left."""

@@ -1,0 +1,1 @@
+"""The HTTP server of health endpoints, metrics and the webhook."""

@@ -1,0 +1,1 @@
+"""What agents publish: the NodeTopology with its parts, and the NodeResourceTopology of other projects."""

@@ -1,0 +1,52 @@
+"""Files that a user names: what they hold, or one line that says what is wrong with which flag."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from topomend.cli.input.manifests import read_documents
+from topomend.cli.output.failures import BadInput
+
+
+def test_every_document_of_a_file_is_read_and_json_is_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text('kind: Pod\n---\n{"kind": "Node"}\n')
+    assert [*read_documents(str(file), "--pod")] == [{"kind": "Pod"}, {"kind": "Node"}]
+
+
+def test_json_may_have_tabs_and_a_tag_of_python_is_no_code(tmp_path: Path) -> None:
+    file = tmp_path / "pod.json"
+    file.write_text('{\n\t"kind": "Pod",\n\t"spec": {"priority":\t1, "overhead": 1.5}\n}\n')
+    assert [*read_documents(str(file), "--pod")] == [{"kind": "Pod", "spec": {"priority": 1, "overhead": 1.5}}]
+    file.write_text("kind:\tPod\t# tabs\ncreated: 2026-01-02\ncode: !!python/object/apply:os.getcwd []\n")
+    assert [*read_documents(str(file), "--pod")] == [{"kind": "Pod", "created": "2026-01-02", "code": []}]
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: Pod"))
+    assert [*read_documents("-", "--pod")] == [{"kind": "Pod"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: [", "is neither YAML nor JSON: "),
+        (b"\xff\xfe\xfd", "is neither YAML nor JSON: "),
+        (b"[" * 100_000, "is neither YAML nor JSON: "),
+        (None, "No such file or directory"),
+    ],
+    ids=["an open list", "no text", "too deep", "no file"],
+)
+def test_a_file_that_cannot_be_read_is_one_line_with_its_flag(
+    content: bytes | None, words: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pods.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadInput) as failure:
+        list(read_documents(str(file), "--pod"))
+    text = str(failure.value)
+    assert text.startswith(f"--pod {file}")
+    assert words in text
+    assert "\n" not in text

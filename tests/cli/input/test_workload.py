@@ -1,0 +1,56 @@
+"""The pods that a workload stands for."""
+
+from typing import Any
+
+import pytest
+
+from topomend.cli.input.workload import MOST_REPLICAS, pods_of, replicas_of, template_pod
+from topomend.wire.document import MalformedObject
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def workload(kind: str, **spec: Any) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": "web"}, "spec": {"template": TEMPLATE, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("content", "replicas"),
+    [
+        ({"kind": "Pod"}, 1),
+        (workload("Deployment"), 1),
+        (workload("StatefulSet", replicas=3), 3),
+        (workload("ReplicaSet", replicas=0), 0),
+        (workload("DaemonSet"), 1),
+        (workload("Job", parallelism=4), 4),
+        (workload("Job", parallelism=4, completions=2), 2),
+        (workload("Job", completions=5), 1),
+        ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE, "parallelism": 2}}}}, 2),
+    ],
+)
+def test_a_workload_has_the_replicas_that_it_runs_at_a_time(content: dict[str, Any], replicas: int) -> None:
+    assert replicas_of(content) == replicas
+
+
+def test_its_pods_are_numbered_and_keep_labels_and_namespace() -> None:
+    content = workload("Deployment", replicas=2)
+    content["metadata"]["namespace"] = "prod"
+    assert [pod["metadata"] for pod in pods_of(content)] == [
+        {"name": f"web-{number}", "namespace": "prod", "labels": {"app": "web"}} for number in range(2)
+    ]
+    assert template_pod(content)["metadata"]["name"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (workload("Deployment", replicas=MOST_REPLICAS + 1), "spec.replicas"),
+        (workload("Deployment", replicas="many"), "spec.replicas"),
+        ({"kind": "ConfigMap"}, "ConfigMap has no pod template"),
+        ({"kind": "Job", "spec": {"template": {"metadata": "x"}}}, "spec.template.metadata: 'x' where an object"),
+        (None, "the document: missing where an object belongs"),
+    ],
+)
+def test_what_has_no_pods_or_too_many_is_malformed(content: dict[str, Any] | None, words: str) -> None:
+    with pytest.raises(MalformedObject, match=words):
+        pods_of(content)

@@ -1,0 +1,48 @@
+"""The drawing of a node; on nodes that real agents publish it is tested in tests/live."""
+
+import pytest
+from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node_state
+
+from topomend.cli.numa.drawing import draw, holdings
+from topomend.model.claimed_device import ContainerClaim
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prefer-most-allocated-numa-node", "true"), ("numa-allocation-strategy", "least-allocated")]
+)
+def test_an_option_that_no_released_kubelet_knows_is_said_with_the_node(name: str, value: str) -> None:
+    proposed = node_state(options=f"{name}={value}", gates="TopologyManagerPolicyAlphaOptions")
+    (remark,) = set(draw(proposed)) - set(draw(node_state()))
+    assert remark == (
+        f"not modelled by replay: released kubelets do not start with option {name}; replay follows its KEP"
+    )
+
+
+def claim(pod: str, *devices: str) -> ContainerClaim:
+    return ContainerClaim("ns", pod, "c0", "gpus", "gpu.example.com", "node-1", devices)
+
+
+PLACES = {"gpu-0": 0, "gpu-2": 1, "gpu-10": 1}
+
+
+def numa_node_of(driver: str, pool: str, device: str) -> int | None:
+    assert (driver, pool) == ("gpu.example.com", "node-1")
+    return PLACES.get(device)
+
+
+def test_devices_of_claims_are_drawn_on_their_numa_node_with_the_letters_of_those_who_have_them() -> None:
+    state = node_state(TWO_NUMA_NODES, pods=[guaranteed_pod("train", 2)])
+    claims = (claim("side", "gpu-2", "gpu-10", "gpu-x"), claim("train", "gpu-0", "gpu-2"))
+    lines = list(draw(state, claims, numa_node_of))
+    assert [line for line in lines[1:-3] if "  cores  " not in line] == [
+        "NUMA 0  CPUs 0-3   1 of 4 free   memory 8Gi",
+        "  claims   gpu.example.com: gpu-0 a",
+        "NUMA 1  CPUs 4-7   4 of 4 free   memory 8Gi",
+        "  claims   gpu.example.com: gpu-2 +  gpu-10 b   + shared by several   b ns/side c0",
+        "NUMA node not known",
+        "  claims   gpu.example.com: gpu-x b",
+    ]
+    assert list(holdings(state, claims)) == [
+        "  a ns/train c0   CPUs 1-2   gpu.example.com gpu-0,gpu-2 by claim gpus",
+        "  b ns/side c0   gpu.example.com gpu-2,gpu-10,gpu-x by claim gpus",
+    ]

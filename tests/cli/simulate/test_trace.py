@@ -1,0 +1,27 @@
+import pytest
+
+from topomend.cli.simulate.trace import PodEnd, read_trace
+from topomend.model.bound_pod import BoundPod
+from topomend.wire.document import MalformedObject
+
+POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+END = {"kind": "PodEnd", "metadata": {"name": "p"}}
+
+
+def test_lists_are_opened_and_order_is_kept() -> None:
+    steps = list(read_trace([{"kind": "List", "items": [POD, END]}, None, POD]))
+    assert [type(step) for step in steps] == [BoundPod, PodEnd, BoundPod]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"kind": "Job"}, "document 2: kind: 'Job' where Pod, workload, List or PodEnd belongs"),
+        ({"kind": "List", "items": [POD, {"kind": "Pod"}]}, r"document 2: items\[1\]\.spec\.containers"),
+        ("text", "document 2: the document"),
+        ({"kind": "PodEnd"}, "metadata.name"),
+    ],
+)
+def test_a_wrong_document_is_named_by_its_number_and_path(document: object, words: str) -> None:
+    with pytest.raises(MalformedObject, match=words):
+        list(read_trace([POD, document]))

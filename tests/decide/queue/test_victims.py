@@ -1,0 +1,221 @@
+"""Who makes room for a waiting pod: kube-scheduler, or the operator and by whose eviction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random, SystemRandom
+
+from tests.builders import gated_pod, guaranteed_pod, node, node_state, pod, running, snapshot_of, watched_pod
+
+from topomend.cache import changes
+from topomend.cache.changes import apply
+from topomend.cache.snapshot import Snapshot
+from topomend.decide.queue.victims import Running, choose_victims, nodes_to_preempt_on, where_scheduler_preempts
+from topomend.model.cluster import Taint, WatchedPod
+from topomend.replay.admission import admit, release
+
+URGENT = gated_pod("urgent", 3, priority=10)
+
+
+def occupied(name: str, **cpus: int) -> tuple[Snapshot, dict[str, list[WatchedPod]]]:
+    """A node on which pods of so many CPUs run, all of priority 0."""
+    pods = [watched_pod(pod_name, count, node=name, phase="Running") for pod_name, count in cpus.items()]
+    return snapshot_of(running(node_state(name=name), *(pod.pod for pod in pods))), {name: pods}
+
+
+def victims(
+    snapshot: Snapshot, on: Mapping[str, Sequence[WatchedPod]], of: WatchedPod = URGENT, **options: object
+) -> list[str] | None:
+    chosen = choose_victims(snapshot, of, Running(on, **options))  # type: ignore[arg-type]
+    return None if chosen is None else sorted(victim.name for victim in chosen.victims)
+
+
+def test_one_victim_is_enough_where_its_numa_node_is_then_large_enough() -> None:
+    snapshot, on = occupied("a", large=3, small=2)
+    assert victims(snapshot, on, gated_pod("wide", 4, priority=10)) == ["small"]
+
+
+def test_several_go_only_where_none_is_enough_alone() -> None:
+    snapshot, on = occupied("a", one=2, two=1, three=2, four=2)
+    assert victims(snapshot, on) == ["four", "three"]
+
+
+def test_a_pod_of_equal_or_higher_priority_is_never_a_victim() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    for priority in (10, 11):
+        assert victims(snapshot, {"a": [replace(pod, priority=priority) for pod in on["a"]]}) is None
+
+
+def test_of_equally_few_victims_those_of_the_lowest_priority_go() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    one, two = on["a"]
+    assert victims(snapshot, {"a": [replace(one, priority=5), replace(two, priority=3)]}) == ["two"]
+    assert victims(snapshot, {"a": [replace(one, priority=3), replace(two, priority=5)]}) == ["one"]
+
+
+def test_the_node_with_the_fewest_victims_is_chosen() -> None:
+    first = [watched_pod(f"one-{number}", 2, node="a") for number in range(2)]
+    second = [watched_pod("two", 4, node="b"), watched_pod("three", 3, node="b")]
+    snapshot = snapshot_of(
+        running(node_state("cores:4 memory:8Gi", name="a", reserved_cpus="0"), *(pod.pod for pod in first[:1])),
+        running(node_state(name="b"), *(pod.pod for pod in second)),
+    )
+    chosen = choose_victims(snapshot, URGENT, Running({"a": first[:1], "b": second}))
+    assert chosen is not None
+    assert chosen.node == "a"
+    assert len(chosen.victims) == 1
+
+
+def test_protected_pods_stay() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    (first,) = victims(snapshot, on) or []
+    protected = {pod.uid for pod in on["a"] if pod.name == first}
+    assert victims(snapshot, on, staying=protected) == [name for name in ("one", "two") if name != first]
+    assert victims(snapshot, on, staying={pod.uid for pod in on["a"]}) is None
+
+
+def test_pods_that_are_being_deleted_need_no_help() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    leaving = [replace(on["a"][0], deleting=True), on["a"][1]]
+    chosen = choose_victims(snapshot, URGENT, Running({"a": leaving}))
+    assert chosen is not None
+    assert (chosen.node, chosen.victims) == ("a", ())
+
+
+def test_totals_count_pods_that_replay_does_not_know() -> None:
+    """A NUMA node is free, but a pod without exclusive CPUs requests too many in total."""
+    shared = replace(watched_pod("shared", 1, node="a"), pod=pod("shared", "request:cpu=6"))
+    assert victims(snapshot_of(node_state(name="a")), {"a": [shared]}) == ["shared"]
+
+
+def test_a_pod_that_was_assumed_and_is_not_listed_yet_keeps_its_room() -> None:
+    snapshot, on = occupied("a", one=3)
+    snapshot = apply(snapshot, changes.PodAssumed(guaranteed_pod("arriving", 4), ("a",), 0.0))
+    assert victims(snapshot, on) == ["one"]
+    assert victims(snapshot, on, gated_pod("wide", 4, priority=10)) is None
+
+
+def test_victims_are_sought_on_nodes_that_would_admit_the_pod_if_they_were_empty() -> None:
+    snapshot = snapshot_of(
+        running(node_state(name="full"), guaranteed_pod("one", 3), guaranteed_pod("two", 4)),
+        node_state("sockets:2 cores:2 memory:8Gi", name="small"),
+        running(node_state(name="tainted"), guaranteed_pod("three", 3)),
+    )
+    snapshot = apply(snapshot, changes.NodeUpdated(node("tainted", taints=(Taint("gpu", "NoSchedule"),))))
+    assert nodes_to_preempt_on(snapshot, URGENT) == ("full",)
+
+
+def test_the_pod_is_admitted_once_its_victims_have_left_and_not_before_the_last() -> None:
+    """Random nodes full of pods of random priority."""
+    seed = SystemRandom().randrange(1 << 32)
+    print("seed", seed)
+    random = Random(seed)
+    several = 0
+    for _ in range(200):
+        state, pods = node_state("sockets:2 cores:6 memory:8Gi", name="a"), []
+        for number in range(8):
+            other = watched_pod(f"p{number}", random.randint(1, 4), node="a", priority=random.randint(0, 12))
+            verdict, state = admit(state, other.pod)
+            pods += [other] if verdict.admitted else []
+        urgent = gated_pod("urgent", random.randint(2, 5), priority=10)
+        snapshot = apply(snapshot_of(state), changes.NodeUpdated(node("a", cpus=11)))
+        chosen = choose_victims(snapshot, urgent, Running({"a": pods}))
+        if chosen is None or not chosen.victims:
+            continue
+        several += len(chosen.victims) > 1
+        assert all(victim.priority < 10 for victim in chosen.victims)
+        for spared in (None, *chosen.victims):
+            after = state
+            for victim in chosen.victims:
+                after = after if victim is spared else release(after, victim.namespace, victim.name)
+            assert admit(after, urgent.pod)[0].admitted is (spared is None), f"{spared and spared.name} could stay"
+    assert several
+
+
+def test_a_place_that_was_freed_for_one_pod_is_not_given_to_another() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    leaving = {"a": [replace(on["a"][0], deleting=True), on["a"][1]]}
+    assert victims(snapshot, leaving) == []
+    assert victims(snapshot, leaving, awaited={"a": [guaranteed_pod("other", 3)]}) == ["two"]
+    assert victims(snapshot, leaving, awaited={"a": [URGENT.pod]}) == [], "it is the pod's own place"
+
+
+def test_no_pod_is_evicted_whose_next_one_takes_the_place_before_it() -> None:
+    """The totals leave room for both, and nobody gates the next pod: it is bound while this one is still gated."""
+    snapshot, on = occupied("a", one=2, two=2)
+    (first,) = victims(snapshot, on, gated_pod("urgent", 3, priority=10)) or []
+    returning = {pod.uid for pod in on["a"] if pod.name == first}
+    (second,) = victims(snapshot, on, returning=returning) or []
+    assert second != first
+    assert victims(snapshot, on, returning={pod.uid for pod in on["a"]}) is None
+
+
+def test_a_pod_is_evicted_whose_next_one_finds_no_room_beside_the_nominated_pod() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    assert victims(snapshot, on, returning={pod.uid for pod in on["a"]}) == ["one"]
+
+
+def test_of_equal_nodes_the_one_is_chosen_whose_victim_started_last() -> None:
+    pods = {
+        name: [watched_pod(f"on-{name}", 4, node=name, start_time=f"2026-01-01T00:00:0{start}Z")]
+        for name, start in (("a", 1), ("b", 3), ("c", 2))
+    }
+    states = [running(node_state(name=name), guaranteed_pod("high", 3), on[0].pod) for name, on in pods.items()]
+    chosen = choose_victims(snapshot_of(*states), URGENT, Running(pods))
+    assert chosen is not None
+    assert chosen.node == "b"
+
+
+def scheduler_on(snapshot: Snapshot, on: Mapping[str, Sequence[WatchedPod]], **options: object) -> tuple[str, ...]:
+    return where_scheduler_preempts(snapshot, URGENT, Running(on, **options))  # type: ignore[arg-type]
+
+
+def test_the_scheduler_preempts_where_totals_alone_are_short() -> None:
+    """A NUMA node is free, but a pod without exclusive CPUs requests too many in total."""
+    shared = replace(watched_pod("shared", 1, node="a"), pod=pod("shared", "request:cpu=6"))
+    snapshot = snapshot_of(node_state(name="a"))
+    assert scheduler_on(snapshot, {"a": [shared]}) == ("a",)
+    assert scheduler_on(snapshot, {"a": [replace(shared, priority=10)]}) == ()
+    assert scheduler_on(snapshot, {"a": [shared]}, staying={shared.uid}) == (), "it is stuck"
+
+
+def test_the_scheduler_preempts_where_its_victims_free_the_numa_node_too() -> None:
+    snapshot, on = occupied("a", one=3, two=4)
+    assert scheduler_on(snapshot, on) == ("a",)
+
+
+def test_it_does_not_where_enough_is_left_in_total() -> None:
+    """It would bind the pod at once, and the kubelet would refuse it."""
+    snapshot, on = occupied("a", one=2, two=2)
+    assert scheduler_on(snapshot, on) == ()
+    assert victims(snapshot, on) is not None
+
+
+def test_it_does_not_where_its_victim_leaves_the_numa_node_too_small() -> None:
+    """It spares the more important pods first, and each keeps half of a NUMA node."""
+    snapshot, on = occupied("a", one=2, two=1, three=2, four=2)
+    more = {pod.name: replace(pod, priority=5 if pod.name in ("one", "three") else 0) for pod in on["a"]}
+    assert scheduler_on(snapshot, {"a": list(more.values())}) == (), "it evicts two and four"
+    assert victims(snapshot, {"a": list(more.values())}) == ["one", "two"]
+
+
+def test_the_scheduler_spares_what_started_first_and_of_equals_either() -> None:
+    snapshot, on = occupied("a", one=3, two=3)
+    one, two = on["a"]
+    wide = gated_pod("wide", 4, priority=10)
+    first, then, last = (f"2026-01-01T00:00:0{second}Z" for second in range(3))
+    for started, expected in ((first, ("a",)), (then, ()), (last, ()), ("", ())):
+        pods = [replace(one, start_time=started), replace(two, start_time=then)]
+        assert where_scheduler_preempts(snapshot, wide, Running({"a": pods})) == expected, started
+
+
+def test_a_pod_that_may_go_to_another_node_does_not_count_as_one_that_comes() -> None:
+    """With it the scheduler would evict both pods, without it the one that is of no use. Kept: seed 1, cluster 25."""
+    snapshot, on = occupied("a", one=3, two=2)
+    one, two = on["a"]
+    shared = replace(watched_pod("shared", 1, node="a", priority=5), pod=pod("shared", "request:cpu=500m"))
+    pods = {"a": [shared, replace(one, priority=5, start_time="2026-01-01T00:00:01Z"), two]}
+    pods["a"][0] = replace(shared, start_time="2026-01-01T00:00:00Z")
+    wide = gated_pod("wide", 4, priority=10)
+    for nodes, expected in ((("a",), ("a",)), (("a", "b"), ())):
+        assumed = apply(snapshot, changes.PodAssumed(guaranteed_pod("other", 2), nodes, 0.0))
+        assert where_scheduler_preempts(assumed, wide, Running(pods)) == expected

@@ -1,0 +1,46 @@
+"""Totals as the scheduler counts them, in words."""
+
+import pytest
+from tests.builders import pod
+
+from topomend.decide.filters import too_little_left
+from topomend.decide.totals import status_by_totals, sums_by_node
+from topomend.model.cluster import Node
+from topomend.model.pod import requests_of
+from topomend.model.quantity import parse_quantity
+
+
+def node(**amounts: str) -> Node:
+    given = {"cpu": "7", "memory": "16Gi", "pods": "3"} | amounts
+    return Node("node-3", allocatable={name: parse_quantity(text) for name, text in given.items()})
+
+
+BUSY = sums_by_node([("node-3", {"cpu": 3000}), ("node-3", {"cpu": 10, "memory": 1 << 30}), ("node-1", {"cpu": 9000})])[
+    "node-3"
+]
+
+
+def test_the_pods_of_a_node_are_summed_and_counted() -> None:
+    assert BUSY == {"cpu": 3010, "memory": 1 << 30, "pods": 2000}
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ("request:cpu=4", "node-3: by totals only 3990m of 4000m cpu are left"),
+        ("request:memory=17Gi", "node-3: by totals only 16Gi of 17Gi memory are left"),
+        ("vendor.com/gpu=1", "node-3: by totals only 0 of 1 vendor.com/gpu are left"),
+    ],
+)
+def test_what_is_left_is_told_of_what_is_asked(container: str, words: str) -> None:
+    status = status_by_totals(node(), requests_of(pod("p", container)), BUSY)
+    assert status is not None
+    assert (status.why, status.admits) == (words, False)
+
+
+def test_a_pod_that_fits_has_no_shortage() -> None:
+    assert status_by_totals(node(), requests_of(pod("p", "request:cpu=3990m")), BUSY) is None
+
+
+def test_each_pod_takes_one_of_the_nodes_places() -> None:
+    assert too_little_left(node(pods="2"), {}, BUSY) == "pods"

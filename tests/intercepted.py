@@ -1,0 +1,36 @@
+"""A client whose requests can be made to fail, to hang or to be seen, on their way to a real API server."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from topomend.kube.client import READ_SECONDS, Client
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse
+
+Intercept = Callable[[str, str], None]
+"""Gets the method and the target (path and query) of a request; an error that it raises is the request's."""
+
+
+class Intercepted(Client):
+    """The same cluster as ``client``; ``intercept`` may be changed at any time, and holds for copies made after."""
+
+    def __init__(self, client: Client, intercept: Intercept = lambda _, __: None) -> None:
+        super().__init__(client.access)
+        self.intercept = intercept
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        target: str,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        *,
+        seconds: float = READ_SECONDS,
+        accept: str = "application/json",
+    ) -> Iterator["BaseHTTPResponse"]:
+        self.intercept(method, target)
+        with super()._answer(method, target, body, content_type, seconds=seconds, accept=accept) as response:
+            yield response

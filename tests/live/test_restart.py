@@ -1,0 +1,109 @@
+"""A real kubelet does not start with the state files that discovery predicts, in the same words; it starts without."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import eventually
+from verify.oracle.saved import sealed
+
+from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.replay.startup.state.checkpoints import CPU_V2
+from topomend.sandbox import NodeSpec, Sandbox
+from topomend.sandbox.plan import kubelet_program
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+NODE = "node-1"
+
+CPU_NOWHERE = sealed(
+    CPU_V2, "CPUManagerCheckpoint", {"PolicyName": "static", "DefaultCPUSet": "0-6", "Entries": {}}
+).decode()
+OTHER_POLICY = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'
+OTHER_MACHINE = '{"policyName":"Static","machineState":{"0":{"numberOfAssignments":0,"cells":[0]}},"checksum":0}'
+
+STATES = (
+    ("cpu_manager_state", OTHER_POLICY, 'configured policy "static" differs from state checkpoint policy "none"'),
+    ("cpu_manager_state", CPU_NOWHERE, 'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-6"'),
+    ("memory_manager_state", OTHER_MACHINE, "the expected machine state is different from the real one"),
+)
+
+
+class Kubelet:
+    """The kubelet of a sandbox's node, and its root directory as it sees it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.root = sandbox.node(NODE).kubelet_state
+
+    def stop(self) -> None:
+        self.sandbox.stop_kubelet(NODE)
+
+    def start(self) -> None:
+        self.sandbox.start_kubelet(NODE)
+
+    def write(self, name: str, content: str) -> None:
+        self._run("sh", "-c", 'cat > "$0"', str(self.root / name), given=content)
+
+    def delete(self, path: str) -> None:
+        self._run("rm", path)
+
+    def says(self, sentence: str) -> bool:
+        """Whether the kubelet has logged this, where quotes have escapes."""
+        log = self.sandbox.folder / "logs" / f"{kubelet_program(NODE)}.log"
+        return sentence in log.read_text(errors="replace").replace('\\"', '"')
+
+    def allocations_read(self) -> dict[str, Any]:
+        """The condition AllocationsRead of ``topomend discover`` on the node."""
+        node = self.sandbox.node(NODE)
+        flags = ["--kubelet-config", node.kubelet_config, "--kubelet-state", node.kubelet_state]
+        flags += ["--pod-resources", node.pod_resources, "--kubelet-version", DEFAULT_VERSION, "-o", "json"]
+        printed = self._run(sys.executable, "-m", "topomend.cli", "discover", *map(str, flags))
+        conditions = {each["type"]: each for each in json.loads(printed)["status"]["conditions"]}
+        return dict(conditions["AllocationsRead"])
+
+    def _run(self, *command: str, given: str = "") -> str:
+        return subprocess.run(
+            [*self.sandbox.exec_prefix(NODE), *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
+            input=given,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+
+@pytest.fixture(scope="module")
+def kubelet() -> Iterator[Kubelet]:
+    spec = NodeSpec.of_shape(NODE, "numa:2 cores:4 memory:4Gi", topology_manager_policy="single-numa-node")
+    with Sandbox.up([spec]) as sandbox:
+        yield Kubelet(sandbox)
+
+
+@pytest.mark.timeout(600)  # three starts of a kubelet that ends, and three that do not
+def test_a_kubelet_refuses_the_predicted_files_in_the_predicted_words_and_starts_without_them(kubelet: Kubelet) -> None:
+    assert kubelet.allocations_read()["reason"] == "Read"
+    for name, content, why in STATES:
+        kubelet.stop()
+        kubelet.write(name, content)
+        predicted = kubelet.allocations_read()
+        assert (predicted["status"], predicted["reason"]) == ("False", "PodResourcesUnavailable")
+        _, _, refusal = predicted["message"].partition("after a restart the kubelet would not start: ")
+        sentence, _, advice = refusal.partition("; drain the node, stop the kubelet, delete ")
+        path, _, _ = advice.partition(", then start it")
+        assert why in sentence
+        assert path == str(kubelet.root / name)
+        assert not kubelet.says(sentence)
+        kubelet.start()
+        eventually(f"the kubelet to say {sentence}", partial(kubelet.says, sentence), 60)
+        kubelet.stop()
+        kubelet.delete(path)
+        kubelet.start()
+        eventually("the kubelet to answer", lambda: kubelet.allocations_read()["reason"] == "Read", 60, poll=0.5)

@@ -1,0 +1,492 @@
+"""Pods of lower priority are evicted for a pod that waits, through the Eviction API of a real API server."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.builders import guaranteed_pod, pod_manifest, running, snapshot_of
+from tests.clusters import NODE_B, Cluster, pod, priority_class
+from tests.reconcile.parts import EMPTY_B, Parts
+from tests.refused_pods import gated, watched
+from tests.waiting import eventually
+
+from topomend.cache import changes
+from topomend.decide.eligibility import Limits
+from topomend.kube.client import PODS, Client, Resource
+from topomend.kube.errors import Forbidden, TooManyRequests
+from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.pod import requests_of
+from topomend.reconcile.gated.preemption import (
+    KEPT_SECONDS,
+    NEXT_SECONDS,
+    PATIENCE_SECONDS,
+    RESTS,
+    STUCK_SECONDS,
+    Preemptor,
+    _read,
+)
+from topomend.reconcile.namespace_limits import NamespaceLimits
+from topomend.reconcile.optional_right import OptionalRight
+from topomend.relaunch import pod_requests
+from topomend.replay.admission import release
+from topomend.wire.group import RELAUNCH_ANNOTATION
+from topomend.wire.pod import read_pod
+
+pytestmark = pytest.mark.cluster
+
+BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+DAEMON_SETS = Resource("apps/v1", "daemonsets")
+POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False)
+BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False)
+
+
+class Waiting(Parts):
+    """Two pods leave enough of a node in total and no NUMA node for a wider one of higher priority."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.filling: list[dict[str, Any]] = []
+        super().__init__(cluster, EMPTY_B)
+        self.fill(2, 2)
+        limits = NamespaceLimits(cluster.client, Limits(), self.clock)
+        self.let_go: list[tuple[str, tuple[str, ...]]] = []
+        self.is_gated_by_us = True
+        self.preemptor = Preemptor(
+            cluster.client,
+            self.store,
+            self.emitted.announcer,
+            limits,
+            excluded=lambda _: {},
+            let_go=lambda pod, nodes: self.let_go.append((pod.name, tuple(nodes))),
+            is_gated_by_us=lambda _: self.is_gated_by_us,
+            clock=self.clock,
+        )
+
+    def fill(self, *cpus: int) -> None:
+        """Have pods of so many CPUs fill the node, one after the other, in the place of those that fill it."""
+        for content in self.filling:
+            self.cluster.remove(content)
+        eventually("the earlier ones to be gone", lambda: not self.cluster.pods())
+        self.filling = [self.cluster.create(_filling(number, count)) for number, count in enumerate(cpus)]
+        for content in self.filling:
+            eventually("the pods to run", lambda: self.cluster.running(content["metadata"]["name"]))  # noqa: B023
+        self.store.snapshot = snapshot_of(running(EMPTY_B, *map(read_pod, self.filling)))
+
+    def free(self, name: str) -> None:
+        """Have one of these pods end."""
+        self.cluster.remove(self.cluster.get(name))
+        self.filling = [content for content in self.filling if content["metadata"]["name"] != name]
+        state = release(self.store.snapshot.publications[NODE_B].state, "default", name)
+        self.store.snapshot = snapshot_of(state)
+
+    def wait(self, *, cpus: int = 3, **fields: Any) -> WatchedPod:
+        waiting = replace(gated(self.cluster, "urgent", cpus), **{"priority": 10} | fields)
+        self.watch(waiting)
+        self.clock.now += PATIENCE_SECONDS
+        return waiting
+
+    def again(self) -> None:
+        """Have the snapshot show the pod as it is now."""
+        self.watch(replace(watched(self.cluster, "urgent"), priority=10))
+
+    def left(self) -> list[str]:
+        """The filling pods that no one evicted."""
+        here = {content["metadata"]["name"] for content in self.cluster.pods() if not _leaves(content)}
+        return sorted(here & {content["metadata"]["name"] for content in self.filling})
+
+
+def _filling(number: int, cpus: int = 2) -> dict[str, Any]:
+    return pod(f"fill-{number}", cpus, node=NODE_B, labels={"n": str(number)})
+
+
+def _leaves(content: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in content["metadata"]
+
+
+@pytest.fixture
+def waiting(two_nodes: Cluster) -> Iterator[Waiting]:
+    yield Waiting(two_nodes)
+    two_nodes.remove_all()
+
+
+@pytest.mark.parametrize("value", ["false", "off"])
+def test_a_pod_that_opted_out_is_no_victim_and_none_gets_its_place(waiting: Waiting, value: str) -> None:
+    waiting.cluster.client.merge(PODS, "fill-1", {"metadata": {"annotations": {RELAUNCH_ANNOTATION: value}}}, "default")
+    waiting.wait()
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-1"]
+
+
+def test_for_a_pod_that_opted_out_nobody_is_evicted(waiting: Waiting) -> None:
+    waiting.wait(relaunch="false")
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+def test_one_pod_of_lower_priority_is_evicted(waiting: Waiting) -> None:
+    urgent = waiting.wait()
+    waiting.preemptor.check()
+    (left,) = waiting.left()
+    assert waiting.emitted.reasons() == ["Preempted", "Preempting"]
+    note = waiting.emitted.notes("Preempted")[0]
+    assert f"evicted from {NODE_B}: preempted by a pod of priority 10 (uid {urgent.uid})" in note
+    assert "urgent" not in note, "users of another namespace do not learn its pods' names"
+    victim = "fill-0" if left == "fill-1" else "fill-1"
+    (note,) = waiting.emitted.notes("Preempting")
+    assert note.startswith(f"evicted from {NODE_B} for it: {victim} (priority 0); ")
+    assert note.endswith("if it still waits in 60 s, others may be evicted")
+    assert waiting.let_go == []
+
+
+def test_the_place_is_held_in_the_scheduler_and_against_gated_pods_before_anything_is_evicted(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urgent = waiting.wait()
+    held: list[tuple[str, int]] = []
+    evict = Client.evict
+
+    def evicting(client: Client, name: str, *args: Any, dry_run: bool = False, **options: Any) -> None:
+        if not dry_run:
+            nominated = waiting.cluster.get("urgent")["status"].get("nominatedNodeName", "")
+            held.append((nominated, len(waiting.preemptor.reservations())))
+        evict(client, name, *args, dry_run=dry_run, **options)
+
+    monkeypatch.setattr(Client, "evict", evicting)
+    waiting.preemptor.check()
+    assert held == [(NODE_B, 1)]
+    (reservation,) = waiting.preemptor.reservations()
+    assert (reservation.pod.uid, reservation.node) == (urgent.uid, NODE_B)
+
+
+def test_a_pod_that_has_changed_meanwhile_has_nobody_evicted(waiting: Waiting) -> None:
+    waiting.wait(version="1")
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+def test_the_place_is_given_up_once_the_pod_is_not_gated_any_more_or_is_not_tried_again(waiting: Waiting) -> None:
+    urgent = waiting.wait()
+    waiting.preemptor.check()
+    assert waiting.preemptor.reservations()
+    waiting.apply(changes.PodRemoved(urgent.namespace, urgent.name, urgent.uid, waiting.clock.now))
+    waiting.preemptor.check()
+    assert waiting.preemptor.reservations() == ()
+
+
+def test_a_pod_that_finds_no_place_because_others_are_on_their_way_is_tried_again_soon(waiting: Waiting) -> None:
+    coming = [guaranteed_pod("coming-3", 3), guaranteed_pod("coming-4", 4)]
+    for other in coming:
+        waiting.apply(changes.PodAssumed(other, (NODE_B,), waiting.clock.now))
+    waiting.wait()
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+    for other in coming:
+        waiting.apply(changes.PodForgotten(other.namespace, other.name))
+    waiting.clock.now += NEXT_SECONDS
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
+
+
+def test_a_nomination_of_an_earlier_leader_is_taken_back(waiting: Waiting) -> None:
+    pod_requests.nominate(waiting.cluster.client, gated(waiting.cluster, "urgent", 3), NODE_B)
+    waiting.watch(replace(watched(waiting.cluster, "urgent"), preempts=False))
+    waiting.preemptor.check()
+    assert not waiting.cluster.get("urgent")["status"].get("nominatedNodeName")
+
+
+def test_where_totals_are_short_too_the_scheduler_preempts(waiting: Waiting) -> None:
+    """It knows every rule, and so this is done for pods whose rules replay does not judge, too."""
+    waiting.fill(3, 3)
+    for rules in ((), ("volumes",)):
+        waiting.wait(scheduler_rules=rules)
+        waiting.preemptor.check()
+        waiting.clock.now += RESTS.first
+        waiting.cluster.remove(waiting.cluster.get("urgent"))
+    assert waiting.let_go == [("urgent", (NODE_B,))] * 2
+    assert waiting.left() == ["fill-0", "fill-1"]
+    assert waiting.preemptor.reservations() == ()
+
+
+def test_nobody_is_evicted_whose_controller_would_take_the_place_back(waiting: Waiting) -> None:
+    waiting.is_gated_by_us = False
+    _control(waiting.cluster, waiting.filling)
+    waiting.wait()
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+    waiting.is_gated_by_us = True
+    waiting.clock.now += RESTS.first
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
+
+
+def test_no_two_pods_of_a_controller_are_evicted_for_one_pod(waiting: Waiting) -> None:
+    _control(waiting.cluster, waiting.filling)
+    waiting.wait()
+    waiting.preemptor.check()
+    (left,) = waiting.left()
+    number = 0 if left == "fill-1" else 1
+    waiting.cluster.remove(waiting.filling[number])
+    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(_filling(number)))
+    eventually("it to run", lambda: waiting.cluster.running(f"fill-{number}"))
+    _control(waiting.cluster, [waiting.filling[number]])
+    waiting.again()
+    waiting.clock.now += RESTS.longest
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+def test_a_victim_that_does_not_leave_makes_the_pod_wait_no_longer_than_its_grace_period(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (watched(waiting.cluster, name) for name in ("fill-0", "fill-1"))
+    listed = [replace(first, deleting=True, grace_seconds=60), second]
+    monkeypatch.setattr(Preemptor, "_running_on", lambda _, node: listed if node == NODE_B else [])
+    waiting.wait()
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"], "the first one is about to leave"
+    waiting.clock.now += STUCK_SECONDS + 60
+    waiting.again()
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0"]
+
+
+def test_budgets_count_for_all_victims_of_an_attempt(waiting: Waiting) -> None:
+    """Each of the two may be evicted, and not both."""
+    waiting.fill(3, 2, 1)
+    waiting.free("fill-0")
+    with _budget(waiting.cluster, {}, name="one-of-all", minAvailable=1):
+        waiting.wait(cpus=4)
+        waiting.preemptor.check()
+        assert waiting.left() == ["fill-1", "fill-2"]
+    waiting.clock.now += max(RESTS.first, KEPT_SECONDS)
+    waiting.preemptor.check()
+    assert waiting.left() == []
+
+
+def test_no_second_pod_is_evicted_while_the_first_one_leaves(waiting: Waiting) -> None:
+    waiting.wait()
+    waiting.preemptor.check()
+    waiting.clock.now += RESTS.longest
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
+
+
+def test_a_pod_is_given_time_to_find_a_node_first(waiting: Waiting) -> None:
+    waiting.wait()
+    waiting.clock.now -= 0.1
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"preempts": False},
+        {"priority": 0},
+        {"group": PodGroup("kueue.x-k8s.io", "train")},
+        {"deleting": True},
+        {"gates": ("example.com/other",)},
+        {"scheduler_rules": ("volumes",)},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_nothing_is_evicted_for_a_pod_that(waiting: Waiting, fields: dict[str, Any]) -> None:
+    waiting.wait(**fields)
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+def test_pods_of_the_same_priority_stay_also_where_a_class_is_below_both(waiting: Waiting) -> None:
+    with priority_class(waiting.cluster, "batch", -10):
+        waiting.wait(priority=0)
+        waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
+def test_a_disruption_budget_keeps_its_pods(waiting: Waiting) -> None:
+    with _budget(waiting.cluster, {"n": "0"}):
+        waiting.wait()
+        waiting.preemptor.check()
+    assert waiting.left() == ["fill-0"]
+
+
+def test_where_budgets_keep_all_pods_none_is_evicted(waiting: Waiting) -> None:
+    with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "1"}):
+        waiting.wait()
+        waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+    assert waiting.emitted.events == []
+
+
+def test_two_budgets_on_one_pod_keep_that_pod_alone(waiting: Waiting, caplog: pytest.LogCaptureFixture) -> None:
+    """The Eviction API answers 500 then (pkg/registry/core/pod/storage/eviction.go:Create)."""
+    caplog.set_level("INFO")
+    with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "0"}, name="another"):
+        waiting.wait()
+        waiting.preemptor.check()
+    assert waiting.left() == ["fill-0"]
+    assert [line for line in caplog.messages if "default/fill-0 is not evicted: 500" in line]
+
+
+def test_a_pod_whose_eviction_an_admission_policy_denies_keeps_no_other(waiting: Waiting) -> None:
+    with _protected(waiting.cluster, "fill-0"):
+        waiting.wait()
+        waiting.preemptor.check()
+    assert waiting.left() == ["fill-0"]
+
+
+def test_a_pod_that_was_kept_is_asked_about_again_later(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(_: Client, name: str, *_args: Any, **_options: Any) -> None:
+        asked.append(name)
+        raise TooManyRequests(429, "TooManyRequests", "not now")
+
+    monkeypatch.setattr(Client, "evict", refuse)
+    waiting.wait()
+    waiting.preemptor.check()
+    assert sorted(asked) == ["fill-0", "fill-1"]
+    waiting.clock.now += max(RESTS.first, KEPT_SECONDS)
+    waiting.preemptor.check()
+    assert sorted(asked) == sorted(["fill-0", "fill-1"] * 2)
+
+
+def test_a_daemon_sets_pod_is_not_evicted_for_its_controller_would_take_the_place_again(waiting: Waiting) -> None:
+    waiting.cluster.remove(waiting.filling[0])
+    with _daemon_set(waiting.cluster) as of_it:
+        waiting.store.snapshot = snapshot_of(running(EMPTY_B, read_pod(of_it), read_pod(waiting.filling[1])))
+        waiting.wait()
+        waiting.preemptor.check()
+        assert not _leaves(waiting.cluster.get(of_it["metadata"]["name"]))
+    assert waiting.left() == []
+
+
+def test_a_pod_that_still_waits_after_an_eviction_is_tried_again_after_ever_longer_rests(waiting: Waiting) -> None:
+    """Another pod has taken the place that was freed: evicting for ever helps nobody."""
+    waiting.wait()
+    waiting.preemptor.check()
+    (left,) = waiting.left()
+    number = 0 if left == "fill-1" else 1
+    waiting.cluster.remove(waiting.filling[number])
+    waiting.filling[number] = eventually("it to be taken", lambda: waiting.cluster.create(_filling(number)))
+    eventually("it to run", lambda: waiting.cluster.running(f"fill-{number}"))
+    waiting.again()
+    waiting.clock.now += RESTS.first
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+    waiting.clock.now += RESTS.first
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
+
+
+def test_without_the_right_nothing_is_evicted_and_the_log_says_so_once(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise Forbidden(403, "Forbidden", "may not evict")
+
+    monkeypatch.setattr(Client, "evict", forbidden)
+    monkeypatch.setattr(OptionalRight, "_is_granted", lambda _: False)
+    waiting.wait()
+    for _ in range(3):
+        waiting.preemptor.check()
+        waiting.clock.now += 1000
+    assert [record.getMessage() for record in caplog.records if record.name.endswith("preemption")] == [
+        "no pod is evicted for pods of higher priority: 403 Forbidden: may not evict"
+    ]
+
+
+@contextmanager
+def _budget(cluster: Cluster, labels: dict[str, str], name: str = "", **spec: Any) -> Iterator[None]:
+    """A budget as its controller has understood it: it allows none of its pods to be evicted, or as its spec says."""
+    name = name or f"keep-{labels['n']}"
+    head = {"apiVersion": BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": {"name": name}}
+    spec = (spec or {"maxUnavailable": 0}) | {"selector": {"matchLabels": labels}}
+    made = cluster.client.create(BUDGETS, head | {"spec": spec}, "default")
+
+    def is_understood() -> bool:
+        status = cluster.client.get(BUDGETS, name, "default").get("status", {})
+        return bool(status.get("observedGeneration"))
+
+    try:
+        eventually("the budget", is_understood)
+        yield
+    finally:
+        cluster.client.delete(BUDGETS, name, "default", uid=made["metadata"]["uid"])
+
+
+def _control(cluster: Cluster, pods: Sequence[dict[str, Any]]) -> None:
+    """Give the pods a controller, one that creates no others while the test looks."""
+    owner = cluster.client.get(Resource("v1", "configmaps"), "kube-root-ca.crt", "default")["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["name"], "uid": owner["uid"]}
+    for content in pods:
+        patch = {"metadata": {"ownerReferences": [reference | {"controller": True}]}}
+        cluster.client.merge(PODS, content["metadata"]["name"], patch, "default")
+
+
+@contextmanager
+def _daemon_set(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """The pod of a DaemonSet on node b: of the pods there, it would be the first victim by its name."""
+    template = {"metadata": {"labels": {"n": "daemon"}}, "spec": pod("", 2, node=NODE_B)["spec"]}
+    del template["spec"]["nodeName"]
+    template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE_B}
+    spec = {"selector": {"matchLabels": {"n": "daemon"}}, "template": template}
+    head = {"apiVersion": DAEMON_SETS.api_version, "kind": "DaemonSet", "metadata": {"name": "daemon"}}
+    made = cluster.client.create(DAEMON_SETS, head | {"spec": spec}, "default")
+
+    def runs() -> dict[str, Any] | None:
+        mine = [content for content in cluster.pods() if content["metadata"].get("labels") and _is_running(content)]
+        return next((content for content in mine if content["metadata"]["labels"].get("n") == "daemon"), None)
+
+    try:
+        yield eventually("its pod to run", runs)
+    finally:
+        cluster.client.delete(DAEMON_SETS, "daemon", "default", uid=made["metadata"]["uid"])
+
+
+def _is_running(content: dict[str, Any]) -> bool:
+    return bool(content["status"].get("phase") == "Running")
+
+
+@contextmanager
+def _protected(cluster: Cluster, name: str) -> Iterator[None]:
+    """A stranger's admission policy that denies the eviction of the pod of this name."""
+    head = {"apiVersion": POLICIES.api_version, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "protects"}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": f"request.name != '{name}'", "reason": "Forbidden"}],
+    }
+    binding = {"policyName": "protects", "validationActions": ["Deny"]}
+    made = [
+        (POLICIES, cluster.client.create(POLICIES, head | {"spec": spec})),
+        (BINDINGS, cluster.client.create(BINDINGS, head | {"kind": f"{head['kind']}Binding", "spec": binding})),
+    ]
+    victim = cluster.get(name)["metadata"]
+
+    def is_in_force() -> bool:
+        try:
+            cluster.client.evict(name, "default", uid=victim["uid"], dry_run=True)
+        except Forbidden:
+            return True
+        return False
+
+    try:
+        eventually("the policy to be in force", is_in_force)
+        yield
+    finally:
+        for resource, content in made:
+            cluster.client.delete(resource, "protects", uid=content["metadata"]["uid"])
+
+
+def test_of_a_running_pod_neither_its_rules_about_nodes_nor_each_container_are_kept() -> None:
+    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * 1_000}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = {"overhead": {"cpu": "1"}, "affinity": {"nodeAffinity": required}}
+    large = pod_manifest("large", *["request:cpu=10m"] * 100, node="n", spec=spec, uid="1", namespace="default")
+    (kept,) = _read(large)
+    assert requests_of(kept.pod) == {"cpu": 2_000}
+    assert (len(kept.pod.containers), kept.placement.terms, kept.node_affinity) == (1, None, {})
+    assert (kept.namespace, kept.name, kept.uid, kept.node) == ("default", "large", "1", "n")

@@ -1,0 +1,77 @@
+"""An agent that is silent or not believed is reported by an Event on its object, on a real API server."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.builders import node, node_state
+from tests.clock import Clock
+from tests.clusters import NODE_A, NODE_B, Cluster, events_of
+from tests.operator_process import Operator
+from tests.reconcile.emitted import Emitted
+from tests.waiting import eventually
+
+from topomend.cache import changes
+from topomend.kube.client import NODE_TOPOLOGIES
+from topomend.reconcile.nodes.staleness import DISTRUST_SECONDS, Staleness
+from topomend.reconcile.store import Store
+from topomend.wire.published.node_topology import HEARTBEAT
+
+pytestmark = pytest.mark.cluster
+
+
+def last_heard(cluster: Cluster, node: str, minutes: int) -> str:
+    """Have a node's agent be heard last so many minutes ago."""
+    heard = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cluster.publish(cluster.states[node])
+    cluster.client.merge(NODE_TOPOLOGIES, node, {"status": {HEARTBEAT: heard}}, subresource="status")
+    return heard
+
+
+def staleness_events(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+    return events_of(cluster, cluster.client.get(NODE_TOPOLOGIES, node), "TopologyStale")
+
+
+def test_a_silent_agent_is_reported_once_however_many_operators_see_it(
+    two_nodes: Cluster, start_operator: Callable[..., Operator]
+) -> None:
+    last_heard(two_nodes, NODE_B, 1)
+    first = last_heard(two_nodes, NODE_A, 40)
+    for _ in range(2):
+        operator = start_operator()
+        eventually("the operator to tell of it", lambda operator=operator: "TopologyStale" in operator.text())  # type: ignore[misc]
+        operator.terminate()  # it posts what waits to be posted
+    [event] = staleness_events(two_nodes, NODE_A)
+    assert event["note"].startswith(f"the agent of {NODE_A} has confirmed nothing since {first}, so no pod")
+    assert (event["type"], event["metadata"]["namespace"]) == ("Warning", "default")
+    second = last_heard(two_nodes, NODE_A, 35)
+    start_operator()
+    eventually("the next staleness to be told", lambda: len(staleness_events(two_nodes, NODE_A)) == 2)
+    assert sum(second in event["note"] for event in staleness_events(two_nodes, NODE_A)) == 1
+    assert staleness_events(two_nodes, NODE_B) == []
+
+
+def test_an_agent_that_is_not_believed_is_reported_once_it_has_not_been_for_a_while_and_again_after_it_was(
+    two_nodes: Cluster,
+) -> None:
+    two_nodes.publish(two_nodes.states[NODE_A])
+    store, clock, emitted = Store(), Clock(), Emitted()
+    staleness = Staleness(two_nodes.client, store, emitted.announcer, clock)
+
+    def reported_after(seconds: float, *, cpus: int) -> list[str]:
+        """What was reported until so many seconds after the Node had so many CPUs."""
+        store.apply(changes.NodeUpdated(node(NODE_A, capacity={"cpu": cpus * 1000})))
+        for wait in (0.0, seconds):
+            clock.now += wait
+            staleness.report()
+        return emitted.notes("TopologyNotBelieved")
+
+    store.apply(changes.Published(node_state(name=NODE_A), "1"))
+    words = f"no pod is placed on {NODE_A}: its agent is not believed: it publishes 8 CPUs, its Node has 4"
+    assert reported_after(DISTRUST_SECONDS - 1, cpus=4) == []
+    assert reported_after(DISTRUST_SECONDS - 1, cpus=8) == []
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=8) == [words]
+    assert reported_after(DISTRUST_SECONDS, cpus=4) == [words, words]

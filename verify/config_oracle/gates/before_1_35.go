@@ -1,0 +1,5 @@
+//go:build !since135
+
+package main
+
+func dependencies() map[string][]string { return nil }

@@ -1,0 +1,12 @@
+//go:build !since134
+
+package main
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+)
+
+func (r *reasons) HandleAdmissionFailure(_ *v1.Pod, given []lifecycle.PredicateFailureReason) ([]lifecycle.PredicateFailureReason, error) {
+	return r.note(given)
+}

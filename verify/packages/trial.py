@@ -1,0 +1,137 @@
+"""The trials of an environment. Each returns a cell of the table, or raises Unavailable with what went wrong."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from deploy.manifests import ROOT
+from verify.commands import Unavailable, run
+from verify.packages.environment import Environment
+
+COLUMNS = ("PYTHON", "PACKAGES", "HELP", "SIMULATE", "DISCOVER", "TYPES", "TESTS", "SECONDS")
+
+LIST_COMMANDS = """
+import json, click
+from topomend.cli.kubectl_numa import numa
+from topomend.cli.main import main
+
+def walk(command, path):
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path[-1])
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), [*path, name])
+
+print(json.dumps([*walk(main, ["topomend"]), *walk(numa, ["kubectl-numa"])]))
+"""
+"""A program that imports every command, and prints the words of each."""
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "tried"},
+    "spec": {
+        "containers": [{"name": "main", "image": "x", "resources": {"limits": {"cpu": "3", "memory": "64Mi"}}}],
+    },
+}
+SIMULATION = (
+    "--node=numa:2 cores:4 memory:4Gi",
+    "--cpu-manager-policy=static",
+    "--topology-manager-policy=single-numa-node",
+    "--reserved-cpus=0",
+)
+
+TYPED_PROGRAM = """
+from topomend.model.shape import parse_shape
+
+shape = parse_shape("numa:2 cores:4")
+reveal_type(shape.machine().cpus)
+"""
+
+QUICK_TESTS = (
+    "agent/test_metrics.py",
+    "cli",
+    "controller",
+    "discover/pod_resources/test_grpc_unix.py",
+    "discover/test_kubelet_settings.py",
+    "discover/pod_resources/test_pod_resources.py",
+    "gating",
+    "kube/test_agent_client.py",
+    "kube/test_client.py",
+    "kube/connection/test_kubeconfig.py",
+    "kube/test_kubelet_client.py",
+    "kube/connection/test_tls.py",
+    "kube/connection/test_transport.py",
+    "publish/test_pod_fingerprint.py",
+    "publish/test_publisher.py",
+    "runtime/test_event_recorder.py",
+    "runtime/test_leader_election.py",
+    "runtime/test_log.py",
+    "wire",
+)
+"""The tests that run each time: of modules that use other packages, as far as they are quick. In processor time they
+take half a minute."""
+
+ALL_SECONDS = 7200.0
+
+
+def try_out(environment: Environment, *, every_test: bool) -> tuple[str, ...]:
+    """The cells between COLUMNS' first two and its last. Raises Unavailable."""
+    return (
+        _help(environment),
+        _simulate(environment),
+        _discover(environment),
+        check_types(environment.program("python"), environment.folder),
+        _unit_tests(environment, every_test=every_test),
+    )
+
+
+def _help(environment: Environment) -> str:
+    """Every command prints its help, by the programs that the wheel installs."""
+    commands = json.loads(environment.run("python", "-c", LIST_COMMANDS))
+    for program, *words in commands:
+        text = environment.run(program, *words, "--help")
+        if "Usage: " not in text:
+            raise Unavailable(f"{program} {' '.join(words)} --help prints no usage: {text[:200]}")
+    return f"{len(commands)} commands"
+
+
+def _simulate(environment: Environment) -> str:
+    pods = environment.folder / "pods.json"
+    pods.write_text(json.dumps(POD))
+    text = environment.run("topomend", "simulate", *SIMULATION, f"--pods={pods}")
+    if not re.search(r"^default/tried\s+main\s+yes\s+[01]\s", text, re.MULTILINE):
+        raise Unavailable(f"simulate says something else: {text}")
+    return "yes"
+
+
+def _discover(environment: Environment) -> str:
+    topology = json.loads(environment.run("topomend", "discover", "-o", "json"))
+    if topology["kind"] != "NodeTopology":
+        raise Unavailable(f"discover prints a {topology['kind']}")
+    return "yes"
+
+
+def check_types(python: str, folder: Path) -> str:
+    """mypy knows the types of the package that is installed for ``python`` (PEP 561). Raises Unavailable."""
+    program = folder / "typed_program.py"
+    program.write_text(TYPED_PROGRAM)
+    options = ("--strict", "--no-incremental", f"--python-executable={python}", "--follow-imports=silent")
+    text = run(sys.executable, "-m", "mypy", *options, str(program), folder=folder, MYPYPATH="")
+    if "int" not in text:
+        raise Unavailable(f"mypy finds no types: {text}")
+    return "yes"
+
+
+def _unit_tests(environment: Environment, *, every_test: bool) -> str:
+    """The unit tests of this clone on the installed package: its code is not on their path."""
+    places = ("tests",) if every_test else tuple(f"tests/{name}" for name in QUICK_TESTS)
+    options = ("-q", "--override-ini=pythonpath=.", "-p", "no:cacheprovider", "-m", "not cluster")
+    parallel = ("--numprocesses=2", "--dist=loadgroup")
+    command = (environment.program("python"), "-P", "-m", "pytest", *options, *parallel, *places)
+    text = run(*command, folder=ROOT, seconds=ALL_SECONDS, PYTHONPATH="")
+    passed = re.search(r"(\d+) passed", text)
+    if passed is None:
+        raise Unavailable(f"no test ran: {text[-300:]}")
+    return f"{passed[1]} passed"
