@@ -35,7 +35,14 @@ from topomend.model.condition import Summary
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
-from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION, STEER_LABEL, STEERING, STEERING_NAME
+from topomend.wire.group import (
+    CREATOR_ANNOTATION,
+    FIT_GATE,
+    RELAUNCH_PINNED_ANNOTATION,
+    STEER_LABEL,
+    STEERING,
+    STEERING_NAME,
+)
 from topomend.wire.pod import read_pod
 from topomend.wire.published.node_topology import node_topology, status_of
 
@@ -59,6 +66,18 @@ STORM = "storm"
 
 NODE_A, NODE_B = "numa-a", "numa-b"
 """numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
+
+
+def wait_until_no_policy_acts(cluster: "Cluster") -> None:
+    """Wait until a new pod is neither refused nor stamped: an API server acts by deleted policies for a while."""
+    probe = pod("probe", 1)
+    probe["spec"]["schedulingGates"] = [{"name": FIT_GATE}]  # which policies refuse where nothing steers
+
+    def is_left_alone() -> bool:
+        made = cluster.client.create(PODS, probe, "default", dry_run=True)
+        return CREATOR_ANNOTATION not in made["metadata"].get("annotations", {})
+
+    eventually("the policies to be out of force", is_left_alone)
 
 
 def policies(definition: str) -> tuple[dict[str, Any], ...]:

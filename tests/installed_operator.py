@@ -1,13 +1,12 @@
 """The operator under its own account, on a cluster with our accounts, roles and policies: fixtures to import."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from deploy.manifests import objects
-from tests.clusters import POLICY_SECONDS, Cluster, every_policy, pod
+from tests.clusters import Cluster, every_policy, pod, wait_until_no_policy_acts
 from tests.deploy.api import API, Answer, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
@@ -39,7 +38,7 @@ def admin(two_nodes: Cluster) -> Iterator[API]:
         if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             assert api.delete(path_of(item)).code in (200, 404)  # policies go with their configurations
     eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
-    time.sleep(POLICY_SECONDS)
+    wait_until_no_policy_acts(two_nodes)
 
 
 @pytest.fixture

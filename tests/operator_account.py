@@ -1,6 +1,5 @@
 """The operator's own account on a sandbox's API server, with the roles and policies that the manifests give it."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import yaml
 from deploy.manifests import objects
-from tests.clusters import POLICY_SECONDS, Cluster
+from tests.clusters import Cluster, wait_until_no_policy_acts
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.waiting import eventually
@@ -36,4 +35,4 @@ def operator_account(cluster: Cluster, folder: Path, component: Sequence[dict[st
         if item in component or item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             admin.delete(path_of(item))
     eventually("its policies to go too", lambda: not cluster.client.list(MUTATING_ADMISSION_POLICIES).items)
-    time.sleep(POLICY_SECONDS)
+    wait_until_no_policy_acts(cluster)
