@@ -163,7 +163,7 @@ class Reconciler:
             Duty("unaligned-pods", self._within_shares(self._unaligned_pods.check), TICK_SECONDS),
             Duty("brake-release", self._release_brake, TICK_SECONDS),
             Duty("reservations", lambda: self._reserve(numa_nodes_freed), TICK_SECONDS),
-            Duty("preemption", self._within_shares(self._preemptor.check), TICK_SECONDS),
+            Duty("preemption", self._preemptor.check, TICK_SECONDS),
             Duty("scale-up", self._within_shares(self._scale_up.check), TICK_SECONDS),
             Duty("placeholders", self._within_shares(self._placeholders.check), TICK_SECONDS),
             Duty("device-classes", self._device_classes.refresh, TICK_SECONDS),

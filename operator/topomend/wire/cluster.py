@@ -181,7 +181,7 @@ def read_placement(spec: Document) -> Placement:
         terms=None
         if required.absent
         else tuple(
-            NodeSelectorTerm(_read_requirements(term["matchExpressions"]), _read_requirements(term["matchFields"]))
+            NodeSelectorTerm(read_requirements(term["matchExpressions"]), read_requirements(term["matchFields"]))
             for term in required["nodeSelectorTerms"]
         ),
         tolerations=tuple(
@@ -290,7 +290,8 @@ def _ports(spec: Document) -> Iterator[Document]:
             yield from container["ports"]
 
 
-def _read_requirements(requirements: Document) -> tuple[Requirement, ...]:
+def read_requirements(requirements: Document) -> tuple[Requirement, ...]:
+    """The requirements of a selector's ``matchExpressions`` or ``matchFields``. Raises MalformedObject."""
     return tuple(
         Requirement(
             requirement["key"].text(),

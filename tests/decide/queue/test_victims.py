@@ -9,7 +9,7 @@ from tests.builders import gated_pod, guaranteed_pod, node, node_state, pod, run
 from topomend.cache import changes
 from topomend.cache.changes import apply
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.queue.victims import Running, choose_victims, nodes_to_preempt_on, where_scheduler_preempts
+from topomend.decide.queue.victims import Budget, Running, choose_victims, nodes_to_preempt_on, where_scheduler_preempts
 from topomend.model.cluster import Taint, WatchedPod
 from topomend.replay.admission import admit, release
 
@@ -92,6 +92,14 @@ def test_a_pod_that_was_assumed_and_is_not_listed_yet_keeps_its_room() -> None:
     snapshot = apply(snapshot, changes.PodAssumed(guaranteed_pod("arriving", 4), ("a",), 0.0))
     assert victims(snapshot, on) == ["one"]
     assert victims(snapshot, on, gated_pod("wide", 4, priority=10)) is None
+
+
+def test_a_pod_that_is_listed_and_not_published_yet_keeps_its_room_too() -> None:
+    snapshot, on = occupied("a", one=3)
+    arriving = watched_pod("arriving", 4, node="a")
+    snapshot = apply(snapshot, changes.PodAssumed(arriving.pod, ("a",), 0.0))
+    assert victims(snapshot, {"a": [*on["a"], arriving]}) in (["one"], ["arriving"])
+    assert victims(snapshot, {"a": [*on["a"], replace(arriving, priority=20)]}) == ["one"]
 
 
 def test_victims_are_sought_on_nodes_that_would_admit_the_pod_if_they_were_empty() -> None:
@@ -206,6 +214,24 @@ def test_the_scheduler_spares_what_started_first_and_of_equals_either() -> None:
     for started, expected in ((first, ("a",)), (then, ()), (last, ()), ("", ())):
         pods = [replace(one, start_time=started), replace(two, start_time=then)]
         assert where_scheduler_preempts(snapshot, wide, Running({"a": pods})) == expected, started
+
+
+def test_the_scheduler_spares_first_what_a_budget_protects() -> None:
+    """It evicts the shared pod then, which holds no CPU of a NUMA node."""
+    snapshot, on = occupied("a", protected=2, important=2)
+    protected, important = on["a"]
+    shared = replace(watched_pod("shared", 1, node="a", priority=5), pod=pod("shared", "request:cpu=1"))
+    pods = {"a": [protected, replace(important, priority=20), shared]}
+    assert scheduler_on(snapshot, pods) == ("a",)
+    alone, both = frozenset({protected.uid}), frozenset({protected.uid, shared.uid})
+    for budget, expected in (
+        (Budget(alone, 0), ()),
+        (Budget(alone, 1), ("a",)),
+        (Budget(both, 0), ("a",)),  # neither is spared before the other
+        (Budget(both, 1), ()),  # which the more important one uses up
+        (Budget(frozenset({"another"}), 0), ("a",)),
+    ):
+        assert scheduler_on(snapshot, pods, budgets=[budget]) == expected, budget
 
 
 def test_a_pod_that_may_go_to_another_node_does_not_count_as_one_that_comes() -> None:

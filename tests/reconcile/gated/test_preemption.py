@@ -209,6 +209,31 @@ def test_where_totals_are_short_too_the_scheduler_preempts(waiting: Waiting) -> 
     assert waiting.preemptor.reservations() == ()
 
 
+def test_where_budgets_have_the_scheduler_evict_the_wrong_pods_it_does_not_get_the_pod(waiting: Waiting) -> None:
+    """Without them it evicts one of the pods that fill the node; with them the shared one, which fills no NUMA node."""
+    shared = pod_manifest("shared", "request:cpu=1", node=NODE_B)
+    with priority_class(waiting.cluster, "rather-important", 5):
+        shared["spec"]["priorityClassName"] = "rather-important"
+        waiting.cluster.create(shared)
+        eventually("it to run", lambda: waiting.cluster.running("shared"))
+        with _budget(waiting.cluster, {"n": "0"}), _budget(waiting.cluster, {"n": "1"}):
+            waiting.wait()
+            waiting.preemptor.check()
+        assert waiting.let_go == []
+        assert waiting.left() == ["fill-0", "fill-1"]
+        waiting.clock.now += RESTS.first
+        waiting.preemptor.check()
+        assert waiting.let_go == [("urgent", (NODE_B,))]
+
+
+def test_for_a_pod_with_a_scheduler_of_its_own_nothing_is_done(waiting: Waiting) -> None:
+    waiting.fill(3, 3)
+    waiting.wait(scheduler_rules=("schedulerName",))
+    waiting.preemptor.check()
+    assert waiting.let_go == []
+    assert waiting.left() == ["fill-0", "fill-1"]
+
+
 def test_nobody_is_evicted_whose_controller_would_take_the_place_back(waiting: Waiting) -> None:
     waiting.is_gated_by_us = False
     _control(waiting.cluster, waiting.filling)

@@ -31,18 +31,27 @@ _OFFSET = 1 << 31
 
 
 @dataclass(frozen=True)
+class Budget:
+    """A PodDisruptionBudget: the uids of the ``pods`` that it protects, of which so many are ``allowed`` to leave."""
+
+    pods: frozenset[str]
+    allowed: int
+
+
+@dataclass(frozen=True)
 class Running:
     """The pods of some nodes, and what is known of them beside their own fields.
 
     ``by_node``: by the node's name. ``staying``: the uids of those that nobody may evict, or that are stuck in their
     deletion. ``returning``: of those whose controllers create another at once that no gate holds. ``awaited``: by node,
-    the pods for which others have been evicted there.
+    the pods for which others have been evicted there. ``budgets``: those that kube-scheduler looks at.
     """
 
     by_node: Mapping[str, Sequence[WatchedPod]]
     staying: Collection[str] = ()
     returning: Collection[str] = ()
     awaited: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    budgets: Sequence[Budget] = ()
 
 
 @dataclass(frozen=True)
@@ -87,21 +96,25 @@ def where_scheduler_preempts(snapshot: Snapshot, pod: WatchedPod, running: Runni
 
 def _frees(dry_run: "_DryRun", pod: WatchedPod, running: Running, tied: bool) -> bool:
     """Whether the scheduler's victims free the place; ``tied`` is that equal ones come in the opposite order."""
-    victims = _schedulers_victims(dry_run, pod, tied)
+    victims = _schedulers_victims(dry_run, pod, running.budgets, tied)
     if not victims or any(victim.uid in running.staying for victim in victims):
         return False
     return dry_run.admits_without(victims)
 
 
-def _schedulers_victims(dry_run: "_DryRun", pod: WatchedPod, tied: bool) -> Sequence[WatchedPod]:
-    """Whom kube-scheduler evicts by totals: all of lower priority but those that can stay, the important ones first.
+def _schedulers_victims(
+    dry_run: "_DryRun", pod: WatchedPod, budgets: Sequence[Budget], tied: bool
+) -> Sequence[WatchedPod]:
+    """Whom kube-scheduler evicts by totals: all of lower priority but those that can stay.
 
-    None where the totals suffice, or never would. Pods that are being deleted count: they are still there. Budgets are
-    not looked at: the scheduler spares their pods where it can, and breaks a budget where it cannot.
+    The first to stay are those whose budget does not allow them to leave, then the important ones. None where the
+    totals suffice, or never would. Pods that are being deleted count: they are still there.
     """
     lower = [other for other in dry_run.running if other.priority < pod.priority]
     lower.sort(key=lambda other: other.uid, reverse=tied)
     lower.sort(key=lambda other: (-other.priority, _started(other)))
+    beyond = _beyond_budgets(lower, budgets)
+    lower.sort(key=lambda other: other.uid not in beyond)
     used = dry_run.used_without({other.uid for other in lower})
     if not dry_run.leaves_enough(used):
         return ()
@@ -113,6 +126,18 @@ def _schedulers_victims(dry_run: "_DryRun", pod: WatchedPod, tied: bool) -> Sequ
         else:
             victims.append(other)
     return victims
+
+
+def _beyond_budgets(lower: Sequence[WatchedPod], budgets: Sequence[Budget]) -> set[str]:
+    """The uids of the pods that a budget does not allow to leave once the more important ones have left.
+
+    Source: plugins/defaultpreemption/default_preemption.go:filterPodsWithPDBViolation.
+    """
+    beyond: set[str] = set()
+    for budget in budgets:
+        protected = [other.uid for other in lower if other.uid in budget.pods]
+        beyond.update(protected[max(0, budget.allowed) :])
+    return beyond
 
 
 def _started(pod: WatchedPod) -> str:
@@ -206,7 +231,8 @@ def _dry_runs(
     for name, pods in running.by_node.items():
         node, publication = snapshot.nodes.get(name), snapshot.publications.get(name)
         if node is not None and publication is not None and not publication.problem:
-            awaited = [other for other in running.awaited.get(name, ()) if other.uid != pod.uid]
+            known = {pod.uid, *(other.uid for other in pods)}
+            awaited = [other for other in running.awaited.get(name, ()) if other.uid not in known]
             assumed = [
                 other for other in publication.assumed_pods if not certain or not _may_go_elsewhere(snapshot, other)
             ]
@@ -222,7 +248,7 @@ def _may_go_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
 class _DryRun:
     """Whether one node would admit ``pod`` once some of the pods ``running`` there have left.
 
-    Those that are ``arriving`` come first.
+    Those that are ``arriving``, which are not in ``state``, come first: some of them may be in ``running`` already.
     """
 
     def __init__(  # noqa: PLR0913  what is on a node
@@ -237,10 +263,9 @@ class _DryRun:
     ) -> None:
         self.node, self.running = node, running
         self._pod, self._fit, self._state = pod, admission_of(pod), state
-        listed = {other.uid for other in running}
-        self._arriving = {other.uid: other for other in arriving if other.uid not in listed}.values()
-        pods = (*(other.pod for other in running), *self._arriving)
-        self.requests = {other.uid: usage_of(other) for other in pods}
+        self._arriving = {other.uid: other for other in arriving}
+        pods = self._arriving | {other.uid: other.pod for other in running}
+        self.requests = {uid: usage_of(other) for uid, other in pods.items()}
         self._leaving = [other for other in running if other.deleting] if leaving else []
 
     def used_without(self, victims: Collection[str]) -> Requests:
@@ -269,10 +294,12 @@ class _DryRun:
         comers = (requests_of(other.pod) for other in gone if other.uid in returning)
         return all(too_little_left(self.node, requests, used) for requests in comers)
 
-    def _state_without(self, gone: Iterable[WatchedPod]) -> NodeState:
+    def _state_without(self, gone: Sequence[WatchedPod]) -> NodeState:
         state = self._state
         for other in gone:
             state = release(state, other.namespace, other.name)
-        for arriving in self._arriving:
-            state = admit(state, arriving)[1]
+        gone_uids = {other.uid for other in gone}
+        for uid, arriving in self._arriving.items():
+            if uid not in gone_uids:
+                state = admit(state, arriving)[1]
         return state

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from heapq import nsmallest
 from itertools import islice, takewhile
-from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
@@ -25,13 +25,15 @@ from topomend.decide.feasibility import ExcludedNodes, diagnose
 from topomend.decide.queue import victims
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
-from topomend.kube.client import PODS, PRIORITY_CLASSES, UNENDED, Client, Resource
+from topomend.kube.client import PODS, PRIORITY_CLASSES, UNENDED, Client
 from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
 from topomend.model.cluster import Placement, WatchedPod
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.gated.budgets import allowed_disruptions, budgets_of
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.namespace_limits import NamespaceLimits
+from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.store import Store
@@ -63,6 +65,12 @@ NEXT_SECONDS = 2.0
 MAX_TRIED = 5
 """Pods at a time."""
 
+MAX_CHOICES = 10
+"""How often victims are chosen in one attempt: a choice is void where the API server keeps one of them."""
+
+WORK_SECONDS = 5.0
+"""After how long in a row the other pods are left for the next time."""
+
 ATTEMPTS_PER_SECOND, ATTEMPT_BURST = 2.0, 10
 """How often pods of some nodes are listed for a waiting pod, in the whole cluster; one namespace has half the burst."""
 
@@ -71,9 +79,9 @@ CLASSES_SECONDS = 60.0
 
 MAX_ENTRIES = 10_000
 
-BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
-
 _EVICTION = {"verb": "create", "version": "v1", "resource": "pods", "subresource": "eviction"}
+
+_Decision = TypeVar("_Decision")
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +135,8 @@ class Preemptor:
             return
         with self._right.used():
             self._places.give_up()
-            for pod in self._first_waiting():
+            ends = self._clock() + WORK_SECONDS
+            for pod in takewhile(lambda _: self._clock() <= ends, self._first_waiting()):
                 self._rest(pod)
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
                     self._preempt_for(pod)
@@ -164,11 +173,12 @@ class Preemptor:
     def _is_patient(self, pod: WatchedPod, since: float) -> bool:
         """Whether the pod, which may preempt others, has waited and was not tried for a while.
 
-        No place can be held for a replacement, which is gated otherwise, nor for a pod that was refused.
+        No place can be held for a replacement, which is gated otherwise, nor for a pod that was refused. Whether a
+        scheduler of its own would preempt, and keep the place, nobody knows.
         """
         now = self._clock()
         is_due = since + PATIENCE_SECONDS <= now and self._rests.get(pod.uid, 0.0) <= now
-        return is_due and pod.preempts and pod.gates == (FIT_GATE,)
+        return is_due and pod.preempts and pod.gates == (FIT_GATE,) and "schedulerName" not in pod.scheduler_rules
 
     def _lowest_priority(self) -> int:
         """The lowest priority that a pod of the cluster may have; pods without a class have 0."""
@@ -178,20 +188,24 @@ class Preemptor:
             self._lowest = now, min(0, *values, 0)
         return self._lowest[1]
 
+    def _within_shares(self, decide: Callable[[Snapshot], _Decision]) -> _Decision:
+        """One decision about one pod: several together would spend the shares of healthy nodes."""
+        return within_shares(self._store, lambda: decide(self._store.snapshot))
+
     def _preempt_for(self, pod: WatchedPod) -> None:
-        snapshot = self._store.snapshot
         surveys, excluded = self._store.surveys, self._excluded(pod)
-        if diagnose(snapshot, pod.pod, pod.placement, None, excluded, surveys=surveys).candidates:
+        if self._within_shares(
+            lambda now: diagnose(now, pod.pod, pod.placement, None, excluded, surveys=surveys).candidates
+        ):
             self._rests[pod.uid] = self._clock() + NEXT_SECONDS
             return  # another pod's turn comes first
-        nodes = self._next_nodes(snapshot, pod)
+        nodes = self._next_nodes(pod)
         by_node = {name: self._running_on(name) for name in nodes}
         everybody = [other for pods in by_node.values() for other in pods]
         stuck = {other.uid for other in everybody if self._is_stuck(other)}
         awaited = self._places.awaited()
-        by_scheduler = victims.where_scheduler_preempts(
-            snapshot, pod, victims.Running(by_node, staying=stuck, awaited=awaited)
-        )
+        running = victims.Running(by_node, staying=stuck, awaited=awaited)
+        by_scheduler = self._where_scheduler_preempts(pod, running)
         if by_scheduler:
             self._let_go(pod, by_scheduler)
             return
@@ -199,20 +213,35 @@ class Preemptor:
             by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
             staying = {other.uid for other in everybody if other.uid in stuck or self._stays(other, pod)}
             returning = {other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)}
-            if self._evict_for(pod, snapshot, victims.Running(by_node, staying, returning, awaited)):
+            if self._evict_for(pod, victims.Running(by_node, staying, returning, awaited)):
                 return
         is_leaving = any(other.deleting and other.uid not in stuck for other in everybody)
-        if is_leaving or any(name in awaited or snapshot.publications[name].assumed_pods for name in nodes):
+        if is_leaving or any(name in awaited for name in nodes) or self._are_expected_on(nodes):
             self._rests[pod.uid] = self._clock() + NEXT_SECONDS  # who comes and goes there is soon known
 
-    def _next_nodes(self, snapshot: Snapshot, pod: WatchedPod) -> Sequence[str]:
+    def _are_expected_on(self, nodes: Sequence[str]) -> bool:
+        """Whether pods are assumed there."""
+        publications = self._store.snapshot.publications
+        return any(name in publications and publications[name].assumed_pods for name in nodes)
+
+    def _where_scheduler_preempts(self, pod: WatchedPod, running: victims.Running) -> Sequence[str]:
+        """The nodes where that makes room for the pod. Budgets, which spare pods, are read where there are any."""
+        names = self._within_shares(lambda now: victims.where_scheduler_preempts(now, pod, running))
+        by_node = {name: running.by_node[name] for name in names}
+        budgets = budgets_of(self._client, by_node, pod.priority)
+        if not budgets:
+            return names
+        spared = replace(running, by_node=by_node, budgets=budgets)
+        return self._within_shares(lambda now: victims.where_scheduler_preempts(now, pod, spared))
+
+    def _next_nodes(self, pod: WatchedPod) -> Sequence[str]:
         """The nodes after those that were tried last, for a pod that was not let go then; soon the next ones."""
         beyond = self._beyond.pop(pod.uid, 0)
-        nodes = victims.nodes_to_preempt_on(snapshot, pod, beyond)
+        nodes = self._within_shares(lambda now: victims.nodes_to_preempt_on(now, pod, beyond))
         if len(nodes) == victims.MAX_NODES:
             self._beyond[pod.uid] = beyond + len(nodes)
             self._rests[pod.uid] = self._clock() + NEXT_SECONDS
-        reserved = reserved_numa_nodes(snapshot, pod, self._reserved())
+        reserved = reserved_numa_nodes(self._store.snapshot, pod, self._reserved())
         return [name for name in nodes if name not in reserved]
 
     def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
@@ -232,16 +261,19 @@ class Preemptor:
         since = self._leaving[other.uid] = self._leaving.get(other.uid, now)
         return since + other.grace_seconds + STUCK_SECONDS <= now
 
-    def _evict_for(self, pod: WatchedPod, snapshot: Snapshot, running: victims.Running) -> bool:
+    def _evict_for(self, pod: WatchedPod, running: victims.Running) -> bool:
         """Returns whether there is a place for which pods may be evicted, or that others are about to leave."""
-        while chosen := victims.choose_victims(snapshot, pod, running):
+        for _ in range(MAX_CHOICES):
+            chosen = self._within_shares(partial(victims.choose_victims, pod=pod, running=running))
+            if chosen is None:
+                return False
             kept = [victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)]
             kept = kept or self._beyond_budgets(chosen.victims)
             if not kept:
                 self._evict_all(pod, chosen)
                 return True
             running = replace(running, staying={*running.staying, *kept})
-        return False
+        return False  # those that are kept are known the next time
 
     def _beyond_budgets(self, victims: Sequence[WatchedPod]) -> list[str]:
         """The last of several victims of one namespace, where a budget there may not allow all of them.
@@ -252,14 +284,8 @@ class Preemptor:
         return [
             max(victim.uid for victim in victims if victim.namespace == namespace)
             for namespace, count in counts.items()
-            if count > 1 and self._allowed_disruptions(namespace) < count
+            if count > 1 and allowed_disruptions(self._client, namespace) < count
         ]
-
-    def _allowed_disruptions(self, namespace: str) -> float:
-        def allowed(content: dict[str, Any]) -> Iterator[int]:
-            yield int(content.get("status", {}).get("disruptionsAllowed", 0))
-
-        return min(self._client.read(BUDGETS, allowed, namespace=namespace).items, default=inf)
 
     def _evict_all(self, pod: WatchedPod, chosen: victims.Preemption) -> None:
         """Evict the victims once the place is held. Where one is kept after all, the pod is tried again."""
