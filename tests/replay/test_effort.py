@@ -13,7 +13,7 @@ from tests.hostile import costly_state
 from topomend.explain.remedy import remedy_of
 from topomend.model.verdict import Verdict
 from topomend.replay.admission import admit, is_admitted
-from topomend.replay.effort import ADMISSION_SECONDS, SURVEY_SECONDS, Overspent, check, metered, working_on
+from topomend.replay.effort import ADMISSION_SECONDS, SURVEY_SECONDS, Overspent, check, metered, next_pod, working_on
 
 COSTLY = pod("p", "cpu=2 memory=2Gi")
 
@@ -84,6 +84,16 @@ def test_all_that_is_asked_of_a_node_for_one_pod_has_one_share_and_other_nodes_h
         work("b")
     with metered(clock):
         work("a")
+
+
+def test_pods_one_after_the_other_do_not_use_up_the_share_of_a_healthy_node() -> None:
+    clock = Clock(0.0)
+    with metered(clock):
+        for _ in range(100):
+            next_pod()
+            with working_on("a", 1):
+                clock.now += ADMISSION_SECONDS / 2
+                check()
 
 
 def test_what_is_worked_out_for_no_node_has_no_share() -> None:

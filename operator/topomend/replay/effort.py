@@ -52,7 +52,7 @@ _meter: ContextVar[_Meter | None] = ContextVar("meter", default=None)
 
 @contextmanager
 def metered(clock: Callable[[], float], turn_seconds: float = inf) -> Iterator[None]:
-    """Have replay keep to its shares in this block, which works for one pod, and the block to its turn.
+    """Have replay keep to its shares in this block, which works for one pod at a time, and the block to its turn.
 
     ``clock`` counts the seconds that this thread works: the time that it waits for others is no node's fault. Replay
     raises Overspent, and ``end_turn`` TurnOver.
@@ -62,6 +62,13 @@ def metered(clock: Callable[[], float], turn_seconds: float = inf) -> Iterator[N
         yield
     finally:
         _meter.reset(before)
+
+
+def next_pod() -> None:
+    """The block works for another pod from now on: each node has its whole share again."""
+    meter = _meter.get()
+    if meter is not None:
+        meter.spent.clear()
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
 from topomend.relaunch.narrowed_affinity import as_requested
 from topomend.relaunch.placeholder import LABELS, Placeholder, placeholder, read_placeholder
+from topomend.replay.effort import next_pod
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 
 PATIENCE_SECONDS = 5.0
@@ -133,6 +134,7 @@ class Placeholders:
 
     def _stays(self, item: Placeholder, snapshot: Snapshot) -> bool:
         """Whether it is there afterwards: one that cannot be looked after is."""
+        next_pod()
         with self._faults.of(self._namespace, item.name), self._right.used():
             return self._keep(item, snapshot)
         return True
@@ -157,6 +159,7 @@ class Placeholders:
             if self._right.is_missing:
                 return
             if numbers[pod.namespace] < MAX_PLACEHOLDERS // 2:
+                next_pod()
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
                     numbers[pod.namespace] += self._create(pod, snapshot)
 

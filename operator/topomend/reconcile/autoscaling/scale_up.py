@@ -26,6 +26,7 @@ from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
+from topomend.replay.effort import next_pod
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.wire.group import ASKS_FOR_NODE
 
@@ -87,6 +88,7 @@ class ScaleUp:
         if self._right.is_missing:
             return
         for pod, wanted in self._due():
+            next_pod()
             with self._faults.of(pod.namespace, pod.name), self._right.used():
                 # Where a node of which nothing is known yet might admit the pod, that node is waited for.
                 if not wanted or another_would_admit(self._store.snapshot, pod.pod, pod.placement):

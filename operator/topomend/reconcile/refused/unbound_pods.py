@@ -9,6 +9,7 @@ may be relaunched to ``decide/eligibility`` and ``owners``, and the relaunch to 
 import logging
 import time
 from collections.abc import Callable
+from operator import itemgetter
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot, UnboundPod
@@ -30,6 +31,7 @@ from topomend.reconcile.refused.refused_pods import RefusedPods, widened
 from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.store import Store
 from topomend.relaunch import narrowed_affinity, pod_requests
+from topomend.replay.effort import next_pod
 from topomend.runtime.backoff import Backoff
 from topomend.wire.group import RELAUNCH_FINALIZER
 
@@ -42,6 +44,9 @@ it has counted the one before."""
 
 CHECK_SECONDS = 10.0
 """How often the nodes are asked about one pod."""
+
+WORK_SECONDS = 5.0
+"""After how long in a row the other pods are left for the next time: the first of a kind asks every node."""
 
 MAX_ENTRIES = 10_000
 
@@ -106,12 +111,20 @@ class UnboundPods:
     def check(self) -> None:
         """Delete the pods whose controllers create another that has more nodes. Raises APIError."""
         snapshot, now = self._store.snapshot, self._clock()
-        for unbound in snapshot.unbound.values():
-            pod = unbound.pod
-            if now >= self._due.get(pod.uid, unbound.since + _patience(pod)):
-                self._due[pod.uid] = now + CHECK_SECONDS
-                with self._faults.of(pod.namespace, pod.name):
-                    self._replace(snapshot, pod)
+        due = (
+            (self._due.get(one.pod.uid, one.since + _patience(one.pod)), one.pod) for one in snapshot.unbound.values()
+        )
+        for _, pod in sorted((entry for entry in due if entry[0] <= now), key=itemgetter(0)):
+            if self._clock() > now + WORK_SECONDS:
+                return
+            self._due[pod.uid] = now + CHECK_SECONDS
+            next_pod()
+            with self._faults.of(pod.namespace, pod.name):
+                self._replace(snapshot, pod)
+
+    def _due_at(self, unbound: UnboundPod) -> float:
+        """When the nodes are asked about a pod, in seconds."""
+        return self._due.get(unbound.pod.uid, unbound.since + _patience(unbound.pod))
 
     def _replace(self, snapshot: Snapshot, pod: WatchedPod) -> None:
         if pod.owner is None or not is_recreated_when_deleted(pod, self._limits.limits(pod.namespace)):
