@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.closed_folder import closed
 
 from topomend.discover.kubelet_config import (
     KubeletConfig,
@@ -266,6 +267,18 @@ def test_a_drop_in_folder_that_is_not_there_is_remarked_and_the_file_followed(tm
     before = config_fingerprint(path, drop_ins=drop_ins)
     config(tmp_path, cpuManagerPolicy="none", maxPods=7)
     assert config_fingerprint(path, drop_ins=drop_ins) != before
+
+
+def test_drop_ins_in_a_folder_that_may_not_be_entered_are_not_taken_for_none(tmp_path: Path) -> None:
+    path = config(tmp_path)
+    with closed(tmp_path / "closed") as folder:
+        problem = f"folder {folder}/d cannot be read (Permission denied)"
+        kubelet_config = read_kubelet_config(path, folder / "d")
+        assert config_fingerprint(path, drop_ins=folder / "d") == problem
+    assert (kubelet_config.reason, kubelet_config.problems) == (
+        "Unreadable",
+        (f"the kubelet's configuration {problem}",),
+    )
 
 
 def test_an_unknown_version_is_assumed_and_said_so() -> None:

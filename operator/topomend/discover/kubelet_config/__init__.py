@@ -5,6 +5,7 @@ JSON values, ``decode`` these into the fields of ``fields``, ``merge`` and ``ove
 file, and ``settings`` picks what admission depends on. ``kubelet_settings`` decides which source is used.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -182,10 +183,12 @@ def _unreadable(problem: str) -> KubeletConfig:
 
 
 def _folder_remarks(folder: Path | None) -> list[str]:
-    if folder is None or (folder.is_dir() and not folder.is_symlink()):
+    if folder is None:
         return []
-    if folder.is_symlink():
+    if os.path.islink(folder):  # noqa: PTH114 - Path's methods raise if a folder above has been closed meanwhile
         return [f"folder {folder} is a link, which the kubelet does not follow: nothing is dropped in"]
+    if os.path.isdir(folder):  # noqa: PTH112
+        return []
     return [f"folder {folder} is not there: nothing is dropped in"]
 
 
