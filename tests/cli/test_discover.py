@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.closed_folder import closed
 from tests.discover.machines import Lister, container, cpu_state, pod, serving, write_state
 
 from topomend.cli.main import main
@@ -102,6 +103,17 @@ def conditions(*arguments: object) -> dict[str, tuple[str, str, str]]:
         each["type"]: (each["status"], each["reason"], each["message"])
         for each in json.loads(printed.stdout)["status"]["conditions"]
     }
+
+
+def test_a_kubelets_part_in_a_folder_that_may_not_be_entered_is_a_condition(root: Path, tmp_path: Path) -> None:
+    with closed(tmp_path / "closed") as folder:
+        found = conditions(
+            "--root", root, "--pod-resources", folder / "kubelet.sock", "--kubelet-config-dir", folder / "d"
+        )
+    assert found["AllocationsRead"][:2] == ("False", "PodResourcesUnavailable")
+    assert found["KubeletConfigRead"][:2] == ("False", "Unreadable")
+    assert "Permission denied" in found["AllocationsRead"][2]
+    assert f"{folder}/d cannot be read (Permission denied)" in found["KubeletConfigRead"][2]
 
 
 def kubelet(folder: Path, configuration: str) -> list[object]:

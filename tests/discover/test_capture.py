@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.closed_folder import closed
 from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
@@ -144,3 +145,11 @@ def test_a_capture_of_a_recorded_machine_is_read_as_the_recording_is(
 def test_a_capture_of_a_sandbox_machine_is_read_as_that_machine_is(cluster: Sandbox, node: str, tmp_path: Path) -> None:
     root = cluster.folder / "nodes" / node / "machine"
     assert recaptured(root, tmp_path) == printed(root)
+
+
+def test_a_capture_leaves_out_what_may_not_be_entered(tmp_path: Path) -> None:
+    folder = tree(tmp_path)
+    with closed(folder / "sys" / "devices" / "system" / "node", 0o400):
+        captured = capture(folder, "x")
+    assert "cannot be read (Permission denied)" in " ".join(captured.host.problems)
+    assert captured.files

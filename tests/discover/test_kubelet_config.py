@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.closed_folder import closed
 
 from topomend.discover.kubelet_config import (
     KubeletConfig,
@@ -72,11 +73,34 @@ def test_a_list_of_reserved_cpus_overrides_the_amounts(tmp_path: Path) -> None:
     assert kubelet_config.settings.reserved_cpu_millis == 3000
 
 
-def test_all_alpha_sets_the_gates_that_are_not_named(tmp_path: Path) -> None:
-    gates = read(tmp_path, featureGates={"AllAlpha": True, "PodLevelResourceManagers": False}).settings.feature_gates
-    assert gates["CPUManagerPolicyAlphaOptions"] is True
-    assert gates["PodLevelResourceManagers"] is False
-    assert "CPUManagerPolicyBetaOptions" not in gates
+@pytest.mark.parametrize(
+    ("version", "given", "expected"),
+    [
+        ("v1.36.3", {"AllAlpha": True}, {"CPUManagerPolicyAlphaOptions": True, "CPUManagerPolicyBetaOptions": None}),
+        ("v1.36.3", {"AllAlpha": True, "PodLevelResourceManagers": False}, {"PodLevelResourceManagers": False}),
+        ("v1.36.3", {"AllAlpha": True}, {"PodLevelResourceManagers": True}),
+        ("v1.37.2", {"AllAlpha": True}, {"PodLevelResourceManagers": None}),
+        ("v1.37.2", {"AllBeta": True}, {"PodLevelResourceManagers": True}),
+        ("v1.33.5", {"AllAlpha": True}, {"PodLevelResources": True, "InPlacePodVerticalScaling": None}),
+        ("v1.34.4", {"AllBeta": False}, {"PodLevelResources": False, "InPlacePodVerticalScaling": False}),
+        ("v1.31.14", {"AllBeta": False}, {"MemoryManager": False, "SidecarContainers": False}),
+        ("v1.33.5", {"AllBeta": False}, {"MemoryManager": None, "SidecarContainers": None}),
+        ("v1.30.14", {"AllBeta": False}, {"CPUManagerPolicyOptions": False, "TopologyManagerPolicyOptions": False}),
+        ("v1.31.14", {"AllAlpha": True, "AllBeta": True}, {"PodLevelResources": None, "DRAExtendedResource": None}),
+    ],
+)
+def test_all_alpha_and_all_beta_set_the_gates_of_their_stage_in_the_kubelets_release(
+    tmp_path: Path, version: str, given: dict[str, bool], expected: dict[str, bool | None]
+) -> None:
+    gates = with_version(read(tmp_path, featureGates=given), version).settings.feature_gates
+    assert {name: gates.get(name) for name in expected} == expected
+    assert not gates.keys() & {"AllAlpha", "AllBeta"}, "an operator of any release reads gates by their own names"
+
+
+def test_a_kubelet_of_unknown_version_has_the_gates_of_the_one_that_is_assumed(tmp_path: Path) -> None:
+    gates = with_version(read(tmp_path, featureGates={"AllBeta": True}), None).settings.feature_gates
+    assert gates == with_version(read(tmp_path, featureGates={"AllBeta": True}), DEFAULT_VERSION).settings.feature_gates
+    assert gates["CPUManagerPolicyBetaOptions"] is True
 
 
 class Asked(Mapping[str, bool]):
@@ -243,6 +267,18 @@ def test_a_drop_in_folder_that_is_not_there_is_remarked_and_the_file_followed(tm
     before = config_fingerprint(path, drop_ins=drop_ins)
     config(tmp_path, cpuManagerPolicy="none", maxPods=7)
     assert config_fingerprint(path, drop_ins=drop_ins) != before
+
+
+def test_drop_ins_in_a_folder_that_may_not_be_entered_are_not_taken_for_none(tmp_path: Path) -> None:
+    path = config(tmp_path)
+    with closed(tmp_path / "closed") as folder:
+        problem = f"folder {folder}/d cannot be read (Permission denied)"
+        kubelet_config = read_kubelet_config(path, folder / "d")
+        assert config_fingerprint(path, drop_ins=folder / "d") == problem
+    assert (kubelet_config.reason, kubelet_config.problems) == (
+        "Unreadable",
+        (f"the kubelet's configuration {problem}",),
+    )
 
 
 def test_an_unknown_version_is_assumed_and_said_so() -> None:

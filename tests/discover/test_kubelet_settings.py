@@ -7,7 +7,7 @@ from tests.discover.test_kubelet_config import HEAD, config
 from tests.discover.test_kubelet_process import process
 
 from topomend.discover import kubelet_settings
-from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_config import KubeletConfig, with_version
 from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader, WrittenConfig
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import Configz
@@ -252,6 +252,26 @@ def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_reported_and_not_
     assert after is None or after.cpu_manager_policy == "none", "a kubelet that restarts reads the file"
     assert words in kubelet_config.remarks[0]
     assert kubelet_config.settings.cpu_manager_policy == "static"
+
+
+@pytest.mark.parametrize(("version", "running", "restarted"), [("v1.33.5", True, None), ("v1.34.4", None, False)])
+def test_a_running_kubelet_and_its_changed_file_have_the_gates_of_the_release(
+    tmp_path: Path, version: str, running: bool | None, restarted: bool | None
+) -> None:
+    file = config(tmp_path, featureGates={"AllBeta": False})
+    read = SettingsReader(WrittenConfig(file), configz=Kubelet(featureGates={"AllAlpha": True})).read()
+    assert "another featureGates than its file says" in read.remarks[0]
+    versioned = with_version(read, version)
+    assert versioned.settings.feature_gates.get("PodLevelResources") is running
+    assert versioned.after_restart is not None
+    assert versioned.after_restart.feature_gates.get("PodLevelResources") is restarted
+
+
+def test_all_beta_of_the_command_line_sets_what_the_file_does_not_name(tmp_path: Path) -> None:
+    file = config(tmp_path, featureGates={"AllBeta": True, "CPUManagerPolicyOptions": True})
+    flagged = with_version(with_flags(tmp_path, file, "--feature-gates=AllBeta=false"), "v1.31.14")
+    assert flagged.settings.feature_gates["MemoryManager"] is False
+    assert flagged.settings.feature_gates["CPUManagerPolicyOptions"] is True
 
 
 def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:

@@ -139,6 +139,17 @@ def test_a_lease_that_was_given_up_is_taken_at_the_next_look(candidates: Candida
     assert two.leads()
 
 
+def test_a_lease_that_is_given_up_while_it_is_renewed_stays_given_up(candidates: Candidates) -> None:
+    one = candidates.named("one")
+    for _ in range(2):
+        one.try_acquire_or_renew()
+        with one.renewing():
+            one.stop()
+            assert candidates.leases.holder() == ""
+            given_up = candidates.leases.version
+        assert (one.leads(), candidates.leases.version) == (False, given_up)
+
+
 def test_a_holder_whose_lease_was_taken_writes_no_more_once_it_knows(candidates: Candidates) -> None:
     one, two = candidates.named("one"), candidates.named("two")
     one.try_acquire_or_renew()

@@ -62,7 +62,8 @@ class RecordingRoot(Root):
         if not folder.startswith("sys/class/"):
             real = self.resolve(folder)
             for path in (f"{real}/{name}" for name in names):
-                if self.read_link(path) is None and Path(path).is_dir():
+                # Path.is_dir raises where the folder may be listed and not entered.
+                if self.read_link(path) is None and os.path.isdir(path):  # noqa: PTH112
                     self.folders.add(self._relative(path))
         return names
 

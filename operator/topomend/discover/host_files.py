@@ -58,6 +58,17 @@ def read_bytes(path: Path, most: int) -> bytes:
     return content
 
 
+def is_absent(path: Path) -> bool:
+    """Whether nothing has that path. Not where this cannot be told: who reads it then learns why."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 

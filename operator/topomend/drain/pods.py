@@ -13,7 +13,7 @@ from topomend.drain.journal import Journal
 from topomend.drain.leftovers import Leftovers, leftovers
 from topomend.drain.relaunches import Relaunches
 from topomend.kube.client import PODS, Client
-from topomend.kube.errors import APIError, Conflict, NotFound
+from topomend.kube.errors import APIError, Conflict, NotFound, NotPermitted
 from topomend.wire.group import PLACEHOLDER_GATE
 
 AT_ONCE = 8
@@ -37,7 +37,7 @@ class Pods:
         self.clean(self._client.read(PODS, self._ours).items)
 
     def clean(self, pods: Iterable[Leftovers]) -> None:
-        """Clean these pods. Reports a pod that cannot be cleaned."""
+        """Clean these pods. Reports a pod that cannot be cleaned; raises NotPermitted if nothing may be written."""
         with ThreadPoolExecutor(AT_ONCE) as executor:
             list(executor.map(self._clean, pods))
 
@@ -55,6 +55,8 @@ class Pods:
             if pod.replaces and not self._relaunches.end_waiting(pod):
                 return
             self._strip(name, pod)
+        except NotPermitted:
+            raise
         except APIError as error:
             self._journal.report_remaining(name, str(error))
 
@@ -66,6 +68,8 @@ class Pods:
         try:
             with suppress(NotFound, Conflict):
                 self._client.delete(PODS, placeholder.name, placeholder.namespace, uid=placeholder.uid)
+        except NotPermitted:
+            raise
         except APIError as error:
             self._journal.report_remaining(name, str(error))
 

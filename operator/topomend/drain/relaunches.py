@@ -10,7 +10,7 @@ from typing import Any
 from topomend.drain.journal import Journal
 from topomend.drain.leftovers import Leftovers
 from topomend.kube.client import RELAUNCHES, Client
-from topomend.kube.errors import APIError, NotFound
+from topomend.kube.errors import APIError, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
 from topomend.model.relaunch_record import Relaunch, Step
 from topomend.relaunch import messages
@@ -41,7 +41,10 @@ class Relaunches:
         self.unended: set[str] = set()
 
     def end_all(self) -> None:
-        """End every relaunch whose record is open; none where the kind no longer exists. Raises APIError."""
+        """End every relaunch whose record is open; none where the kind no longer exists.
+
+        Raises APIError where they cannot be listed, NotPermitted where this process may write no more.
+        """
         self.unended.clear()
         try:
             records = self._client.read(RELAUNCHES, self._open).items
@@ -79,6 +82,8 @@ class Relaunches:
         driver = Driver(self._client, _never_choose, timestamp, draining=True)
         try:
             outcome = driver.run(begun.namespace, begun.pod, begun.uid, begun.record, may_start=False)
+        except NotPermitted:
+            raise
         except (APIError, NoProgress, MalformedObject) as error:
             return self._unfinished(begun, str(error))
         if outcome.launched:

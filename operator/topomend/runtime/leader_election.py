@@ -10,7 +10,8 @@ Source of the rules: k8s.io/client-go/tools/leaderelection.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ class LeaderElection:
         self._announced = False
         self._complaint = ""
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._campaign, name="election", daemon=True)
+        self._thread = self._new_thread()
 
     def leads(self) -> bool:
         """Whether this candidate may write now."""
@@ -95,6 +96,21 @@ class LeaderElection:
                 {"holderIdentity": self._identity if keep_seconds else "", "leaseDurationSeconds": keep_seconds or 1}
             )
 
+    @contextmanager
+    def renewing(self) -> Iterator[None]:
+        """Compete for the Lease meanwhile, and leave it as it is afterwards. For a candidate that is not started.
+
+        ``stop`` by another thread ends it early.
+        """
+        self._stopped.clear()
+        self._thread = self._new_thread()
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            self._thread.join()
+
     def try_acquire_or_renew(self) -> None:
         """Read the Lease, and acquire or renew it where that is due (client-go: tryAcquireOrRenew)."""
         begun = self._clock()
@@ -107,6 +123,9 @@ class LeaderElection:
         except APIError as error:
             self._complain(str(error))
         self._announce()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._campaign, name="election", daemon=True)
 
     def _campaign(self) -> None:
         while not self._stopped.is_set():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.closed_folder import closed
 from tests.publish.test_bounded import monster, written
 
 from topomend.cli.main import main
@@ -154,6 +155,15 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
     trace.write_bytes(content)
     result = CliRunner().invoke(main, ["simulate", "--node", SHAPE, "--pods", str(trace)])
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+
+
+def test_a_node_in_a_folder_that_may_not_be_entered_is_bad_input(tmp_path: Path) -> None:
+    trace = tmp_path / "pods.yaml"
+    trace.write_text(yaml.safe_dump(pod("a")))
+    with closed(tmp_path / "closed") as folder:
+        result = CliRunner().invoke(main, ["simulate", "--node", f"{folder}/node.yaml", "--pods", str(trace)])
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: --node {folder}/node.yaml: Permission denied\n"
 
 
 def test_what_was_cut_off_a_node_is_said_not_to_be_known(tmp_path: Path) -> None:

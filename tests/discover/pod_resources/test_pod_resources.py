@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.closed_folder import closed
 from tests.discover.machines import Lister, container, on, pod, serving
 
 from topomend.discover import podresources_pb2 as messages
@@ -88,6 +89,14 @@ def test_the_order_of_the_kubelets_maps_does_not_matter(tmp_path: Path) -> None:
 def test_no_socket_says_what_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(PodResourcesUnavailable, match="none is not there: is the kubelet running"):
         read(tmp_path / "none")
+
+
+def test_a_socket_in_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -> None:
+    with (
+        closed(tmp_path / "closed") as folder,
+        pytest.raises(PodResourcesUnavailable, match=f"^{folder}/kubelet.sock does not answer: .*Permission denied$"),
+    ):
+        read(folder / "kubelet.sock")
 
 
 def test_a_kubelet_that_is_gone_and_comes_back_is_read_again(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closed_folder import closed
 from tests.kube.certificates import Authority
 
 from topomend.kube.connection import access as module
-from topomend.kube.connection.access import find_access
-from topomend.kube.connection.kubeconfig import NotConfigured
+from topomend.kube.connection.access import context_names, find_access
+from topomend.kube.connection.kubeconfig import BadSelection, NotConfigured
 
 SECRET = "very-secret-token"  # noqa: S105 - no secret, but it must not be seen in an error
 
@@ -198,3 +199,29 @@ def test_in_a_pod_the_accounts_token_and_authority_are_read_again_each_time(
     assert access.server.tls is not None
     with pytest.raises(NotConfigured, match="holds no certificate"):
         access.server.tls()
+
+
+def test_a_kubeconfig_in_a_folder_that_may_not_be_entered_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with closed(tmp_path / "closed") as home:
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setattr(module, "SERVICE_ACCOUNT", home / "account")
+        for kubeconfig, path in ((str(home / "mine"), home / "mine"), (None, home / ".kube" / "config")):
+            with pytest.raises(NotConfigured, match=f"^{path}: cannot be read: Permission denied$"):
+                find_access(kubeconfig)
+            assert context_names(kubeconfig) == []
+
+
+@pytest.mark.parametrize("home", ["", "/dev/null"])
+def test_without_any_kubeconfig_the_error_says_where_one_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", home or str(tmp_path))
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path / "none")
+    with pytest.raises(NotConfigured, match=r"^no cluster is configured: KUBECONFIG is not set"):
+        find_access()
+    with pytest.raises(BadSelection, match=f"^{tmp_path}/gone: no such file$"):
+        find_access(str(tmp_path / "gone"))

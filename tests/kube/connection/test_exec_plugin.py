@@ -84,6 +84,19 @@ def test_a_program_that_fails_is_not_called_again_at_once(folder: Path, monkeypa
     assert calls(folder) == 2
 
 
+def test_an_error_that_is_told_again_does_not_grow(folder: Path) -> None:
+    plugin = plugin_of(folder, "exit 1")
+    told = []
+    for _ in range(20):
+        with pytest.raises(NotConfigured, match="exit code 1") as caught:
+            plugin.credential()
+        told.append((caught.value, len(caught.traceback)))
+    assert calls(folder) == 1
+    _, *again = told
+    assert len({depth for _, depth in again}) == 1, "each raise adds the frames of its callers to an exception"
+    assert len({id(error) for error, _ in told}) == len(told), "several threads may be told at once"
+
+
 def test_a_credential_that_is_not_accepted_is_issued_anew_but_not_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,10 +317,11 @@ def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple
 
 def _machine(source: str) -> tuple[Shape | None, Machine, Sequence[Device]]:
     folder = Path(source)
-    if ":" in source and not folder.is_dir():
+    # Path.is_dir raises below a folder that may not be entered.
+    if ":" in source and not os.path.isdir(folder):  # noqa: PTH112
         shape = parse_shape(source)
         return shape, shape.machine(), shape.offered_devices()
-    if not (folder / "sys").is_dir():
+    if not os.path.isdir(folder / "sys"):  # noqa: PTH112
         raise BadInput(
             f"--machine {source!r} is neither a shape such as {DEFAULT_SHAPE!r} nor a folder that contains sys/"
         )

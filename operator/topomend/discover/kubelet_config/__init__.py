@@ -5,6 +5,7 @@ JSON values, ``decode`` these into the fields of ``fields``, ``merge`` and ``ove
 file, and ``settings`` picks what admission depends on. ``kubelet_settings`` decides which source is used.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -27,7 +28,7 @@ from topomend.discover.kubelet_config.files import (
 )
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, merged, with_all_defaults, with_derived_defaults
 from topomend.discover.kubelet_config.overrides import overridden
-from topomend.discover.kubelet_config.settings import POLICIES, settings_of
+from topomend.discover.kubelet_config.settings import POLICIES, of_release, settings_of
 from topomend.discover.kubelet_process import Flags
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings
 from topomend.replay.gates import minor_of, read_gates
@@ -154,11 +155,11 @@ def with_version(config: KubeletConfig, version: str | None) -> KubeletConfig:
     """The configuration as a kubelet of this version reads it. None leaves the default version, with a remark."""
     if version is None:
         remark = f"the kubelet's version is not known: {DEFAULT_VERSION} is assumed"
-        return replace(config, remarks=(*config.remarks, remark))
-    if config.written is not None:
+        config, version = replace(config, remarks=(*config.remarks, remark)), DEFAULT_VERSION
+    elif config.written is not None:
         config = _read_again(config, config.written, version)
-    after_restart = config.after_restart and replace(config.after_restart, version=version)
-    return replace(config, settings=replace(config.settings, version=version), after_restart=after_restart)
+    after_restart = config.after_restart and of_release(config.after_restart, version)
+    return replace(config, settings=of_release(config.settings, version), after_restart=after_restart)
 
 
 def _read_again(config: KubeletConfig, written: Written, version: str) -> KubeletConfig:
@@ -182,10 +183,12 @@ def _unreadable(problem: str) -> KubeletConfig:
 
 
 def _folder_remarks(folder: Path | None) -> list[str]:
-    if folder is None or (folder.is_dir() and not folder.is_symlink()):
+    if folder is None:
         return []
-    if folder.is_symlink():
+    if os.path.islink(folder):  # noqa: PTH114 - Path's methods raise if a folder above has been closed meanwhile
         return [f"folder {folder} is a link, which the kubelet does not follow: nothing is dropped in"]
+    if os.path.isdir(folder):  # noqa: PTH112
+        return []
     return [f"folder {folder} is not there: nothing is dropped in"]
 
 

@@ -5,6 +5,7 @@ left to ``decode``.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def drop_in_paths(folder: Path | None) -> list[Path]:
 
     Links are not followed to folders, nor is ``folder`` itself if it is one: the kubelet finds nothing there.
     """
-    if folder is None or folder.is_symlink() or not folder.is_dir():
+    if folder is None or not _is_folder(folder):
         return []
     paths = []
     for path in _walked(folder):
@@ -78,12 +79,26 @@ def drop_in_paths(folder: Path | None) -> list[Path]:
     return paths
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether the path is a folder's own, and no link. Raises SourceUnreadable where that cannot be told."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(folder: Path, error: OSError) -> SourceUnreadable:
+    return SourceUnreadable(f"folder {folder} cannot be read ({error.strerror})")
+
+
 def _walked(folder: Path) -> Iterator[Path]:
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
     except OSError as error:
-        raise SourceUnreadable(f"folder {folder} cannot be read ({error.strerror})") from error
+        raise _unreadable(folder, error) from error
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _walked(folder / entry.name)

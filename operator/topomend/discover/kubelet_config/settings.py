@@ -4,11 +4,14 @@ A field that the kubelet would refuse is a problem, and is never read as a simil
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from topomend.discover.kubelet_config.go_values import GoError, parse_cpu_list
 from topomend.model.bitmask import MAX_ID
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
+from topomend.replay.gates import minor_of
+from topomend.replay.startup.feature_gates import ALL, FeatureGates
 from topomend.replay.startup.quantity import InvalidQuantity, Quantity, parse
 from topomend.wire.document import Document, MalformedObject
 
@@ -27,33 +30,36 @@ POLICIES: Mapping[str, tuple[str, ...]] = {
 }
 """The valid values of each field; the first is the kubelet's default (apis/config/v1beta1/defaults.go)."""
 
-_GATES: Mapping[str, str] = {
-    "CPUManagerPolicyAlphaOptions": "alpha",
-    "CPUManagerPolicyBetaOptions": "beta",
-    "TopologyManagerPolicyAlphaOptions": "alpha",
-    "TopologyManagerPolicyBetaOptions": "beta",
-    "PodLevelResources": "beta",
-    "PodLevelResourceManagers": "alpha",
-    "PodLevelResourcesFixKubeletQOSClass": "beta",
-    "CPUManagerPolicyOptions": "stable",
-    "TopologyManagerPolicyOptions": "stable",
-    "MemoryManager": "stable",
-    "SidecarContainers": "stable",
-    "InPlacePodVerticalScaling": "stable",
-    "InPlacePodVerticalScalingExclusiveCPUs": "alpha",
-    "InPlacePodVerticalScalingExclusiveMemory": "alpha",
-    "InPlacePodVerticalScalingInitContainers": "beta",
-    "InPlacePodLevelResourcesVerticalScaling": "beta",
-    "DRAExtendedResource": "beta",
-    "DynamicResourceAllocation": "stable",
-    "KubeletPodResourcesListUseActivePods": "stable",
-    "TaintTolerationComparisonOperators": "alpha",
-}
-"""The gates that admission and resizes depend on, and their stage in v1.36 (pkg/features/kube_features.go)."""
+_GATES = (
+    "CPUManagerPolicyAlphaOptions",
+    "CPUManagerPolicyBetaOptions",
+    "TopologyManagerPolicyAlphaOptions",
+    "TopologyManagerPolicyBetaOptions",
+    "PodLevelResources",
+    "PodLevelResourceManagers",
+    "PodLevelResourcesFixKubeletQOSClass",
+    "CPUManagerPolicyOptions",
+    "TopologyManagerPolicyOptions",
+    "MemoryManager",
+    "SidecarContainers",
+    "InPlacePodVerticalScaling",
+    "InPlacePodVerticalScalingExclusiveCPUs",
+    "InPlacePodVerticalScalingExclusiveMemory",
+    "InPlacePodVerticalScalingInitContainers",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "DRAExtendedResource",
+    "DynamicResourceAllocation",
+    "KubeletPodResourcesListUseActivePods",
+    "TaintTolerationComparisonOperators",
+)
+"""The gates that admission and resizes depend on (pkg/features/kube_features.go)."""
 
 
 def settings_of(document: Document) -> tuple[KubeletSettings, list[str]]:
-    """The settings in a configuration's content, and each problem with which no kubelet starts."""
+    """The settings in a configuration's content, and each problem with which no kubelet starts.
+
+    Its feature gates are those that the content sets: ``of_release`` says which ones AllAlpha and AllBeta set.
+    """
     problems: list[str] = []
 
     def field(read: Callable[[], _T], fallback: _T) -> _T:
@@ -88,6 +94,17 @@ def settings_of(document: Document) -> tuple[KubeletSettings, list[str]]:
         feature_gates=field(lambda: _gates(document["featureGates"]), {}),
     )
     return settings, problems
+
+
+def of_release(settings: KubeletSettings, version: str) -> KubeletSettings:
+    """The settings of a kubelet of this version, with each gate that AllAlpha or AllBeta sets in its release.
+
+    Readers then need neither of the two: an operator may be older than the agent.
+    """
+    gates = FeatureGates(minor_of(version), settings.feature_gates)
+    chosen = {name: gates.chosen(name) for name in _GATES}
+    in_force = {name: gate for name, gate in chosen.items() if gate is not None}
+    return replace(settings, version=version, feature_gates=in_force)
 
 
 def _cpu_list(field: Document) -> int:
@@ -140,8 +157,5 @@ def _quantity(field: Document) -> Quantity:
 
 
 def _gates(gates: Document) -> dict[str, bool]:
-    """The gates of ``_GATES``. AllAlpha and AllBeta apply to gates that are not set themselves."""
     given = {name: gate.boolean() for name, gate in gates.fields()}
-    by_stage = {"alpha": given.get("AllAlpha"), "beta": given.get("AllBeta")}
-    chosen = {name: given.get(name, by_stage.get(stage)) for name, stage in _GATES.items()}
-    return {name: gate for name, gate in chosen.items() if gate is not None}
+    return {name: given[name] for name in (*ALL, *_GATES) if name in given}

@@ -13,6 +13,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from topomend.discover import podresources_pb2 as messages
+from topomend.discover.host_files import is_absent
 from topomend.discover.pod_resources.grpc_unix import CallFailed, call_all
 from topomend.discover.pod_resources.listed_claims import ListedClaims, joined_claims, read_claims
 from topomend.model.bitmask import MAX_ID, CPUSet, InvalidIDList, mask_of
@@ -87,7 +88,7 @@ class PodResourcesClient:
 
     def read(self) -> PodResources:
         """Call both methods once. Raises PodResourcesUnavailable."""
-        if not self._socket.exists():
+        if is_absent(self._socket):
             raise self._failed(
                 LIST,
                 "is not there: is the kubelet running, and is this its socket? With another --root-dir it is there "

@@ -19,6 +19,7 @@ from topomend.kube.connection.kubeconfig import (
     BadSelection,
     Entry,
     Kubeconfig,
+    NoSuchFile,
     NotConfigured,
     Selected,
     load,
@@ -89,25 +90,24 @@ def context_names(kubeconfig: str | None = None) -> list[str]:
 
 def _selected(kubeconfig: str | None, context: str | None) -> Selected:
     is_chosen = bool(kubeconfig or context or os.environ.get("KUBECONFIG"))
-    if not is_chosen and (SERVICE_ACCOUNT / "token").exists():
+    # A folder that may not be entered makes Path.exists raise before 3.14.
+    if not is_chosen and os.path.exists(SERVICE_ACCOUNT / "token"):  # noqa: PTH110
         return _of_service_account()
     return _load(kubeconfig).select(context)
 
 
 def _load(kubeconfig: str | None) -> Kubeconfig:
     if kubeconfig:
-        if not Path(kubeconfig).exists():
-            raise BadSelection(f"{kubeconfig}: no such file")
-        return load([Path(kubeconfig)])
+        try:
+            return load([Path(kubeconfig)])
+        except NoSuchFile as error:
+            raise BadSelection(f"{kubeconfig}: no such file") from error
     if named := os.environ.get("KUBECONFIG"):
         return load(paths_of_environment(named))
     try:
-        home = Path.home() / HOME_KUBECONFIG
-    except RuntimeError:
+        return load([Path.home() / HOME_KUBECONFIG])
+    except (NoSuchFile, RuntimeError):
         raise NotConfigured(NO_CLUSTER) from None
-    if not home.exists():
-        raise NotConfigured(NO_CLUSTER)
-    return load([home])
 
 
 def _of_service_account() -> Selected:

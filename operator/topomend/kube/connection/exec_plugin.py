@@ -66,7 +66,7 @@ class ExecPlugin:
         self._lock = threading.Lock()
         self._credential: Credential | None = None
         self._called = 0.0
-        self._failures, self._failed = 0, NotConfigured()
+        self._failures, self._why = 0, ""
 
     def credential(self) -> Credential:
         """The credential, issued anew if it has expired. Raises NotConfigured."""
@@ -84,11 +84,12 @@ class ExecPlugin:
     def _issue(self) -> Credential:
         pause = min(FIRST_PAUSE * 2.0 ** (self._failures - 1), LONGEST_PAUSE) if self._failures else 0.0
         if self._failures and time.monotonic() - self._called < pause:
-            raise self._failed
+            # A new error each time: Python adds to one what it passed through whenever it is raised.
+            raise NotConfigured(self._why)
         try:
             issued = self._read(self._call())
         except NotConfigured as error:
-            self._failures, self._failed = min(self._failures + 1, 30), error
+            self._failures, self._why = min(self._failures + 1, 30), str(error)
             raise
         finally:
             self._called = time.monotonic()

@@ -35,6 +35,10 @@ class BadSelection(NotConfigured):
         self.name, self.names = name, names
 
 
+class NoSuchFile(NotConfigured):
+    """None of the kubeconfigs is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A cluster, user or context of a kubeconfig: its fields, and where it comes from.
@@ -201,11 +205,11 @@ def paths_of_environment(text: str) -> list[Path]:
 def load(paths: Sequence[Path]) -> Kubeconfig:
     """The files as one: of entries with the same name the first file's counts as a whole, absent files do not matter.
 
-    Raises NotConfigured where a file cannot be read, or none is there.
+    Raises NotConfigured where a file cannot be read, NoSuchFile where none is there.
     """
     read = [(path, content) for path in paths if (content := _content(path)) is not None]
     if not read:
-        raise NotConfigured(f"{_listed(paths)}: no such file: set KUBECONFIG, or run in a pod with a service account")
+        raise NoSuchFile(f"{_listed(paths)}: no such file: set KUBECONFIG, or run in a pod with a service account")
     entries: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
     for path, content in read:
         for kind, known in entries.items():
@@ -218,7 +222,7 @@ def _content(path: Path) -> Mapping[str, Any] | None:
     """The first document of a file; None where there is no such file."""
     try:
         content = yaml.CSafeLoader(path.read_text(encoding="utf-8")).get_data()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise NotConfigured(f"{path}: cannot be read: {error.strerror}") from error

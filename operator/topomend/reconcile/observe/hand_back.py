@@ -11,6 +11,7 @@ Owns when that is. Leaves what is done about one pod or record to ``drain``, whi
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from topomend.drain.journal import Journal
@@ -20,7 +21,7 @@ from topomend.drain.relaunches import Relaunches
 from topomend.gating.definitions import Installation
 from topomend.gating.withdrawal import Left, Withdrawal
 from topomend.kube.client import PODS, Client
-from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.errors import Forbidden, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.store import Store
@@ -69,7 +70,9 @@ class HandBack:
             self._stand_by()
         elif self._clock() >= self._retry_due and self._may_write():
             self._retry_due = self._clock() + RETRY_SECONDS
-            self._end()
+            # There may be more to end than the Lease is valid for.
+            with self._election.renewing() if self._election else nullcontext():
+                self._end()
 
     def close(self) -> None:
         """End, and give the Lease back."""
@@ -130,6 +133,9 @@ class HandBack:
             pods.clean({pod.uid: pod for pod in (*(self._found or ()), *self._read_held())}.values())
         except Forbidden as error:
             self._tell(str(error))
+            return
+        except NotPermitted as error:
+            _log.debug("what mode relaunch has left is taken back later: %s", error)
             return
         for thing, why in journal.remaining:
             self._tell(f"{thing}: {why}")

@@ -34,12 +34,15 @@ class FeatureGates:
         gate = known_in(self.minor).get(name)
         if gate is None:
             return False
+        chosen = self.chosen(name)
+        return gate.default if chosen is None else chosen
+
+    def chosen(self, name: str) -> bool | None:
+        """What the gate is set to, by its own name or with every gate of its stage; None if it is not set."""
         if name in self.given:
             return self.given[name]
-        return next((self.given[every] for every, stage in ALL.items() if self._sets(every, stage, gate)), gate.default)
-
-    def _sets(self, every: str, stage: Stage, gate: Gate) -> bool:
-        return gate.stage is stage and every in self.given
+        gate = known_in(self.minor).get(name)
+        return next((self.given.get(every) for every, stage in ALL.items() if gate and gate.stage is stage), None)
 
 
 @lru_cache(2)
