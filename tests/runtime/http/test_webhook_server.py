@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.waiting import eventually, stretched
 
 from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
+from topomend.runtime.http import server as http_server
 from topomend.runtime.http import webhook_server
 from topomend.runtime.http.server import MAX_HEAD_BYTES, Page
 from topomend.runtime.http.webhook_server import MAX_BODY, MAX_CONNECTIONS, SMALL_BODY, Answers
@@ -153,15 +155,22 @@ def test_many_clients_are_answered_at_the_same_time(server: Answers, pairs: KeyP
     assert {status for status, _ in given} == {200}
 
 
-def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(server: Answers, pairs: KeyPairs) -> None:
+def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(
+    server: Answers, pairs: KeyPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()  # it lingers until then, however slow the machine is
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(sleep=lambda _: asked.wait()))
     client = connection(server, pairs)
     assert ask(client, b"x") == (200, b"1")
-    closing = threading.Thread(target=server.close, args=(0.5,))
+    closing = threading.Thread(target=server.close, args=(0.5,), daemon=True)
     closing.start()
-    eventually("the server to linger", lambda: _says_close(server, pairs), 5)
-    client.request("POST", "/length", b"xy")
-    answer = client.getresponse()
-    assert (answer.read(), answer.getheader("Connection")) == (b"2", "close")
+    try:
+        eventually("the server to linger", lambda: _says_close(server, pairs))
+        client.request("POST", "/length", b"xy")
+        answer = client.getresponse()
+        assert (answer.read(), answer.getheader("Connection")) == (b"2", "close")
+    finally:
+        asked.set()
     closing.join()
     with pytest.raises(ConnectionRefusedError):
         ask(client, b"x")
