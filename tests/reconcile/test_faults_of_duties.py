@@ -30,6 +30,7 @@ from topomend.cache.snapshot import AssumedPod
 from topomend.kube.client import BRAKES, Client
 from topomend.kube.errors import AlreadyExists, NotPermitted, Unanswered, answered
 from topomend.model.cluster import Owner, Taint, WatchedPod
+from topomend.reconcile.autoscaling import placeholders
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.nodes.staleness import Staleness
 from topomend.reconcile.pod_id import PodID
@@ -95,7 +96,7 @@ class Trial:
         self.asked: list[tuple[str, str]] = []
         self.ended, self.failed = threading.Event(), threading.Event()
         self.fails: Callable[[str, str], Failure | None] = lambda _, __: None
-        self._stopped = threading.Event()
+        self._stopped, self._threads = threading.Event(), set[threading.Thread]()
         store, emitted = Store(), Emitted()
         store.snapshot = _snapshot(pods)
         behind = Intercepted(client, self._intercept)
@@ -119,6 +120,8 @@ class Trial:
     def _intercept(self, method: str, target: str) -> None:
         duty, request = threading.current_thread().name, f"{method} {target}"
         self.asked.append((duty, request))
+        if self.ended.is_set():
+            raise Unanswered("the trial is over")
         if failure := self.fails(duty, request):
             self.failed.set()
             failure(self.ended)
@@ -131,7 +134,9 @@ class Trial:
             pause_after=lambda _: 0.0,
             succeeded=lambda name: self.done.update([name]),
         )
+        before, names = set(threading.enumerate()), {duty.name for duty in self.duties}
         duties.start()
+        self._threads = {thread for thread in threading.enumerate() if thread.name in names} - before
 
     def go_on(self, names: set[str]) -> None:
         """Wait until each of them has been done twice more: the first time may have begun before."""
@@ -140,8 +145,11 @@ class Trial:
             eventually(f"{name} to be done", lambda: self.done[name] >= before[name] + 2)  # noqa: B023
 
     def end(self) -> None:
+        """Wait until no duty asks any more: what it creates would be there in the next trial."""
         self._stopped.set()
         self.ended.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def _snapshot(pods: dict[str, WatchedPod]) -> Any:
@@ -189,12 +197,22 @@ def _requests(cluster: Cluster, pods: dict[str, WatchedPod]) -> list[tuple[str, 
         trial.go_on({duty.name for duty in trial.duties})
         return sorted(set(trial.asked))
     finally:
-        trial.end()
+        _end(trial, cluster)
+
+
+def _end(trial: Trial, cluster: Cluster) -> None:
+    """End the trial, and remove the placeholders that it has created: the next one is to create its own."""
+    trial.end()
+    for content in cluster.pods():
+        if content["metadata"]["namespace"] == SYSTEM:
+            cluster.remove(content)
 
 
 def test_any_request_of_any_duty_may_fail_in_any_way_and_every_other_duty_is_done(
-    cluster: Cluster, pods: dict[str, WatchedPod]
+    cluster: Cluster, pods: dict[str, WatchedPod], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What is asked must not depend on how long a trial lasts: placeholders are created in each.
+    monkeypatch.setattr(placeholders, "PATIENCE_SECONDS", 0.0)
     chance = random.Random(SEED)
     requests = _requests(cluster, pods)
     print(f"\nrequests: {requests}")
@@ -212,4 +230,4 @@ def test_any_request_of_any_duty_may_fail_in_any_way_and_every_other_duty_is_don
             is_own = kind in OWN_FAULTS and re.search("/(pods|nodes)/", request)
             trial.go_on({other.name for other in trial.duties if other.name != duty or is_own})
         finally:
-            trial.end()
+            _end(trial, cluster)
