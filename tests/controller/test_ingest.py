@@ -213,8 +213,8 @@ def counting() -> Seen:
     """An ingest, and node ``a`` whose pods were listed."""
     seen = Seen()
     seen.take(changes.NodeUpdated(node("a")))
-    seen.store.apply(changes.ListBegun("a"))
-    seen.store.apply(changes.NodePodsListed("a", "10", {"cpu": 1000, "pods": 1000}, {}))
+    seen.store.apply(changes.ListBegun("a", 1))
+    seen.store.apply(changes.NodePodsListed("a", 1, "10", {"cpu": 1000, "pods": 1000}, {}))
     return seen
 
 
