@@ -249,6 +249,16 @@ def test_after_a_gap_in_the_watches_nothing_is_known(counting: Seen) -> None:
     assert counting.ingest.newest_pod == ""
 
 
+def test_what_arrived_before_a_gap_and_is_read_after_it_is_not_the_newest_pod(counting: Seen) -> None:
+    """A list that need not be newer may lack what the gap hid."""
+    counting.ingest.put(arrived(on_node("p", 11)))
+    counting.ingest.missed()
+    counting.apply()
+    assert counting.ingest.newest_pod == ""
+    counting.take(arrived(on_node("q", 12)))
+    assert counting.ingest.newest_pod == "12"
+
+
 def test_a_list_of_pods_counts_none(counting: Seen) -> None:
     """What it contains may be in the sum already."""
     counting.take(WatchEvent("pods", on_node("p", 11)))

@@ -22,6 +22,7 @@ class Pods:
         self.contents, self.error = list(contents), False
         self.before_answer: Callable[[], object] = lambda: None
         self.asked: list[tuple[str, str]] = []
+        self.cached: list[bool] = []
 
     def read(
         self,
@@ -32,7 +33,7 @@ class Pods:
         cached: bool,
         not_older_than: str,
     ) -> Reading[Any]:
-        assert cached
+        self.cached.append(cached)
         self.asked.append((fields.removeprefix("spec.nodeName=").partition(",")[0], not_older_than))
         if self.error:
             raise Unanswered("away")
@@ -59,6 +60,19 @@ def test_the_snapshot_knows_what_the_pods_of_a_listed_node_take(store: Store) ->
     assert store.snapshot.totals["a"].pending == {"p": {"cpu": 1000, "pods": 1000}}
     assert store.snapshot.nodes["b"].used is None
     assert api.asked == [("a", "5")]
+
+
+def test_a_list_is_of_the_api_servers_cache_only_where_it_is_known_how_old_it_may_be(store: Store) -> None:
+    """A cache that lags may lack what happened before the watch began, of which the watch shows nothing either."""
+    api, newest = Pods(), ["", "5", ""]
+    pods = NodePods(api, store, iter(newest).__next__)  # type: ignore[arg-type]
+    for _ in newest:
+        pods.list("a")
+    assert list(zip(api.cached, api.asked, strict=True)) == [
+        (False, ("a", "")),
+        (True, ("a", "5")),
+        (False, ("a", "")),
+    ]
 
 
 def test_a_pod_that_cannot_be_read_hides_no_other_of_its_node(store: Store) -> None:

@@ -39,7 +39,8 @@ Usage = dict[str, MilliQuantity]
 class NodePods:
     """Lists nodes' pods into the snapshot. May be used by several threads.
 
-    ``newest`` is the resourceVersion of the newest pod that the watch has brought: a list that is older may lack it.
+    ``newest`` is the resourceVersion of the newest pod that the watch has brought since it began, empty before the
+    first: a list that is older may lack it.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class NodePods:
         self._store.apply(ListBegun(node, number))
         try:
             fields, newest = f"spec.nodeName={node},{UNENDED}", self._newest()
-            listing = self._client.read(PODS, _read, fields=fields, cached=True, not_older_than=newest)
+            # A cache that may be of any age may lack what happened before the watch began.
+            listing = self._client.read(PODS, _read, fields=fields, cached=bool(newest), not_older_than=newest)
         except Exception:
             self._store.apply(ListFailed(node, number))
             raise
