@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import applied, guaranteed_pod, node, running, snapshot_of
+from tests.builders import applied, guaranteed_pod, node, node_state, running, snapshot_of
 from tests.clusters import NODE_A, NODE_B, SYSTEM, Cluster, pod
 from tests.intercepted import Intercepted
 from tests.reconcile.emitted import Emitted
@@ -26,6 +26,7 @@ from tests.seeds import SEED
 from tests.waiting import eventually
 
 from topomend.cache import changes
+from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import AssumedPod
 from topomend.kube.client import BRAKES, Client
 from topomend.kube.errors import AlreadyExists, NotPermitted, Unanswered, answered
@@ -49,6 +50,9 @@ STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 422, 429, 431, 500, 502, 503
 
 LONG_AGO = 1_000.0
 """Seconds: longer than any duty waits with what it does for a pod."""
+
+SILENT_NODES = ("silent-1", "silent-2")
+"""What agents have left of nodes that are gone."""
 
 FULL_B = running(EMPTY_B, guaranteed_pod("low", 3), guaranteed_pod("high", 4))
 
@@ -85,7 +89,7 @@ FAILURES: dict[str, Failure] = {
 }
 
 OWN_FAULTS = {*map(str, STATUSES), "unreadable", "a bug"} - {"401", "403"}
-"""The failures that are an object's own: not even the duty that meets them ends with them, where it is one pod's."""
+"""The failures that are an object's own: not even the duty that meets them ends with them, where it is one object's."""
 
 
 class Trial:
@@ -158,6 +162,7 @@ def _snapshot(pods: dict[str, WatchedPod]) -> Any:
     tainted = [node(name, taints=(Taint(STARTUP_TAINTS[0], "", "NoSchedule"),)) for name in (NODE_A, NODE_B)]
     snapshot = applied(
         *(changes.NodeUpdated(one) for one in tainted),
+        *(changes.Published(node_state(name=name), "3") for name in SILENT_NODES),
         *(changes.PodUpdated(watched, now - LONG_AGO) for watched in pods.values()),
         to=base,
     )
@@ -165,7 +170,11 @@ def _snapshot(pods: dict[str, WatchedPod]) -> Any:
         ("default", name): AssumedPod(pods["runs"].pod, (NODE_A,), now + LONG_AGO, departed=True)
         for name in ("departed-1", "departed-2")
     }
-    return replace(snapshot, assumed=assumed)
+    silent = {
+        name: replace(snapshot.publications[name], agent_problem=SILENT, heartbeat="2026-01-01T00:00:00Z")
+        for name in SILENT_NODES
+    }
+    return replace(snapshot, assumed=assumed, publications={**snapshot.publications, **silent})
 
 
 @pytest.fixture
@@ -227,7 +236,7 @@ def test_any_request_of_any_duty_may_fail_in_any_way_and_every_other_duty_is_don
         trial.start()
         try:
             eventually(f"{duty} to ask for {request}", trial.failed.is_set)
-            is_own = kind in OWN_FAULTS and re.search("/(pods|nodes)/", request)
+            is_own = kind in OWN_FAULTS and re.search("/(pods|nodes|nodetopologies)/", request)
             trial.go_on({other.name for other in trial.duties if other.name != duty or is_own})
         finally:
             _end(trial, cluster)
