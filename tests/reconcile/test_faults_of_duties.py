@@ -29,7 +29,7 @@ from topomend.cache import changes
 from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import AssumedPod
 from topomend.kube.client import BRAKES, Client
-from topomend.kube.errors import AlreadyExists, NotPermitted, Unanswered, answered
+from topomend.kube.errors import AlreadyExists, DeniedForNow, NotPermitted, Unanswered, answered
 from topomend.model.cluster import Owner, Taint, WatchedPod
 from topomend.reconcile.autoscaling import placeholders
 from topomend.reconcile.metrics import Metrics
@@ -83,12 +83,13 @@ FAILURES: dict[str, Failure] = {
     **{str(status): _status(status) for status in STATUSES},
     "no answer": _raise(Unanswered("no answer within 15 s")),
     "not permitted": _raise(NotPermitted("another operator leads")),
+    "denied for now": _raise(DeniedForNow(429, "TooManyRequests", "by a webhook", 1.0)),
     "unreadable": _raise(MalformedObject("spec.tolerations: more than 1000 values")),
     "a bug": _raise(KeyError("metadata")),
     "hangs": _hang,
 }
 
-OWN_FAULTS = {*map(str, STATUSES), "unreadable", "a bug"} - {"401", "403"}
+OWN_FAULTS = {*map(str, STATUSES), "denied for now", "unreadable", "a bug"} - {"401", "403", "429"}
 """The failures that are an object's own: not even the duty that meets them ends with them, where it is one object's."""
 
 
