@@ -213,8 +213,8 @@ def counting() -> Seen:
     """An ingest, and node ``a`` whose pods were listed."""
     seen = Seen()
     seen.take(changes.NodeUpdated(node("a")))
-    seen.store.apply(changes.ListBegun("a"))
-    seen.store.apply(changes.NodePodsListed("a", "10", {"cpu": 1000, "pods": 1000}, {}))
+    seen.store.apply(changes.ListBegun("a", 1))
+    seen.store.apply(changes.NodePodsListed("a", 1, "10", {"cpu": 1000, "pods": 1000}, {}))
     return seen
 
 
@@ -247,6 +247,16 @@ def test_after_a_gap_in_the_watches_nothing_is_known(counting: Seen) -> None:
     counting.apply()
     assert used(counting) is None
     assert counting.ingest.newest_pod == ""
+
+
+def test_what_arrived_before_a_gap_and_is_read_after_it_is_not_the_newest_pod(counting: Seen) -> None:
+    """A list that need not be newer may lack what the gap hid."""
+    counting.ingest.put(arrived(on_node("p", 11)))
+    counting.ingest.missed()
+    counting.apply()
+    assert counting.ingest.newest_pod == ""
+    counting.take(arrived(on_node("q", 12)))
+    assert counting.ingest.newest_pod == "12"
 
 
 def test_a_list_of_pods_counts_none(counting: Seen) -> None:

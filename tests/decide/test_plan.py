@@ -161,8 +161,8 @@ def test_a_node_whose_totals_are_used_up_is_no_candidate() -> None:
 
 def used(snapshot: Snapshot, name: str, cpus: int) -> Snapshot:
     """The snapshot in which the pods of the node take so many CPUs."""
-    listed = changes.NodePodsListed(name, "9", {"cpu": 1000 * cpus, "pods": 1000}, {})
-    return apply(apply(snapshot, changes.ListBegun(name)), listed)
+    listed = changes.NodePodsListed(name, 1, "9", {"cpu": 1000 * cpus, "pods": 1000}, {})
+    return apply(apply(snapshot, changes.ListBegun(name, 1)), listed)
 
 
 def test_a_node_that_is_full_by_totals_is_no_candidate_and_one_whose_totals_suffice_comes_first() -> None:

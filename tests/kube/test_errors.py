@@ -1,6 +1,7 @@
 """The error or result that each answer of the API server becomes."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,25 @@ def test_each_status_is_an_error_of_its_own(status: int, reason: str, kind: type
     error = errors.refused(status, answer(reason), retry_after="3")
     assert type(error) is kind
     assert (error.status, error.reason, error.message, error.retry_after) == (status, reason, "words", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_of_the_object"),
+    [
+        ({"details": {"causes": [{"reason": "DisruptionBudget", "message": "web needs 3 healthy pods"}]}}, True),
+        ({"message": 'pods "p" is forbidden: admission webhook "quota.example" denied the request: later'}, True),
+        ({"message": "Too many requests, please try again later."}, False),
+        ({"message": "storage is (re)initializing", "details": {"retryAfterSeconds": 1}}, False),
+    ],
+    ids=["a budget", "a webhook", "priority and fairness", "the storage"],
+)
+def test_of_too_many_requests_those_about_the_object_are_told_from_those_of_the_client(
+    status: dict[str, Any], is_of_the_object: bool
+) -> None:
+    error = errors.refused(429, json.dumps(status), "3")
+    assert isinstance(error, errors.TooManyRequests)
+    assert isinstance(error, errors.DeniedForNow) is is_of_the_object
+    assert error.retry_after == 3.0
 
 
 @pytest.mark.parametrize("body", [b"", b"Bad\nGateway", b"[]", b"\xff", '{"reason": 5}'])

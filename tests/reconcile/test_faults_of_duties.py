@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import applied, guaranteed_pod, node, running, snapshot_of
+from tests.builders import applied, guaranteed_pod, node, node_state, running, snapshot_of
 from tests.clusters import NODE_A, NODE_B, SYSTEM, Cluster, pod
 from tests.intercepted import Intercepted
 from tests.reconcile.emitted import Emitted
@@ -26,10 +26,12 @@ from tests.seeds import SEED
 from tests.waiting import eventually
 
 from topomend.cache import changes
+from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import AssumedPod
 from topomend.kube.client import BRAKES, Client
-from topomend.kube.errors import AlreadyExists, NotPermitted, Unanswered, answered
+from topomend.kube.errors import AlreadyExists, DeniedForNow, NotPermitted, Unanswered, answered
 from topomend.model.cluster import Owner, Taint, WatchedPod
+from topomend.reconcile.autoscaling import placeholders
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.nodes.staleness import Staleness
 from topomend.reconcile.pod_id import PodID
@@ -48,6 +50,9 @@ STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 422, 429, 431, 500, 502, 503
 
 LONG_AGO = 1_000.0
 """Seconds: longer than any duty waits with what it does for a pod."""
+
+SILENT_NODES = ("silent-1", "silent-2")
+"""What agents have left of nodes that are gone."""
 
 FULL_B = running(EMPTY_B, guaranteed_pod("low", 3), guaranteed_pod("high", 4))
 
@@ -78,13 +83,14 @@ FAILURES: dict[str, Failure] = {
     **{str(status): _status(status) for status in STATUSES},
     "no answer": _raise(Unanswered("no answer within 15 s")),
     "not permitted": _raise(NotPermitted("another operator leads")),
+    "denied for now": _raise(DeniedForNow(429, "TooManyRequests", "by a webhook", 1.0)),
     "unreadable": _raise(MalformedObject("spec.tolerations: more than 1000 values")),
     "a bug": _raise(KeyError("metadata")),
     "hangs": _hang,
 }
 
-OWN_FAULTS = {*map(str, STATUSES), "unreadable", "a bug"} - {"401", "403"}
-"""The failures that are an object's own: not even the duty that meets them ends with them, where it is one pod's."""
+OWN_FAULTS = {*map(str, STATUSES), "denied for now", "unreadable", "a bug"} - {"401", "403", "429"}
+"""The failures that are an object's own: not even the duty that meets them ends with them, where it is one object's."""
 
 
 class Trial:
@@ -95,7 +101,7 @@ class Trial:
         self.asked: list[tuple[str, str]] = []
         self.ended, self.failed = threading.Event(), threading.Event()
         self.fails: Callable[[str, str], Failure | None] = lambda _, __: None
-        self._stopped = threading.Event()
+        self._stopped, self._threads = threading.Event(), set[threading.Thread]()
         store, emitted = Store(), Emitted()
         store.snapshot = _snapshot(pods)
         behind = Intercepted(client, self._intercept)
@@ -119,6 +125,8 @@ class Trial:
     def _intercept(self, method: str, target: str) -> None:
         duty, request = threading.current_thread().name, f"{method} {target}"
         self.asked.append((duty, request))
+        if self.ended.is_set():
+            raise Unanswered("the trial is over")
         if failure := self.fails(duty, request):
             self.failed.set()
             failure(self.ended)
@@ -131,7 +139,9 @@ class Trial:
             pause_after=lambda _: 0.0,
             succeeded=lambda name: self.done.update([name]),
         )
+        before, names = set(threading.enumerate()), {duty.name for duty in self.duties}
         duties.start()
+        self._threads = {thread for thread in threading.enumerate() if thread.name in names} - before
 
     def go_on(self, names: set[str]) -> None:
         """Wait until each of them has been done twice more: the first time may have begun before."""
@@ -140,8 +150,11 @@ class Trial:
             eventually(f"{name} to be done", lambda: self.done[name] >= before[name] + 2)  # noqa: B023
 
     def end(self) -> None:
+        """Wait until no duty asks any more: what it creates would be there in the next trial."""
         self._stopped.set()
         self.ended.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def _snapshot(pods: dict[str, WatchedPod]) -> Any:
@@ -150,6 +163,7 @@ def _snapshot(pods: dict[str, WatchedPod]) -> Any:
     tainted = [node(name, taints=(Taint(STARTUP_TAINTS[0], "", "NoSchedule"),)) for name in (NODE_A, NODE_B)]
     snapshot = applied(
         *(changes.NodeUpdated(one) for one in tainted),
+        *(changes.Published(node_state(name=name), "3") for name in SILENT_NODES),
         *(changes.PodUpdated(watched, now - LONG_AGO) for watched in pods.values()),
         to=base,
     )
@@ -157,7 +171,11 @@ def _snapshot(pods: dict[str, WatchedPod]) -> Any:
         ("default", name): AssumedPod(pods["runs"].pod, (NODE_A,), now + LONG_AGO, departed=True)
         for name in ("departed-1", "departed-2")
     }
-    return replace(snapshot, assumed=assumed)
+    silent = {
+        name: replace(snapshot.publications[name], agent_problem=SILENT, heartbeat="2026-01-01T00:00:00Z")
+        for name in SILENT_NODES
+    }
+    return replace(snapshot, assumed=assumed, publications={**snapshot.publications, **silent})
 
 
 @pytest.fixture
@@ -189,12 +207,22 @@ def _requests(cluster: Cluster, pods: dict[str, WatchedPod]) -> list[tuple[str, 
         trial.go_on({duty.name for duty in trial.duties})
         return sorted(set(trial.asked))
     finally:
-        trial.end()
+        _end(trial, cluster)
+
+
+def _end(trial: Trial, cluster: Cluster) -> None:
+    """End the trial, and remove the placeholders that it has created: the next one is to create its own."""
+    trial.end()
+    for content in cluster.pods():
+        if content["metadata"]["namespace"] == SYSTEM:
+            cluster.remove(content)
 
 
 def test_any_request_of_any_duty_may_fail_in_any_way_and_every_other_duty_is_done(
-    cluster: Cluster, pods: dict[str, WatchedPod]
+    cluster: Cluster, pods: dict[str, WatchedPod], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What is asked must not depend on how long a trial lasts: placeholders are created in each.
+    monkeypatch.setattr(placeholders, "PATIENCE_SECONDS", 0.0)
     chance = random.Random(SEED)
     requests = _requests(cluster, pods)
     print(f"\nrequests: {requests}")
@@ -209,7 +237,7 @@ def test_any_request_of_any_duty_may_fail_in_any_way_and_every_other_duty_is_don
         trial.start()
         try:
             eventually(f"{duty} to ask for {request}", trial.failed.is_set)
-            is_own = kind in OWN_FAULTS and re.search("/(pods|nodes)/", request)
+            is_own = kind in OWN_FAULTS and re.search("/(pods|nodes|nodetopologies)/", request)
             trial.go_on({other.name for other in trial.duties if other.name != duty or is_own})
         finally:
-            trial.end()
+            _end(trial, cluster)

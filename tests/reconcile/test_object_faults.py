@@ -12,7 +12,9 @@ from topomend.wire.document import MalformedObject
 
 OWN: list[Exception] = [
     MalformedObject("spec.tolerations: more than 1000 values"),
-    *(refused(status, b"{}") for status in (400, 403, 404, 409, 422, 429, 431, 500, 503)),
+    *(refused(status, b"{}") for status in (400, 403, 404, 409, 422, 431, 500, 503)),
+    refused(429, b'{"details": {"causes": [{"reason": "DisruptionBudget"}]}}', "10"),
+    refused(429, b'{"message": "admission webhook \\"quota.example\\" denied the request: later"}', "10"),
     KeyError("spec"),
 ]
 
@@ -27,7 +29,17 @@ def test_an_objects_own_fault_ends_its_turn_alone(error: Exception) -> None:
     assert seen == ["one", "two"]
 
 
-@pytest.mark.parametrize("error", [Unanswered("away"), NotPermitted("no lease"), Overspent("a"), TurnOver()], ids=repr)
+OF_ALL: list[Exception] = [
+    Unanswered("away"),
+    NotPermitted("no lease"),
+    refused(429, b"Too many requests, please try again later.", "1"),
+    refused(429, b'{"reason": "TooManyRequests", "details": {"retryAfterSeconds": 1}}', "1"),
+    Overspent("a"),
+    TurnOver(),
+]
+
+
+@pytest.mark.parametrize("error", OF_ALL, ids=repr)
 def test_what_concerns_all_objects_passes(error: Exception) -> None:
     faults = ObjectFaults(logging.getLogger("work"), "nothing is done", Clock())
     with pytest.raises(type(error)), faults.of("ns", "one"):

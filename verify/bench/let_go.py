@@ -88,8 +88,8 @@ def cluster_of(nodes: int) -> Store:
         seen += (
             changes.NodeUpdated(node(name, cpus=CPUS)),
             changes.Published(replace(states[number % len(states)], name=name), "3"),
-            changes.ListBegun(name),
-            changes.NodePodsListed(name, "3", used, {}),
+            changes.ListBegun(name, 1),
+            changes.NodePodsListed(name, 1, "3", used, {}),
         )
     store = Store()
     store.snapshot = applied(*seen)

@@ -207,14 +207,14 @@ class NodeTotals:
     """What the pods on a node take together: the sum of a list of this ``version``, counted on by a watch since.
 
     ``used`` is None before the first list has come. ``pending`` are the pods in it that the watch may still show, by
-    uid: those that do not run yet. While ``lists`` are under way, ``since`` is what the watch has brought meanwhile:
-    a list may be older than that.
+    uid: those that do not run yet. While ``lists`` are under way, by their numbers, ``since`` is what the watch has
+    brought meanwhile: a list may be older than that.
     """
 
     version: str = ""
     used: Mapping[str, MilliQuantity] | None = None
     pending: Mapping[str, Mapping[str, MilliQuantity]] = field(default_factory=dict)
-    lists: int = 0
+    lists: frozenset[int] = frozenset()
     since: tuple[PodCounted, ...] = ()
 
 

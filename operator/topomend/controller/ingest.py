@@ -126,8 +126,8 @@ class Ingest:
 
     ``enqueue`` gets the pods to reconcile with a delay in seconds; ``refused`` gets every refused pod that a controller
     owns, for the controller may delete it at once; ``bound`` gets every pod that has a node; ``dropped`` is called when
-    everything is to be listed again. They return quickly. ``newest_pod`` is the resourceVersion of the newest pod of a
-    watch that was read.
+    everything is to be listed again. They return quickly. ``newest_pod`` is the resourceVersion of the newest pod that
+    a watch has brought since the last gap, empty before the first.
     """
 
     def __init__(  # noqa: PLR0913  whom it tells of what
@@ -183,12 +183,20 @@ class Ingest:
         metadata = item.content["metadata"]
         if version := metadata.get("resourceVersion"):
             self._newest.note(item.plural, (metadata.get("namespace", ""), metadata["name"]), version)
+        if item.line and item.plural == PODS.plural:
+            self._note_newest_pod(metadata["resourceVersion"])
         if item.plural == NODE_TOPOLOGIES.plural:
             self._put_publication(str(metadata["name"]), item)
         elif 0 < len(item.line) <= ORDINARY_BYTES:
             self._put_object(item, _Line(item.plural, item.line), len(item.line))
         else:
             self._read_and(lambda change: self._put_object(item, change, ORDINARY_BYTES), item)
+
+    def _note_newest_pod(self, version: str) -> None:
+        """Note it as it arrives: before it is counted, as a list that begins later asks for it; and not after a gap
+        before which it came."""
+        if not self.newest_pod or is_newer(version, self.newest_pod):
+            self.newest_pod = version
 
     def _put_object(self, event: WatchEvent, item: _Item, size: int) -> None:
         if not self._inbox.put(event.content["metadata"].get("namespace", ""), item, size):
@@ -322,9 +330,6 @@ class Ingest:
 
     def _counted(self, event: WatchEvent) -> changes.Change | None:
         """What a pod of a watch means for the totals of its node, where those are counted."""
-        metadata = event.content["metadata"]
-        if not self.newest_pod or is_newer(metadata["resourceVersion"], self.newest_pod):
-            self.newest_pod = metadata["resourceVersion"]  # before the look: whose list begins after it asks for this
         if event.content.get("spec", {}).get("nodeName") not in self._store.snapshot.totals:
             return None
         return counted_pod(event.content, gone=event.gone, entered=event.entered)

@@ -66,6 +66,11 @@ class NodeStatus:
         return self.reason.endswith("Error")
 
     @property
+    def is_full(self) -> bool:
+        """Whether other pods leave too little of a resource; of a node that is too small when empty none is named."""
+        return self.reason == INSUFFICIENT and self.summary != INSUFFICIENT
+
+    @property
     def place(self) -> str:
         """``gpu-03 NUMA 1``, or the node's name alone for a pod that is not aligned."""
         return f"{self.node} {numa_text(self.numa_nodes)}" if self.numa_nodes else self.node

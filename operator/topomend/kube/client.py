@@ -317,7 +317,7 @@ class Client:
     def evict(self, name: str, namespace: str, *, uid: str, dry_run: bool = False) -> None:
         """Evict the pod of this uid, or with ``dry_run`` only ask whether that is allowed.
 
-        Raises TooManyRequests where a PodDisruptionBudget does not allow it now, Conflict where another pod has the
+        Raises DeniedForNow where a PodDisruptionBudget does not allow it now, Conflict where another pod has the
         name by now, and other APIErrors.
         """
         options = {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {})

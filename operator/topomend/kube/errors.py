@@ -16,6 +16,7 @@ APIError                 any of them
     ├── Gone                 410: a version or continue token is too old
     ├── Invalid              400, 422: the object itself was refused
     ├── TooManyRequests      429; ``retry_after`` in seconds where the server named it
+    │   └── DeniedForNow         429 about this object: a PodDisruptionBudget or an admission webhook denies the request
     └── ServerFailed         5xx: whether the request took effect is not known
 """
 
@@ -106,12 +107,23 @@ class TooManyRequests(Refused):
     """The API server is overloaded and asks the client to wait ``retry_after`` seconds."""
 
 
+class DeniedForNow(TooManyRequests):
+    """A PodDisruptionBudget keeps the pod, or an admission webhook answers 429: that concerns this object alone."""
+
+
 class ServerFailed(Refused):
     """The API server or a proxy before it failed; the request may or may not have taken effect."""
 
 
 _TERMINATING = "NamespaceTerminating"
 """The cause in the API server's answer (plugin/pkg/admission/namespace/lifecycle/admission.go:Admit)."""
+
+_BUDGET = "DisruptionBudget"
+"""The cause in the API server's answer (pkg/registry/core/pod/storage/eviction.go:checkAndDecrement)."""
+
+_WEBHOOK = 'admission webhook "'
+"""In the message of every denial by a webhook, whose status it chooses itself
+(apiserver pkg/admission/plugin/webhook/errors/statuserror.go:ToStatusErr)."""
 
 _BY_STATUS: Mapping[int, type[Refused]] = {
     400: Invalid,
@@ -154,6 +166,8 @@ def refused(status: int, body: bytes | str, retry_after: str | None = None) -> R
         kind = AlreadyExists
     if kind is Forbidden and _TERMINATING in causes:
         kind = NamespaceTerminating
+    if kind is TooManyRequests and (_BUDGET in causes or _WEBHOOK in message):
+        kind = DeniedForNow
     seconds = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
     return kind(status, reason, message, seconds)
 

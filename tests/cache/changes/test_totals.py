@@ -16,8 +16,8 @@ from topomend.model.pod import sum_of, usage_of
 from topomend.wire.pod_usage import read_usage
 
 CPU = {"cpu": 1000, "pods": 1000}
-BEGUN = ListBegun("a")
-LISTED = NodePodsListed("a", "10", {"cpu": 3000, "pods": 2000}, {"pending": CPU})
+BEGUN, NEXT_BEGUN = ListBegun("a", 1), ListBegun("a", 2)
+LISTED = NodePodsListed("a", 1, "10", {"cpu": 3000, "pods": 2000}, {"pending": CPU})
 
 
 def counted(*seen: changes.Change) -> Any:
@@ -37,7 +37,7 @@ def test_nothing_is_known_before_a_list_has_come() -> None:
     assert counted() is None
     assert counted(BEGUN) is None
     assert counted(bound("x", 11)) is None
-    assert counted(BEGUN, ListFailed("a")) is None
+    assert counted(BEGUN, ListFailed("a", 1)) is None
     assert counted(BEGUN, LISTED) == {"cpu": 3000, "pods": 2000}
 
 
@@ -72,9 +72,9 @@ def test_what_the_watch_brings_while_a_list_is_under_way_is_not_lost() -> None:
     assert counted(BEGUN, bound("x", 11), LISTED)["cpu"] == 4000
     assert counted(BEGUN, bound("pending", 8), LISTED)["cpu"] == 3000
     assert counted(BEGUN, bound("running", 11, ended=True, entered=True), LISTED)["cpu"] == 2000
-    older = replace(LISTED, version="5", used={"cpu": 9000})
-    assert counted(BEGUN, BEGUN, bound("x", 11), LISTED, older)["cpu"] == 4000
-    assert counted(BEGUN, BEGUN, bound("x", 11), older, LISTED)["cpu"] == 4000
+    older = replace(LISTED, number=2, version="5", used={"cpu": 9000})
+    assert counted(BEGUN, NEXT_BEGUN, bound("x", 11), LISTED, older)["cpu"] == 4000
+    assert counted(BEGUN, NEXT_BEGUN, bound("x", 11), older, LISTED)["cpu"] == 4000
     assert counted(BEGUN, LISTED, bound("x", 11), BEGUN, bound("y", 12), replace(LISTED, version="11"))["cpu"] == 4000
 
 
@@ -84,6 +84,19 @@ def test_a_gap_in_the_watch_drops_the_sums_and_the_lists_under_way() -> None:
     assert counted(BEGUN, LISTED, TotalsUnknown("b"))["cpu"] == 3000
     assert counted(BEGUN, TotalsUnknown(), LISTED) is None
     assert counted(BEGUN, LISTED, changes.NodeRemoved("a"), changes.NodeUpdated(node("a"))) is None
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [[TotalsUnknown()], [TotalsUnknown("a")], [changes.NodeRemoved("a"), changes.NodeUpdated(node("a"))]],
+    ids=["of all nodes", "of the node", "the node was away"],
+)
+def test_a_list_from_before_a_gap_is_not_taken_for_one_that_began_after_it(gap: list[changes.Change]) -> None:
+    after = replace(LISTED, number=2, version="20", used={"cpu": 5000})
+    assert counted(BEGUN, *gap, NEXT_BEGUN, LISTED) is None
+    assert counted(BEGUN, *gap, NEXT_BEGUN, LISTED, after) == {"cpu": 5000}
+    assert counted(BEGUN, *gap, NEXT_BEGUN, ListFailed("a", 1), after) == {"cpu": 5000}
+    assert counted(BEGUN, *gap, NEXT_BEGUN, LISTED, bound("x", 21), after)["cpu"] == 6000
 
 
 def test_a_node_that_changes_keeps_what_is_used_of_it() -> None:
@@ -106,23 +119,30 @@ def test_a_pod_that_is_let_go_counts_from_then_on_and_once() -> None:
 
 @pytest.mark.parametrize("case", range(30))
 def test_the_sum_is_that_of_a_fresh_list_whenever_lists_are_made_and_however_late_they_come(case: int) -> None:
-    """Pods come, run, are written again and end at random; lists begin, are read and come in at random times."""
+    """Pods come, run, are written again and end at random; lists begin, are read and come in at random times.
+
+    Now and then nobody sees what happens to the pods.
+    """
     random = Random(SEED + case)
     snapshot, cluster = snapshot_of(node_state()), Cluster(random)
-    reading: list[changes.Change] = []
-    for _ in range(200):
+    reading: list[NodePodsListed] = []
+    for number in range(200):
         snapshot = applied(*cluster.step(), to=snapshot)
-        match random.randrange(12):
-            case 0:
-                snapshot = applied(BEGUN, to=snapshot)
-                reading.append(cluster.listed())
-            case 1 if reading:
+        match random.randrange(24):
+            case 0 | 1:
+                snapshot = applied(ListBegun("a", number), to=snapshot)
+                reading.append(cluster.listed(number))
+            case 2 | 3 if reading:
                 snapshot = applied(reading.pop(random.randrange(len(reading))), to=snapshot)
-            case 2 if reading:
-                reading.pop()
-                snapshot = applied(ListFailed("a"), to=snapshot)
+            case 4 | 5 if reading:
+                failed = reading.pop(random.randrange(len(reading)))
+                snapshot = applied(ListFailed("a", failed.number), to=snapshot)
+            case 6:
+                for _ in range(3):
+                    cluster.step()
+                snapshot = applied(TotalsUnknown(random.choice(["", "a"])), to=snapshot)
         assert snapshot.nodes["a"].used in (None, cluster.used), f"seed {SEED}, case {case}"
-    snapshot = applied(BEGUN, cluster.listed(), to=snapshot)
+    snapshot = applied(ListBegun("a", 200), cluster.listed(200), to=snapshot)
     assert snapshot.nodes["a"].used == cluster.used
 
 
@@ -140,9 +160,9 @@ class Cluster:
                 total = sum_of(total, read_usage(content))
         return total
 
-    def listed(self) -> NodePodsListed:
+    def listed(self, number: int) -> NodePodsListed:
         pending = {uid: read_usage(pod) for uid, pod in self.pods.items() if pod["status"]["phase"] == "Pending"}
-        return NodePodsListed("a", str(self.version), self.used, pending)
+        return NodePodsListed("a", number, str(self.version), self.used, pending)
 
     def step(self) -> list[changes.Change]:
         """What the watch shows of a change of one pod."""
@@ -181,4 +201,4 @@ def test_of_a_pod_that_was_resized_and_ends_nothing_is_concluded() -> None:
 
 
 def test_nothing_is_counted_on_a_node_that_is_not_there() -> None:
-    assert applied(ListBegun("z"), replace(LISTED, node="z"), to=Snapshot()) == Snapshot()
+    assert applied(ListBegun("z", 1), replace(LISTED, node="z"), to=Snapshot()) == Snapshot()

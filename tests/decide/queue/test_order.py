@@ -94,8 +94,8 @@ def test_a_pod_yields_to_no_older_one_for_which_too_little_is_left_in_total() ->
     small = gated_pod("small", 1, created=2)
     snapshot = one_hole(OLD, small)
     assert choose(snapshot, small, 2.0) == plans.Yield("ns/old")
-    listed = changes.NodePodsListed("a", "9", {"cpu": 5000, "pods": 1000}, {})  # of 7 CPUs
-    full_for_old = applied(changes.ListBegun("a"), listed, to=snapshot)
+    listed = changes.NodePodsListed("a", 1, "9", {"cpu": 5000, "pods": 1000}, {})  # of 7 CPUs
+    full_for_old = applied(changes.ListBegun("a", 1), listed, to=snapshot)
     assert isinstance(choose(full_for_old, small, 2.0), plans.RelaunchOn)
 
 

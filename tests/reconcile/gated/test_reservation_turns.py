@@ -1,11 +1,12 @@
 """Reservations last a turn, are for pods that the operator gated, and only where the pods in the way will end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.builders import running
+from tests.builders import gated_pod, guaranteed_pod, node_state, running, snapshot_of
+from tests.clock import Clock
 from tests.clusters import NODE_A, Cluster, pod
 from tests.reconcile.parts import EMPTY_A, Parts
 from tests.refused_pods import gated
@@ -13,7 +14,8 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.queue.order import PATIENCE_SECONDS
-from topomend.kube.client import Resource
+from topomend.kube.client import Reading, Resource
+from topomend.kube.errors import Unanswered
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.gated.reservation_turns import (
     LISTED_SECONDS,
@@ -23,9 +25,8 @@ from topomend.reconcile.gated.reservation_turns import (
     TURN_SECONDS,
     ReservationTurns,
 )
+from topomend.reconcile.store import Store
 from topomend.wire.pod import read_pod
-
-pytestmark = pytest.mark.cluster
 
 REPLICA_SETS = Resource("apps/v1", "replicasets")
 
@@ -70,6 +71,7 @@ def replicas(cluster: Cluster) -> list[dict[str, Any]]:
     return eventually("both replicas", lambda: made if len(made := list(cluster.pods())) == 2 else None)
 
 
+@pytest.mark.cluster
 def test_a_turn_ends_the_place_is_free_and_the_next_turn_comes_after_a_rest(cluster: Cluster) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     assert not turns.turns.refresh()
@@ -89,6 +91,7 @@ def test_a_turn_ends_the_place_is_free_and_the_next_turn_comes_after_a_rest(clus
         assert turns.holders() == ["wide"]
 
 
+@pytest.mark.cluster
 def test_a_pod_that_rests_lets_one_of_another_namespace_have_a_turn_and_then_the_next_of_its_own(
     cluster: Cluster,
 ) -> None:
@@ -109,6 +112,7 @@ def test_a_pod_that_rests_lets_one_of_another_namespace_have_a_turn_and_then_the
     assert turns.holders() == ["next"]
 
 
+@pytest.mark.cluster
 def test_a_namespace_that_creates_its_pods_anew_keeps_places_no_longer(cluster: Cluster) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     kept = 0.0
@@ -122,6 +126,7 @@ def test_a_namespace_that_creates_its_pods_anew_keeps_places_no_longer(cluster: 
     assert TURN_SECONDS <= kept <= 2.4 * TURN_SECONDS, "of four turns' time"
 
 
+@pytest.mark.cluster
 def test_a_namespace_whose_pods_get_their_places_does_not_rest(cluster: Cluster) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     for number in range(5):
@@ -135,6 +140,7 @@ def test_a_namespace_whose_pods_get_their_places_does_not_rest(cluster: Cluster)
         turns.wide = turns.waits(cluster, f"wide-{number}", "2026-01-01T00:00:00Z")
 
 
+@pytest.mark.cluster
 def test_nothing_is_reserved_where_a_service_is_in_the_way(cluster: Cluster) -> None:
     turns = Turns(cluster, *replicas(cluster))
     turns.turns.refresh()
@@ -149,6 +155,7 @@ def test_nothing_is_reserved_where_a_service_is_in_the_way(cluster: Cluster) -> 
     assert turns.holders() == ["wide"]
 
 
+@pytest.mark.cluster
 def test_nothing_is_reserved_for_a_gate_that_a_user_wrote(cluster: Cluster) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     turns.ours = False
@@ -160,6 +167,7 @@ def test_nothing_is_reserved_for_a_gate_that_a_user_wrote(cluster: Cluster) -> N
     assert turns.holders() == ["wide"]
 
 
+@pytest.mark.cluster
 def test_who_leads_again_reserves_anew(cluster: Cluster) -> None:
     turns = Turns(cluster, *bare_pods(cluster))
     turns.turns.refresh()
@@ -167,3 +175,62 @@ def test_who_leads_again_reserves_anew(cluster: Cluster) -> None:
     assert turns.holders() == []
     turns.turns.refresh()
     assert turns.holders() == ["wide"]
+
+
+class NoPods:
+    """An API server whose nodes have no pods that will not end. ``meanwhile`` is called while it lists them."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def read(self, _: Resource, __: Callable[[dict[str, Any]], Iterable[Any]], **___: object) -> Reading[Any]:
+        self.meanwhile()
+        return Reading((), "7")
+
+
+@pytest.fixture
+def api() -> NoPods:
+    return NoPods()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def reserving(api: NoPods, clock: Clock) -> ReservationTurns:
+    """A NUMA node is reserved for a wide pod, and the pods in the way are to be listed again."""
+    store = Store()
+    full = running(node_state("numa:2 cores:4"), guaranteed_pod("low", 2), guaranteed_pod("high", 2))
+    store.snapshot = snapshot_of(full, pods=[gated_pod("wide", 4)])
+    turns = ReservationTurns(api, store, lambda _: True, clock)  # type: ignore[arg-type]
+    turns.refresh()
+    clock.now += LISTED_SECONDS
+    return turns
+
+
+def test_a_numa_node_stays_reserved_while_the_pods_in_the_way_are_listed_again(
+    reserving: ReservationTurns, api: NoPods
+) -> None:
+    before = reserving.reservations()
+    assert [reservation.pod.name for reservation in before] == ["wide"]
+    meanwhile: list[object] = []
+    api.meanwhile = lambda: meanwhile.append(reserving.reservations())
+    reserving.refresh()
+    assert meanwhile == [before]
+
+
+def test_nothing_is_reserved_while_the_pods_in_the_way_cannot_be_listed(
+    reserving: ReservationTurns, api: NoPods
+) -> None:
+    def fail() -> None:
+        raise Unanswered("away")
+
+    api.meanwhile = fail
+    with pytest.raises(Unanswered):
+        reserving.refresh()
+    assert reserving.reservations() == ()
+    api.meanwhile = lambda: None
+    reserving.refresh()
+    assert [reservation.pod.name for reservation in reserving.reservations()] == ["wide"]

@@ -63,8 +63,8 @@ def test_a_changed_node_requeues_the_pods_that_it_would_admit_and_no_others() ->
 def test_a_node_whose_pods_leave_more_in_total_requeues_pods_and_one_that_is_fuller_none() -> None:
     cluster = Cluster()
     cluster.store.apply(changes.Published(replace(EMPTY, name="a"), "10"))
-    cluster.store.apply(changes.ListBegun("a"))
-    cluster.store.apply(changes.NodePodsListed("a", "20", {"cpu": 6000, "pods": 1000}, {}))
+    cluster.store.apply(changes.ListBegun("a", 1))
+    cluster.store.apply(changes.NodePodsListed("a", 1, "20", {"cpu": 6000, "pods": 1000}, {}))
     cluster.waiting.requeue_affected()
     cluster.wait("small", 2, ROOM)
     cluster.wait("yielding", 2, ANY)

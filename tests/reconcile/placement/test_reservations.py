@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.builders import gated_pod, guaranteed_pod, node_state, pod_manifest, refused_pod, snapshot_of
+from tests.builders import gated_pod, guaranteed_pod, node, node_state, pod_manifest, refused_pod, snapshot_of
 from tests.clock import Clock
 from tests.seeds import SEED
 
@@ -49,9 +49,8 @@ class RunningPods:
         self.error: Exception | None = None
 
     def read(
-        self, _: Resource, reader: Callable[[dict[str, Any]], Iterable[Any]], *, fields: str, cached: bool, **__: str
+        self, _: Resource, reader: Callable[[dict[str, Any]], Iterable[Any]], *, fields: str, **__: object
     ) -> Reading[Any]:
-        assert cached
         if self.error:
             raise self.error
         self.clock.now += LIST_SECONDS
@@ -334,6 +333,20 @@ def test_full_nodes_are_listed_again_one_a_second_for_pods_that_wait(
         clock.now += 0.25
         assert len(running.listed) <= clock.now - began + 1 + FRESH_SECONDS
     assert choose_until_placed(reservations, POD).nodes == (full[3],)
+
+
+def test_a_node_that_is_too_small_even_when_empty_is_not_listed_for_pods_that_wait(
+    reservations: Reservations, node_pods: NodePods, store: Store, running: RunningPods, clock: Clock
+) -> None:
+    store.snapshot = snapshot_of(node_state(name="b"), node_state(name="small"))
+    store.apply(changes.NodeUpdated(node("small", cpus=2)))
+    running.cpus["b"] = 5
+    assert isinstance(reservations.choose(POD, choose), plans.Wait)
+    running.listed.clear()
+    for _ in range(10):
+        clock.now += FRESH_SECONDS
+        node_pods.list_doubtful()
+    assert running.listed == ["b"] * 10
 
 
 def group_of(pods: int) -> list[WatchedPod]:

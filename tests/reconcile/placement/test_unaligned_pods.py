@@ -1,5 +1,6 @@
 """A pod that asks for alignment and runs without it is explained once its node shows it, or should have."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,10 @@ from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
 from topomend.kube.client import Resource
+from topomend.kube.errors import NotFound, TooManyRequests, Unanswered, refused
 from topomend.model.cluster import WatchedPod
 from topomend.model.node_state import NodeState
-from topomend.reconcile.placement.unaligned_pods import UNPUBLISHED_SECONDS, UnalignedPods
+from topomend.reconcile.placement.unaligned_pods import MAX_READ, UNPUBLISHED_SECONDS, UnalignedPods
 from topomend.reconcile.store import Store
 from topomend.wire.cluster import MAX_RULES
 
@@ -29,9 +31,14 @@ class Running:
         self.content = pod_manifest("p", "cpu=3 memory=1Mi", namespace="ns", uid=uid, status={"phase": phase})
         self.store, self.clock, self.emitted = Store(), Clock(0.0), Emitted()
         self.store.snapshot = snapshot_of(state)
+        self.error: Exception | None = None
+        self.asked: list[str] = []
         self.pods = UnalignedPods(self, self.store, self.emitted.announcer, self.clock)  # type: ignore[arg-type]
 
-    def get(self, _resource: Resource, _name: str, _namespace: str) -> dict[str, Any]:
+    def get(self, _resource: Resource, name: str, _namespace: str) -> dict[str, Any]:
+        self.asked.append(name)
+        if self.error:
+            raise self.error
         return self.content
 
     def publish(self, state: NodeState) -> None:
@@ -97,3 +104,42 @@ def test_one_that_cannot_be_read_is_forgotten_and_keeps_no_other_from_being_expl
     cluster.pods.bound(bound())
     cluster.clock.now += UNPUBLISHED_SECONDS
     assert len(cluster.check()) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [refused(status, b"{}", "1") for status in (403, 429, 500, 503)] + [Unanswered("no")], ids=repr
+)
+def test_one_that_is_refused_for_now_is_explained_later(error: Exception) -> None:
+    cluster = Running(UNPINNED)
+    cluster.pods.bound(bound())
+    cluster.clock.now += UNPUBLISHED_SECONDS
+    cluster.error = error
+    with suppress(TooManyRequests, Unanswered):
+        cluster.check()
+    cluster.error = None
+    cluster.clock.now += UNPUBLISHED_SECONDS
+    assert len(cluster.check()) == 1
+    cluster.clock.now += UNPUBLISHED_SECONDS
+    assert len(cluster.check()) == 1
+
+
+def test_those_that_are_refused_for_now_let_others_be_read_first() -> None:
+    cluster = Running(UNPINNED)
+    for number in range(2 * MAX_READ):
+        cluster.pods.bound(bound(name=f"p{number}", uid=f"{number}"))
+    cluster.clock.now += UNPUBLISHED_SECONDS
+    cluster.error = refused(500, b"{}")
+    for _ in range(5):
+        cluster.pods.check()
+    assert cluster.asked == [f"p{number}" for number in range(2 * MAX_READ)]
+
+
+def test_one_that_is_gone_is_not_asked_about_again() -> None:
+    cluster = Running(UNPINNED)
+    cluster.pods.bound(bound())
+    cluster.clock.now += UNPUBLISHED_SECONDS
+    cluster.error = NotFound(404, "NotFound", "p")
+    for _ in range(3):
+        assert cluster.check() == []
+        cluster.clock.now += UNPUBLISHED_SECONDS
+    assert cluster.asked == ["p"]

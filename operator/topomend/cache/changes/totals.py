@@ -21,35 +21,42 @@ Usage = Mapping[str, MilliQuantity]
 
 @dataclass(frozen=True)
 class ListBegun:
-    """The pods of a node are about to be listed: what the watch brings from now on may not be in the list."""
+    """The pods of a node are about to be listed: what the watch brings from now on may not be in the list.
+
+    ``number`` is the list's own: one that began before a gap must not be taken for one that began after it.
+    """
 
     node: str
+    number: int
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Remember what comes meanwhile. A node that is gone has no totals."""
         if self.node not in snapshot.nodes:
             return snapshot
         totals = snapshot.totals.get(self.node, NodeTotals())
-        return _with(snapshot, self.node, replace(totals, lists=totals.lists + 1))
+        return _with(snapshot, self.node, replace(totals, lists=totals.lists | {self.number}))
 
 
 @dataclass(frozen=True)
 class ListFailed:
-    """A list that has begun brought nothing."""
+    """The list of this number brought nothing."""
 
     node: str
+    number: int
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Keep the sum of before."""
         totals = snapshot.totals.get(self.node)
-        return _with(snapshot, self.node, _ended_list(totals)) if totals else snapshot
+        return _with(snapshot, self.node, _without_list(totals, self.number)) if totals else snapshot
 
 
 @dataclass(frozen=True)
 class NodePodsListed:
-    """The pods on a node that have not ended: their sum, and by uid the part of those that do not run yet."""
+    """The list of this number: the sum of a node's pods that have not ended, and by uid the part of those that do not
+    run yet."""
 
     node: str
+    number: int
     version: str
     used: Usage
     pending: Mapping[str, Usage]
@@ -57,13 +64,13 @@ class NodePodsListed:
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Count on from this list, unless the sums were dropped since it began, or a newer list has come."""
         before = snapshot.totals.get(self.node)
-        if before is None or not before.lists:
+        if before is None or self.number not in before.lists:
             return snapshot
         totals = before
         if before.used is None or not is_newer(before.version, self.version):
             totals = replace(before, version=self.version, used=self.used, pending=self.pending)
             totals = reduce(_counted, before.since, totals)
-        return _with(snapshot, self.node, _ended_list(totals))
+        return _with(snapshot, self.node, _without_list(totals, self.number))
 
 
 @dataclass(frozen=True)
@@ -101,8 +108,8 @@ def _with(snapshot: Snapshot, node: str, totals: NodeTotals) -> Snapshot:
     return with_used(replace(snapshot, totals=including(snapshot.totals, node, totals)), (node,))
 
 
-def _ended_list(totals: NodeTotals) -> NodeTotals:
-    lists = totals.lists - 1
+def _without_list(totals: NodeTotals, number: int) -> NodeTotals:
+    lists = totals.lists - {number}
     return replace(totals, lists=lists, since=totals.since if lists else ())
 
 

@@ -103,13 +103,17 @@ class ReservationTurns:
     def refresh(self) -> bool:
         """Reserve anew. Returns whether a NUMA node is free again of a pod that still waits.
 
-        Raises APIError; nothing is reserved then.
+        The reservations of before hold meanwhile: nodes are listed and asked. Raises APIError; nothing is reserved
+        then.
         """
-        now = self._clock()
-        before, self._reservations = self._reservations, ()
+        now, before = self._clock(), self._reservations
         self._end_turns(now)
         self._rest_namespaces(before, now)
-        reserved = within_shares(self._store, lambda: self._reserve(self._store.snapshot, now))
+        try:
+            reserved = within_shares(self._store, lambda: self._reserve(self._store.snapshot, now))
+        except Exception:
+            self._reservations = ()
+            raise
         for reservation in reserved.reservations:
             self._begin_turn(reservation.pod.uid, now)
         for uid in reserved.tried:

@@ -4,6 +4,7 @@ Leaves to ``cache`` when that is. A Node lags its agent by seconds, for its kube
 (nodeStatusUpdateFrequency), so what is not believed for a moment is not reported.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from topomend.cache.snapshot import Publication
 from topomend.kube.client import NODE_TOPOLOGIES, Client
 from topomend.kube.errors import NotFound
 from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.wire.published.node_topology import HEARTBEAT
 
@@ -21,6 +23,8 @@ MAX_REPORTS = 20
 
 DISTRUST_SECONDS = 30.0
 """How long a publication is not believed before that is reported: three posts of the Node's status."""
+
+_log = logging.getLogger(__name__)
 
 
 class Staleness:
@@ -36,6 +40,7 @@ class Staleness:
         self._reported: dict[str, str] = {}
         self._distrusted_since: dict[str, float] = {}
         self._reported_distrust: set[str] = set()
+        self._faults = ObjectFaults(_log, "its silent or distrusted agent is not reported", clock)
 
     def report(self) -> None:
         """Report the agents that are silent or not believed since the last call. Raises APIError."""
@@ -48,8 +53,9 @@ class Staleness:
         self._reported = {name: heartbeat for name, heartbeat in self._reported.items() if name in silent}
         new = [name for name, heartbeat in silent.items() if self._reported.get(name) != heartbeat]
         for name in new[:MAX_REPORTS]:
-            self._report_agent(name, silent[name])
-            self._reported[name] = silent[name]
+            with self._faults.of("node", name):
+                self._report_agent(name, silent[name])
+                self._reported[name] = silent[name]
 
     def _report_distrusted(self, distrusted: Mapping[str, str]) -> None:
         now = self._clock()
@@ -61,10 +67,14 @@ class Staleness:
             if now - since >= DISTRUST_SECONDS and name not in self._reported_distrust
         ]
         for name in new[:MAX_REPORTS]:
-            with suppress(NotFound):
-                content = self._client.get(NODE_TOPOLOGIES, name)
-                self._announcer.distrusted(name, content["metadata"]["uid"], distrusted[name])
-            self._reported_distrust.add(name)
+            with self._faults.of("node", name):
+                self._report_distrust(name, distrusted[name])
+                self._reported_distrust.add(name)
+
+    def _report_distrust(self, name: str, distrust: str) -> None:
+        with suppress(NotFound):
+            content = self._client.get(NODE_TOPOLOGIES, name)
+            self._announcer.distrusted(name, content["metadata"]["uid"], distrust)
 
     def _report_agent(self, name: str, heartbeat: str) -> None:
         try:

@@ -8,6 +8,7 @@ pod is resized, too low. Leaves the counting to ``cache/changes/totals``, and wh
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -38,7 +39,8 @@ Usage = dict[str, MilliQuantity]
 class NodePods:
     """Lists nodes' pods into the snapshot. May be used by several threads.
 
-    ``newest`` is the resourceVersion of the newest pod that the watch has brought: a list that is older may lack it.
+    ``newest`` is the resourceVersion of the newest pod that the watch has brought since it began, empty before the
+    first: a list that is older may lack it.
     """
 
     def __init__(
@@ -52,24 +54,26 @@ class NodePods:
         self._unhurried = TokenBucket(LISTS_PER_SECOND, LIST_BURST, clock)
         self._listed: BoundedDict[str, tuple[float, str]] = BoundedDict(MAX_NODES)
         self._doubtful: BoundedDict[str, float] = BoundedDict(MAX_NODES)
-        self._lock = threading.Lock()
+        self._lock, self._numbers = threading.Lock(), count()
 
     def list(self, node: str) -> None:
         """Have the snapshot know the totals of ``node``. Raises APIError."""
         with self._lock:
             self._listed[node] = self._clock(), self._published(node)
-        self._store.apply(ListBegun(node))
+        number = next(self._numbers)
+        self._store.apply(ListBegun(node, number))
         try:
             fields, newest = f"spec.nodeName={node},{UNENDED}", self._newest()
-            listing = self._client.read(PODS, _read, fields=fields, cached=True, not_older_than=newest)
+            # A cache that may be of any age may lack what happened before the watch began.
+            listing = self._client.read(PODS, _read, fields=fields, cached=bool(newest), not_older_than=newest)
         except Exception:
-            self._store.apply(ListFailed(node))
+            self._store.apply(ListFailed(node, number))
             raise
         used: Usage = {}
         for _, usage, _ in listing.items:
             used = sum_of(used, usage)
         pending = {uid: usage for uid, usage, runs in listing.items if not runs}
-        self._store.apply(NodePodsListed(node, listing.version, used, pending))
+        self._store.apply(NodePodsListed(node, number, listing.version, used, pending))
 
     def may_list(self) -> bool:
         """Whether a node may be listed now that could as well be listed later. Takes a token."""

@@ -23,7 +23,6 @@ from topomend.decide.eligibility import Limits
 from topomend.decide.feasibility import Diagnosis, ExcludedNodes, diagnose
 from topomend.decide.filters import lacking_in_total
 from topomend.decide.gang import Placed, Unplaced
-from topomend.decide.node_status import INSUFFICIENT
 from topomend.decide.queue.order import Reservation
 from topomend.model.cluster import WatchedPod
 from topomend.model.pod import Pod, requests_of
@@ -229,7 +228,7 @@ class Reservations:
 
 def _full(wait: plans.Wait) -> Iterator[str]:
     """The nodes whose pods leave too little in total. They may have room again: not every end is seen."""
-    return (status.node for status in wait.diagnosis.rejected if status.reason == INSUFFICIENT)
+    return (status.node for status in wait.diagnosis.rejected if status.is_full)
 
 
 def _can_do_without(changed: Sequence[str], nodes: Sequence[str], tries: int) -> bool:

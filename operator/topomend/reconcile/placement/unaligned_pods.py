@@ -15,6 +15,7 @@ from topomend.alignment.requested import is_aligned, why_not_aligned
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Publication
 from topomend.kube.client import Client
+from topomend.kube.errors import Refused
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.object_faults import ObjectFaults
@@ -59,7 +60,10 @@ class UnalignedPods:
                 self._bound[pod.uid] = _Bound(pod, self._clock())
 
     def check(self) -> None:
-        """Explain those of which it is known now that they run unaligned. Raises APIError."""
+        """Explain those of which it is known now that they run unaligned. Raises APIError.
+
+        A pod that the API server refuses to show is asked for again later.
+        """
         with self._lock:
             waiting = list(self._bound.items())
         read = 0
@@ -69,13 +73,23 @@ class UnalignedPods:
             if not is_shown and (self._clock() < bound.since + UNPUBLISHED_SECONDS or read == MAX_READ):
                 continue
             read += not is_shown
+            again = None
             with self._faults.of(bound.pod.namespace, bound.pod.name):
-                if publication is not None and is_shown:
-                    self._judge(publication, bound.pod)
-                else:
-                    self._judge_unpublished(publication, bound.pod)
+                try:
+                    self._explain(publication, bound.pod, is_shown=is_shown)
+                except Refused:
+                    again = _Bound(bound.pod, self._clock())
+                    raise
             with self._lock:
                 self._bound.pop(uid, None)
+                if again:  # behind the others
+                    self._bound[uid] = again
+
+    def _explain(self, publication: Publication | None, pod: WatchedPod, *, is_shown: bool) -> None:
+        if publication is not None and is_shown:
+            self._judge(publication, pod)
+        else:
+            self._judge_unpublished(publication, pod)
 
     def _judge_unpublished(self, publication: Publication | None, pod: WatchedPod) -> None:
         """Explain a pod that runs and of which its node pins nothing."""
