@@ -36,7 +36,7 @@ class ObjectFaults:
         try:
             yield
         except Exception as error:  # a bug that one object reveals must not stop the others
-            if _concerns_all(error) or isinstance(error, passing):
+            if concerns_all(error) or isinstance(error, passing):
                 raise
             self._note(f"{namespace}/{name}", error)
 
@@ -54,7 +54,8 @@ class ObjectFaults:
             self._log.log(level, "%s: %s: %s", name, self._undone, problem)
 
 
-def _concerns_all(error: Exception) -> bool:
+def concerns_all(error: Exception) -> bool:
+    """Whether an error is no fault of the object that was asked about: whatever is asked next meets it too."""
     if isinstance(error, TooManyRequests):
         return not isinstance(error, DeniedForNow)
     return isinstance(error, Unanswered | NotPermitted | Overspent | TurnOver)

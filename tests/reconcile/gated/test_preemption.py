@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
 from topomend.kube.client import PODS, Client, Resource
-from topomend.kube.errors import Forbidden, TooManyRequests
+from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.model.pod import requests_of
 from topomend.reconcile.gated.preemption import (
@@ -367,7 +367,7 @@ def test_a_pod_that_was_kept_is_asked_about_again_later(waiting: Waiting, monkey
 
     def refuse(_: Client, name: str, *_args: Any, **_options: Any) -> None:
         asked.append(name)
-        raise TooManyRequests(429, "TooManyRequests", "not now")
+        raise DeniedForNow(429, "TooManyRequests", "not now")
 
     monkeypatch.setattr(Client, "evict", refuse)
     waiting.wait()
@@ -376,6 +376,20 @@ def test_a_pod_that_was_kept_is_asked_about_again_later(waiting: Waiting, monkey
     waiting.clock.now += max(RESTS.first, KEPT_SECONDS)
     waiting.preemptor.check()
     assert sorted(asked) == sorted(["fill-0", "fill-1"] * 2)
+
+
+def test_an_overloaded_api_server_keeps_no_pod(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: Any, **_options: Any) -> None:
+        raise TooManyRequests(429, "TooManyRequests", "too many requests")
+
+    waiting.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "evict", refuse)
+        with pytest.raises(TooManyRequests):
+            waiting.preemptor.check()
+    waiting.clock.now += RESTS.first
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
 
 
 def test_a_daemon_sets_pod_is_not_evicted_for_its_controller_would_take_the_place_again(waiting: Waiting) -> None:

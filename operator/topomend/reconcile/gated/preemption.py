@@ -34,7 +34,7 @@ from topomend.reconcile.gated.budgets import allowed_disruptions, budgets_of
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
-from topomend.reconcile.object_faults import ObjectFaults
+from topomend.reconcile.object_faults import ObjectFaults, concerns_all
 from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Exponential
@@ -314,7 +314,7 @@ class Preemptor:
         except (NotFound, Conflict):
             return True
         except Refused as error:
-            if isinstance(error, Forbidden) and self._right.is_denied_by(error):
+            if concerns_all(error) or (isinstance(error, Forbidden) and self._right.is_denied_by(error)):
                 raise
             self._kept[victim.uid] = self._clock() + KEPT_SECONDS
             _log.info("%s/%s is not evicted: %s", victim.namespace, victim.name, error)
