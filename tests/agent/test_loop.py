@@ -1,10 +1,14 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.discover.test_kubelet_config import config
 
 from topomend.agent import AgentSettings, run
-from topomend.agent.loop import DELAYS
+from topomend.agent.loop import DELAYS, _Watcher
 from topomend.kube.errors import TooManyRequests, retry_after
+from topomend.model.kubelet import DEFAULT_VERSION
+from topomend.publish.publisher import NodeFacts
 from topomend.runtime.backoff import Retry
 
 
@@ -62,6 +66,24 @@ def test_what_is_no_account_to_ask_as_ends_the_agent_with_2(
     configure(tmp_path, monkeypatch)
     assert run(AgentSettings("n1", kubelet_address="127.0.0.1", kubelet_reader="reader")) == 2
     assert "'reader' is not NAMESPACE/NAME" in caplog.text
+
+
+def test_the_kubelets_file_is_judged_by_the_version_of_the_node_unless_a_flag_names_another(tmp_path: Path) -> None:
+    """Kubelets before 1.33 know the gate CPUManager; the newest does not start with it."""
+    file = config(tmp_path, featureGates={"CPUManager": True})
+    settings = AgentSettings("n1", kubelet_config=file, root=tmp_path)
+
+    def read(watcher: _Watcher, version: str) -> tuple[str, str]:
+        discovery, _ = watcher.look(NodeFacts("uid", version))
+        (found,) = [each for each in discovery.conditions if each.type == "KubeletConfigRead"]
+        return discovery.state.kubelet.version, found.reason
+
+    watcher = _Watcher(settings, None)
+    assert read(watcher, "") == (DEFAULT_VERSION, "Invalid")
+    assert read(watcher, "v1.31.13") == ("v1.31.13", "Read")
+    assert read(watcher, "v1.33.5") == ("v1.33.5", "Invalid")
+    named = _Watcher(replace(settings, kubelet_version="v1.31.13"), None)
+    assert read(named, "v1.33.5") == ("v1.31.13", "Read")
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

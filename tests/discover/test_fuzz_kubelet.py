@@ -26,6 +26,7 @@ from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.kube.kubelet_client import Configz
+from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.model.shape import parse_shape
 from topomend.publish.bounded import bounded, size_of
 from topomend.replay.startup.state.restore import ALLOCATED_STATE, CPU_STATE, DEVICE_STATE, MEMORY_STATE
@@ -145,7 +146,7 @@ class Node:
 
     def look(self) -> Discovery:
         """What would be published now, checked."""
-        discovery = assemble("node", HOST, self.settings.read(), self.allocations.read())
+        discovery = assemble("node", HOST, self.settings.read(DEFAULT_VERSION), self.allocations.read())
         check(discovery)
         return discovery
 
@@ -225,7 +226,7 @@ def test_whatever_the_configuration_holds_the_answer_is_whole(node: Node, conten
 @example(answer={"kubeletconfig": {**CONFIG, "cpuManagerPolicy": "none", "cpuManagerPolicyOptions": {"a": "\n"}}})
 def test_whatever_configz_holds_the_answer_is_whole(node: Node, answer: object) -> None:
     node.put_right()
-    config: KubeletConfig = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
+    config: KubeletConfig = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read(DEFAULT_VERSION)
     check(assemble("node", HOST, config, node.allocations.read()))
 
 
@@ -295,6 +296,6 @@ def test_whatever_the_messages_say_the_answer_is_whole(
         node.look()
     else:
         from_socket = AllocationReader(node.folder / "kubelet.sock", None).read()
-        check(assemble("node", HOST, node.settings.read(), from_socket))
+        check(assemble("node", HOST, node.settings.read(DEFAULT_VERSION), from_socket))
     node.put_right()
     assert ready(node.look()) == "True"

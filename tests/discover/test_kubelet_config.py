@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from topomend.discover.kubelet_config import (
     KubeletConfig,
     config_fingerprint,
     read_kubelet_config,
-    with_version,
 )
 from topomend.model.bitmask import mask_of
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 from topomend.replay.gates import NEWEST_MINOR, OLDEST_MINOR, read_gates
 
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+
+read_files = partial(read_kubelet_config, version=DEFAULT_VERSION)
 
 
 def config(folder: Path, **fields: Any) -> Path:
@@ -26,8 +28,8 @@ def config(folder: Path, **fields: Any) -> Path:
     return path
 
 
-def read(folder: Path, **fields: Any) -> KubeletConfig:
-    return read_kubelet_config(config(folder, **fields))
+def read(folder: Path, version: str = DEFAULT_VERSION, **fields: Any) -> KubeletConfig:
+    return read_files(config(folder, **fields), version=version)
 
 
 def test_an_empty_configuration_has_the_kubelets_defaults(tmp_path: Path) -> None:
@@ -92,15 +94,9 @@ def test_a_list_of_reserved_cpus_overrides_the_amounts(tmp_path: Path) -> None:
 def test_all_alpha_and_all_beta_set_the_gates_of_their_stage_in_the_kubelets_release(
     tmp_path: Path, version: str, given: dict[str, bool], expected: dict[str, bool | None]
 ) -> None:
-    gates = with_version(read(tmp_path, featureGates=given), version).settings.feature_gates
+    gates = read(tmp_path, version, featureGates=given).settings.feature_gates
     assert {name: gates.get(name) for name in expected} == expected
     assert not gates.keys() & {"AllAlpha", "AllBeta"}, "an operator of any release reads gates by their own names"
-
-
-def test_a_kubelet_of_unknown_version_has_the_gates_of_the_one_that_is_assumed(tmp_path: Path) -> None:
-    gates = with_version(read(tmp_path, featureGates={"AllBeta": True}), None).settings.feature_gates
-    assert gates == with_version(read(tmp_path, featureGates={"AllBeta": True}), DEFAULT_VERSION).settings.feature_gates
-    assert gates["CPUManagerPolicyBetaOptions"] is True
 
 
 class Asked(Mapping[str, bool]):
@@ -194,7 +190,7 @@ def test_drop_ins_are_merged_in_their_order_and_only_conf_files_count(tmp_path: 
         yaml.safe_dump({**HEAD, "topologyManagerPolicy": "single-numa-node", "kubeReserved": {"cpu": "2"}})
     )
     (drop_ins / "30-c.yaml").write_text(yaml.safe_dump({**HEAD, "topologyManagerPolicy": "none"}))
-    settings = read_kubelet_config(base, drop_ins).settings
+    settings = read_files(base, drop_ins).settings
     assert settings.topology_manager_policy == "best-effort"
     assert settings.reserved_cpu_millis == 2000
 
@@ -217,13 +213,13 @@ def test_the_files_default_threshold_is_filled_in_before_drop_ins_are_merged(
     base = config(tmp_path, **memory, **fields)
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "1.conf").write_text(yaml.safe_dump({**HEAD, **drop_in}))
-    (problem,) = read_kubelet_config(base, tmp_path / "conf.d").problems
+    (problem,) = read_files(base, tmp_path / "conf.d").problems
     assert f'is not equal to the value "{reserved}" determined by Node Allocatable feature' in problem
 
 
 def test_a_drop_in_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "10.conf").write_text("kind: Pod\napiVersion: v1\n")
-    kubelet_config = read_kubelet_config(config(tmp_path), tmp_path)
+    kubelet_config = read_files(config(tmp_path), tmp_path)
     assert kubelet_config.reason == "Unreadable"
     assert "10.conf is not a KubeletConfiguration" in kubelet_config.problems[0]
 
@@ -243,7 +239,7 @@ def test_a_drop_in_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    kubelet_config = read_kubelet_config(path)
+    kubelet_config = read_files(path)
     assert kubelet_config.reason == "Unreadable"
     assert words in kubelet_config.problems[0]
     assert str(path) in kubelet_config.problems[0]
@@ -251,17 +247,17 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
 
 
 def test_a_missing_file_and_a_missing_argument_are_two_things(tmp_path: Path) -> None:
-    assert read_kubelet_config(None).reason == "NotGiven"
-    assert read_kubelet_config(tmp_path / "no.yaml").reason == "Unreadable"
-    assert "no.yaml is not there" in read_kubelet_config(tmp_path / "no.yaml").problems[0]
-    assert "kubelet.d has no file" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+    assert read_files(None).reason == "NotGiven"
+    assert read_files(tmp_path / "no.yaml").reason == "Unreadable"
+    assert "no.yaml is not there" in read_files(tmp_path / "no.yaml").problems[0]
+    assert "kubelet.d has no file" in read_files(None, tmp_path / "kubelet.d").problems[0]
     (tmp_path / "kubelet.d").mkdir()
-    assert "kubelet.d has no file" in read_kubelet_config(None, tmp_path / "kubelet.d").problems[0]
+    assert "kubelet.d has no file" in read_files(None, tmp_path / "kubelet.d").problems[0]
 
 
 def test_a_drop_in_folder_that_is_not_there_is_remarked_and_the_file_followed(tmp_path: Path) -> None:
     path, drop_ins = config(tmp_path, cpuManagerPolicy="static"), tmp_path / "kubelet.d"
-    kubelet_config = read_kubelet_config(path, drop_ins)
+    kubelet_config = read_files(path, drop_ins)
     assert (kubelet_config.reason, kubelet_config.settings.cpu_manager_policy) == ("", "static")
     assert kubelet_config.remarks == (f"folder {drop_ins} is not there: nothing is dropped in",)
     before = config_fingerprint(path, drop_ins=drop_ins)
@@ -273,20 +269,12 @@ def test_drop_ins_in_a_folder_that_may_not_be_entered_are_not_taken_for_none(tmp
     path = config(tmp_path)
     with closed(tmp_path / "closed") as folder:
         problem = f"folder {folder}/d cannot be read (Permission denied)"
-        kubelet_config = read_kubelet_config(path, folder / "d")
+        kubelet_config = read_files(path, folder / "d")
         assert config_fingerprint(path, drop_ins=folder / "d") == problem
     assert (kubelet_config.reason, kubelet_config.problems) == (
         "Unreadable",
         (f"the kubelet's configuration {problem}",),
     )
-
-
-def test_an_unknown_version_is_assumed_and_said_so() -> None:
-    versioned = with_version(KubeletConfig(KubeletSettings()), "v1.34.1")
-    assert (versioned.settings.version, versioned.remarks) == ("v1.34.1", ())
-    assumed = with_version(KubeletConfig(KubeletSettings()), None)
-    assert assumed.settings.version == DEFAULT_VERSION
-    assert "is not known" in assumed.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +288,7 @@ def test_an_unknown_version_is_assumed_and_said_so() -> None:
 def test_pods_that_have_ended_are_listed_before_1_34_or_without_the_gate(
     version: str, gates: dict[str, bool], lists: bool
 ) -> None:
-    kubelet_config = KubeletConfig(KubeletSettings(feature_gates=gates))
-    assert with_version(kubelet_config, version).lists_ended_pods is lists
+    assert KubeletConfig(KubeletSettings(version, feature_gates=gates)).lists_ended_pods is lists
 
 
 def test_the_fingerprint_follows_every_file(tmp_path: Path) -> None:
@@ -324,10 +311,10 @@ TEXT = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n"
 def read_text(folder: Path, text: str, drop_in: str | None = None) -> KubeletConfig:
     (folder / "kubelet.yaml").write_text(text)
     if drop_in is None:
-        return read_kubelet_config(folder / "kubelet.yaml")
+        return read_files(folder / "kubelet.yaml")
     (folder / "d").mkdir()
     (folder / "d" / "10.conf").write_text(drop_in)
-    return read_kubelet_config(folder / "kubelet.yaml", folder / "d")
+    return read_files(folder / "kubelet.yaml", folder / "d")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +348,7 @@ def test_an_empty_policy_of_a_drop_in_is_the_default_since_1_32(tmp_path: Path, 
     (tmp_path / "kubelet.json").write_text(json.dumps({**HEAD, "topologyManagerPolicy": "restricted"}))
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "10.conf").write_text(json.dumps({**HEAD, "topologyManagerPolicy": ""}))
-    read = with_version(read_kubelet_config(tmp_path / "kubelet.json", tmp_path / "d"), version)
+    read = read_files(tmp_path / "kubelet.json", tmp_path / "d", version=version)
     assert (read.reason == "") == starts
     if starts:
         assert read.settings.topology_manager_policy == "none"
@@ -372,15 +359,15 @@ def test_an_empty_policy_of_a_drop_in_is_the_default_since_1_32(tmp_path: Path, 
 def test_a_zero_of_a_flag_is_no_default(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.json"
     path.write_text(json.dumps({**HEAD, "syncFrequency": "0s"}))
-    assert read_kubelet_config(path).reason == ""
-    assert "invalid sync frequency 0" in read_kubelet_config(path, flags={"sync-frequency": ["0"]}).problems[0]
+    assert read_files(path).reason == ""
+    assert "invalid sync frequency 0" in read_files(path, flags={"sync-frequency": ["0"]}).problems[0]
 
 
 @pytest.mark.parametrize("text", ["a: [!, b]", "a: 1\n\ufeffb: 2"])
 def test_a_file_that_the_kubelet_may_read_otherwise_is_refused_in_these_words(tmp_path: Path, text: str) -> None:
     path = tmp_path / "kubelet.yaml"
     path.write_text(text)
-    assert f"{path}: topomend cannot tell how the kubelet reads this: line " in read_kubelet_config(path).problems[0]
+    assert f"{path}: topomend cannot tell how the kubelet reads this: line " in read_files(path).problems[0]
 
 
 @pytest.mark.parametrize("cpus", ["0, 1", "0,1 ", "0,1,", ",0,1", "0,,1", "0\n", "0-1\t", "1-0", "0-1-2"])
@@ -429,9 +416,8 @@ def test_a_name_that_stands_twice_is_remarked_in_the_file_and_refused_in_a_drop_
 
 def test_what_a_drop_in_means_depends_on_the_release(tmp_path: Path) -> None:
     other = "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1\ntopologyManagerPolicy: restricted\n"
-    kubelet_config = read_text(tmp_path, TEXT, other)
-    assert with_version(kubelet_config, "v1.37.2").reason == "Unreadable"
-    older = with_version(kubelet_config, "v1.30.14")
+    assert read_text(tmp_path, TEXT, other).reason == "Unreadable"
+    older = read_files(tmp_path / "kubelet.yaml", tmp_path / "d", version="v1.30.14")
     assert (older.reason, older.settings.topology_manager_policy) == ("", "restricted")
     assert older.settings.version == "v1.30.14"
 
@@ -440,8 +426,8 @@ def test_a_folder_of_drop_ins_that_is_a_link_is_not_followed(tmp_path: Path) -> 
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "10.conf").write_text(f"{TEXT}topologyManagerPolicy: restricted\n")
     (tmp_path / "d").symlink_to("real")
-    kubelet_config = read_kubelet_config(config(tmp_path), tmp_path / "d")
+    kubelet_config = read_files(config(tmp_path), tmp_path / "d")
     assert kubelet_config.settings.topology_manager_policy == "none"
     assert "is a link, which the kubelet does not follow" in kubelet_config.remarks[0]
     (tmp_path / "real" / "20.conf").symlink_to(tmp_path / "real")
-    assert read_kubelet_config(config(tmp_path), tmp_path / "real").reason == "Unreadable"
+    assert read_files(config(tmp_path), tmp_path / "real").reason == "Unreadable"

@@ -7,11 +7,11 @@ from tests.discover.test_kubelet_config import HEAD, config
 from tests.discover.test_kubelet_process import process
 
 from topomend.discover import kubelet_settings
-from topomend.discover.kubelet_config import KubeletConfig, with_version
-from topomend.discover.kubelet_settings import FLAGS_UNSEEN, SettingsReader, WrittenConfig
+from topomend.discover.kubelet_config import KubeletConfig
+from topomend.discover.kubelet_settings import FLAGS_UNSEEN, VERSION_UNKNOWN, SettingsReader, WrittenConfig
 from topomend.kube.errors import APIError, Forbidden, Refused, Unanswered
 from topomend.kube.kubelet_client import Configz
-from topomend.model.kubelet import MemoryReservation
+from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
 
 
 class Kubelet:
@@ -32,12 +32,12 @@ class Kubelet:
         return self.now
 
 
-def with_flags(folder: Path, file: Path, *flags: str) -> KubeletConfig:
-    """The settings where a kubelet with these flags is seen."""
+def with_flags(folder: Path, file: Path, *flags: str, version: str = DEFAULT_VERSION) -> KubeletConfig:
+    """The settings where a kubelet of this version with these flags is seen."""
     process(folder / "proc", 7, "kubelet", f"--config={file}", *flags)
     (folder / "proc" / "7" / "root").unlink()
     (folder / "proc" / "7" / "root").symlink_to("/")
-    return SettingsReader(WrittenConfig(file), proc=folder / "proc").read()
+    return SettingsReader(WrittenConfig(file), proc=folder / "proc").read(version)
 
 
 # The file and the flags
@@ -46,7 +46,7 @@ def with_flags(folder: Path, file: Path, *flags: str) -> KubeletConfig:
 def test_where_no_process_is_seen_the_condition_says_that_flags_are_not_known(tmp_path: Path) -> None:
     kubelet_config = SettingsReader(
         WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), proc=tmp_path / "proc"
-    ).read()
+    ).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "Read", (FLAGS_UNSEEN,))
     assert kubelet_config.settings.cpu_manager_policy == "static"
 
@@ -148,7 +148,7 @@ def test_drop_ins_alone_are_merged_over_the_defaults(tmp_path: Path) -> None:
     """K3s and RKE2 start their kubelets so."""
     (tmp_path / "00-defaults.conf").write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
     (tmp_path / "50-mine.conf").write_text(yaml.safe_dump({**HEAD, "topologyManagerPolicy": "restricted"}))
-    kubelet_config = SettingsReader(WrittenConfig(drop_ins=tmp_path)).read()
+    kubelet_config = SettingsReader(WrittenConfig(drop_ins=tmp_path)).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "Read", (FLAGS_UNSEEN,))
     assert kubelet_config.settings.cpu_manager_policy == "static"
     assert kubelet_config.settings.topology_manager_policy == "restricted"
@@ -176,7 +176,7 @@ def test_a_file_of_flags_alone_is_read_as_a_shell_does(tmp_path: Path) -> None:
 --reserved-memory=0:memory=512Mi
 """,
     )
-    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read()
+    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.problems, kubelet_config.remarks) == ("", (), ())
     assert kubelet_config.settings.cpu_manager_policy == "static"
     assert kubelet_config.settings.topology_manager_policy == "single-numa-node"
@@ -184,7 +184,7 @@ def test_a_file_of_flags_alone_is_read_as_a_shell_does(tmp_path: Path) -> None:
 
 
 def test_a_file_without_flags_says_that_all_is_as_by_default(tmp_path: Path) -> None:
-    kubelet_config = SettingsReader(WrittenConfig(flags=flags_file(tmp_path, "# none\n"))).read()
+    kubelet_config = SettingsReader(WrittenConfig(flags=flags_file(tmp_path, "# none\n"))).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.settings.cpu_manager_policy) == ("", "none")
 
 
@@ -201,7 +201,7 @@ def test_flags_that_cannot_be_read_or_name_what_is_not_given_are_a_problem(
     tmp_path: Path, text: str | None, words: str
 ) -> None:
     path = tmp_path / "kubelet" if text is None else flags_file(tmp_path, text)
-    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read()
+    kubelet_config = SettingsReader(WrittenConfig(flags=path)).read(DEFAULT_VERSION)
     assert kubelet_config.reason == "Unreadable"
     assert words in kubelet_config.problems[0]
 
@@ -209,7 +209,7 @@ def test_flags_that_cannot_be_read_or_name_what_is_not_given_are_a_problem(
 def test_flags_in_a_file_override_the_configuration_that_is_given_beside(tmp_path: Path) -> None:
     path = flags_file(tmp_path, f"--config={tmp_path}/config.yaml --cpu-manager-policy=static")
     files = WrittenConfig(config(tmp_path, topologyManagerScope="pod"), flags=path)
-    settings = SettingsReader(files).read().settings
+    settings = SettingsReader(files).read(DEFAULT_VERSION).settings
     assert (settings.topology_manager_scope, settings.cpu_manager_policy) == ("pod", "static")
 
 
@@ -218,7 +218,7 @@ def test_flags_in_a_file_override_the_configuration_that_is_given_beside(tmp_pat
 
 def test_what_the_kubelet_runs_with_is_trusted() -> None:
     kubelet = Kubelet(cpuManagerPolicy="static", reservedSystemCPUs="0", evictionHard={"memory.available": "5%"})
-    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.source, kubelet_config.remarks) == ("", "ReadFromConfigz", ())
     assert kubelet_config.settings.cpu_manager_policy == "static"
 
@@ -227,7 +227,7 @@ def test_a_file_that_says_the_same_in_another_order_contradicts_nothing(tmp_path
     limits = {"memory": "1Gi", "hugepages-1Gi": "2Gi"}
     file = config(tmp_path, reservedMemory=[{"numaNode": 0, "limits": limits}])
     kubelet = Kubelet(reservedMemory=[{"numaNode": 0, "limits": dict(reversed(limits.items()))}])
-    assert SettingsReader(WrittenConfig(file), configz=kubelet).read().source == "ReadFromConfigz"
+    assert SettingsReader(WrittenConfig(file), configz=kubelet).read(DEFAULT_VERSION).source == "ReadFromConfigz"
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,9 @@ def test_a_file_that_contradicts_what_the_kubelet_runs_with_is_reported_and_not_
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
-    kubelet_config = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read()
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=Kubelet(cpuManagerPolicy="static")).read(
+        DEFAULT_VERSION
+    )
     assert (kubelet_config.reason, kubelet_config.source) == ("", "FileContradicted")
     after = kubelet_config.after_restart
     assert after is None or after.cpu_manager_policy == "none", "a kubelet that restarts reads the file"
@@ -259,17 +261,16 @@ def test_a_running_kubelet_and_its_changed_file_have_the_gates_of_the_release(
     tmp_path: Path, version: str, running: bool | None, restarted: bool | None
 ) -> None:
     file = config(tmp_path, featureGates={"AllBeta": False})
-    read = SettingsReader(WrittenConfig(file), configz=Kubelet(featureGates={"AllAlpha": True})).read()
+    read = SettingsReader(WrittenConfig(file), configz=Kubelet(featureGates={"AllAlpha": True})).read(version)
     assert "another featureGates than its file says" in read.remarks[0]
-    versioned = with_version(read, version)
-    assert versioned.settings.feature_gates.get("PodLevelResources") is running
-    assert versioned.after_restart is not None
-    assert versioned.after_restart.feature_gates.get("PodLevelResources") is restarted
+    assert read.settings.feature_gates.get("PodLevelResources") is running
+    assert read.after_restart is not None
+    assert read.after_restart.feature_gates.get("PodLevelResources") is restarted
 
 
 def test_all_beta_of_the_command_line_sets_what_the_file_does_not_name(tmp_path: Path) -> None:
     file = config(tmp_path, featureGates={"AllBeta": True, "CPUManagerPolicyOptions": True})
-    flagged = with_version(with_flags(tmp_path, file, "--feature-gates=AllBeta=false"), "v1.31.14")
+    flagged = with_flags(tmp_path, file, "--feature-gates=AllBeta=false", version="v1.31.14")
     assert flagged.settings.feature_gates["MemoryManager"] is False
     assert flagged.settings.feature_gates["CPUManagerPolicyOptions"] is True
 
@@ -277,7 +278,9 @@ def test_all_beta_of_the_command_line_sets_what_the_file_does_not_name(tmp_path:
 def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
     kubelet = Kubelet()
     kubelet.error = Unanswered("nobody is there")
-    kubelet_config = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), configz=kubelet).read()
+    kubelet_config = SettingsReader(WrittenConfig(config(tmp_path, cpuManagerPolicy="static")), configz=kubelet).read(
+        DEFAULT_VERSION
+    )
     assert (kubelet_config.reason, kubelet_config.source) == ("", "ConfigzUnavailable")
     assert kubelet_config.remarks == (
         "the kubelet's configz cannot be read: nobody is there; its file is read instead",
@@ -298,7 +301,7 @@ def test_a_kubelet_that_does_not_answer_leaves_the_file(tmp_path: Path) -> None:
 def test_a_kubelet_that_refuses_is_reported_with_what_it_takes(error: APIError, words: str) -> None:
     kubelet = Kubelet()
     kubelet.error = error
-    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    kubelet_config = SettingsReader(WrittenConfig(), configz=kubelet).read(DEFAULT_VERSION)
     assert kubelet_config.reason == "NotGiven"
     assert words in kubelet_config.problems[0]
     assert "docs/run/layouts.md" in kubelet_config.problems[1]
@@ -307,19 +310,19 @@ def test_a_kubelet_that_refuses_is_reported_with_what_it_takes(error: APIError, 
 def test_a_kubelet_whose_certificate_proves_nothing_is_trusted_and_that_is_reported(tmp_path: Path) -> None:
     kubelet = Kubelet(cpuManagerPolicy="static")
     kubelet.unverified = "self-signed certificate"
-    alone = SettingsReader(WrittenConfig(), configz=kubelet).read()
+    alone = SettingsReader(WrittenConfig(), configz=kubelet).read(DEFAULT_VERSION)
     assert (alone.reason, alone.source) == ("", "ReadFromConfigz")
     assert "was not verified (self-signed certificate)" in alone.remarks[0]
     assert "serverTLSBootstrap" in alone.remarks[0]
     assert "--kubelet-ca" in alone.remarks[0]
-    beside = SettingsReader(WrittenConfig(config(tmp_path)), configz=kubelet).read()
+    beside = SettingsReader(WrittenConfig(config(tmp_path)), configz=kubelet).read(DEFAULT_VERSION)
     assert beside.source == "FileContradicted"
     assert len(beside.remarks) == 2
 
 
 @pytest.mark.parametrize("answer", [None, [], "x", {"kubeletconfig": []}, {"kubeletconfig": {"kind": "Pod"}}])
 def test_an_answer_that_is_no_configuration_is_a_problem(answer: object) -> None:
-    kubelet_config = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read()
+    kubelet_config = SettingsReader(WrittenConfig(), configz=lambda: Configz(answer)).read(DEFAULT_VERSION)
     assert kubelet_config.reason == "Unreadable"
     assert kubelet_config.problems[0].startswith("the kubelet's configz is not a KubeletConfiguration")
 
@@ -343,7 +346,7 @@ def test_configz_is_read_with_and_without_kind(tmp_path: Path, head: dict[str, s
     fields = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-1", "topologyManagerPolicy": "restricted"}
     written = WrittenConfig(config(tmp_path, **fields) if with_file else None)
     answer = Configz({"kubeletconfig": head | BEFORE_136})
-    kubelet_config = SettingsReader(written, configz=lambda: answer).read()
+    kubelet_config = SettingsReader(written, configz=lambda: answer).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.source) == ("", "ReadFromConfigz")
     assert kubelet_config.settings.topology_manager_policy == "restricted"
     assert kubelet_config.settings.reserved_cpus == 0b11
@@ -365,7 +368,7 @@ OTHERS: list[object] = [
 @pytest.mark.parametrize("answer", OTHERS)
 def test_a_file_is_believed_where_configz_tells_no_configuration(tmp_path: Path, answer: object) -> None:
     file = config(tmp_path, cpuManagerPolicy="static")
-    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz(answer)).read()
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz(answer)).read(DEFAULT_VERSION)
     assert (kubelet_config.reason, kubelet_config.source) == ("", "ConfigzUnavailable")
     assert kubelet_config.settings.cpu_manager_policy == "static"
     assert kubelet_config.remarks[0].startswith("the kubelet's conf")
@@ -375,7 +378,7 @@ def test_a_file_is_believed_where_configz_tells_no_configuration(tmp_path: Path,
 def test_where_neither_source_tells_the_settings_both_are_named(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("kind: Pod\n")
-    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz([])).read()
+    kubelet_config = SettingsReader(WrittenConfig(file), configz=lambda: Configz([])).read(DEFAULT_VERSION)
     assert kubelet_config.reason == "Unreadable"
     assert [problem.split(" is not ")[0] for problem in kubelet_config.problems] == [
         f"the kubelet's configuration {file}",
@@ -387,11 +390,13 @@ def test_what_to_do_where_no_source_tells_the_settings_depends_on_the_node() -> 
     kubelet = Kubelet()
     kubelet.error = Forbidden(403, "", "Forbidden")
     reader = SettingsReader(WrittenConfig(), configz=kubelet, cure=lambda: "apply deploy/components/k3s")
-    assert reader.read().problems[1].endswith(", or apply deploy/components/k3s")
+    assert reader.read(DEFAULT_VERSION).problems[1].endswith(", or apply deploy/components/k3s")
 
 
 def test_a_value_that_no_kubelet_is_known_to_have_is_published_as_it_is() -> None:
-    kubelet_config = SettingsReader(WrittenConfig(), configz=Kubelet(topologyManagerPolicy="strict")).read()
+    kubelet_config = SettingsReader(WrittenConfig(), configz=Kubelet(topologyManagerPolicy="strict")).read(
+        DEFAULT_VERSION
+    )
     assert (kubelet_config.reason, kubelet_config.settings.topology_manager_policy) == ("Invalid", "strict")
     assert len(kubelet_config.problems) == 1
 
@@ -401,9 +406,9 @@ def test_an_odd_answer_of_a_kubelet_that_told_its_settings_before_changes_nothin
     socket.touch()
     kubelet, answers = Kubelet(), [Configz({"kubeletconfig": BEFORE_136}), Configz("odd")]
     reader = SettingsReader(WrittenConfig(), configz=lambda: answers.pop(0), socket=socket, monotonic=kubelet.monotonic)
-    first = reader.read()
+    first = reader.read(DEFAULT_VERSION)
     kubelet.now = kubelet_settings.RECHECK_SECONDS
-    assert reader.read() is first
+    assert reader.read(DEFAULT_VERSION) is first
     assert not answers
 
 
@@ -414,26 +419,26 @@ def test_the_kubelet_is_asked_again_when_its_socket_is_new_or_time_has_passed(tm
     kubelet, socket = Kubelet(cpuManagerPolicy="none"), tmp_path / "kubelet.sock"
     socket.touch()
     reader = SettingsReader(WrittenConfig(), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
-    first = reader.read()
-    assert reader.read() is first
+    first = reader.read(DEFAULT_VERSION)
+    assert reader.read(DEFAULT_VERSION) is first
     assert kubelet.asked == 1
     kubelet.fields = {"cpuManagerPolicy": "static"}
     (tmp_path / "new").touch()
     (tmp_path / "new").rename(socket)
-    assert reader.read().settings.cpu_manager_policy == "static"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
     kubelet.fields = {"cpuManagerPolicy": "none"}
-    assert reader.read().settings.cpu_manager_policy == "static"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
     kubelet.now = kubelet_settings.RECHECK_SECONDS
-    assert reader.read().settings.cpu_manager_policy == "none"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "none"
     assert kubelet.asked == 3
 
 
 def test_an_equal_answer_is_the_very_same_object(tmp_path: Path) -> None:
     kubelet = Kubelet()
     reader = SettingsReader(WrittenConfig(config(tmp_path)), configz=kubelet, monotonic=kubelet.monotonic)
-    first = reader.read()
+    first = reader.read(DEFAULT_VERSION)
     kubelet.now = 1000.0
-    assert reader.read() is first
+    assert reader.read(DEFAULT_VERSION) is first
     assert kubelet.asked == 2
 
 
@@ -444,13 +449,13 @@ def test_a_kubelet_that_did_not_answer_is_asked_again_after_a_second_and_then_le
     asked_at = []
     while kubelet.now < 200:
         before = kubelet.asked
-        assert reader.read().reason == "NotGiven"
+        assert reader.read(DEFAULT_VERSION).reason == "NotGiven"
         if kubelet.asked > before:
             asked_at.append(kubelet.now)
         kubelet.now += 0.5
     assert asked_at == [0, 1, 3, 7, 15, 31, 63, 123, 183]
     kubelet.error, kubelet.now = None, 243.0
-    assert reader.read().source == "ReadFromConfigz"
+    assert reader.read(DEFAULT_VERSION).source == "ReadFromConfigz"
 
 
 def test_what_a_kubelet_answered_holds_until_it_starts_anew_even_if_it_does_not_answer(tmp_path: Path) -> None:
@@ -458,28 +463,28 @@ def test_what_a_kubelet_answered_holds_until_it_starts_anew_even_if_it_does_not_
     kubelet, socket = Kubelet(cpuManagerPolicy="static"), tmp_path / "kubelet.sock"
     socket.touch()
     reader = SettingsReader(WrittenConfig(), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
-    first = reader.read()
+    first = reader.read(DEFAULT_VERSION)
     kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
-    assert reader.read() is first
+    assert reader.read(DEFAULT_VERSION) is first
     assert kubelet.asked == 2
     (tmp_path / "new").touch()
     (tmp_path / "new").rename(socket)
-    assert reader.read().reason == "NotGiven"
+    assert reader.read(DEFAULT_VERSION).reason == "NotGiven"
 
 
 def test_without_a_socket_nobody_knows_whether_it_is_the_same_kubelet() -> None:
     kubelet = Kubelet()
     reader = SettingsReader(WrittenConfig(), configz=kubelet, monotonic=kubelet.monotonic)
-    reader.read()
+    reader.read(DEFAULT_VERSION)
     kubelet.error, kubelet.now = Unanswered("away"), kubelet_settings.RECHECK_SECONDS
-    assert reader.read().reason == "NotGiven"
+    assert reader.read(DEFAULT_VERSION).reason == "NotGiven"
 
 
 def test_a_changed_file_is_read_at_once(tmp_path: Path) -> None:
     reader = SettingsReader(WrittenConfig(config(tmp_path)), monotonic=lambda: 0.0)
-    assert reader.read().settings.cpu_manager_policy == "none"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "none"
     config(tmp_path, cpuManagerPolicy="static")
-    assert reader.read().settings.cpu_manager_policy == "static"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
 
 
 @pytest.mark.parametrize("how", ["renamed", "dropped in", "flagged"])
@@ -488,11 +493,192 @@ def test_a_configuration_that_is_replaced_is_noticed(tmp_path: Path, how: str) -
     drop_ins.mkdir()
     flags = flags_file(tmp_path, "")
     reader = SettingsReader(WrittenConfig(config(tmp_path), drop_ins, flags), monotonic=lambda: 0.0)
-    assert reader.read().settings.cpu_manager_policy == "none"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "none"
     if how == "flagged":
         flags_file(tmp_path, "--cpu-manager-policy=static")
     else:
         new = tmp_path / "new"
         new.write_text(yaml.safe_dump({**HEAD, "cpuManagerPolicy": "static"}))
         new.rename(tmp_path / "config.yaml" if how == "renamed" else drop_ins / "1.conf")
-    assert reader.read().settings.cpu_manager_policy == "static"
+    assert reader.read(DEFAULT_VERSION).settings.cpu_manager_policy == "static"
+
+
+# What the kubelet's release makes of them
+
+OF_131 = {"CPUManager": True}
+"""Gates that kubelets know up to 1.32, and newer ones refuse to start with."""
+
+OF_136 = {"PodLevelResourceManagers": True}
+"""Gates that kubelets know since 1.36."""
+
+NOT_IN_FORCE = (
+    "the changed file is not in force: a kubelet with this configuration does not start: unrecognized feature"
+)
+
+
+def asked(file: Path, kubelet: Kubelet, socket: Path | None = None) -> SettingsReader:
+    return SettingsReader(WrittenConfig(file), configz=kubelet, socket=socket, monotonic=kubelet.monotonic)
+
+
+def started_anew(socket: Path) -> None:
+    """Replace the socket as a kubelet does that starts."""
+    (socket.parent / "new.sock").touch()
+    (socket.parent / "new.sock").rename(socket)
+
+
+@pytest.mark.parametrize(
+    ("version", "gates"),
+    [
+        ("v1.30.14", OF_131),
+        ("v1.31.13", OF_131),
+        ("v1.32.6", OF_131),
+        ("v1.35.5", {"MemoryManager": True, "DRAExtendedResource": True}),
+        ("v1.36.3", OF_136),
+        ("v1.37.2", OF_136),
+    ],
+)
+def test_a_file_that_its_release_reads_and_runs_with_contradicts_nothing(
+    tmp_path: Path, version: str, gates: dict[str, bool]
+) -> None:
+    read = asked(config(tmp_path, featureGates=gates), Kubelet(featureGates=gates)).read(version)
+    assert (read.reason, read.source, read.remarks, read.after_restart) == ("", "ReadFromConfigz", (), None)
+    assert read.settings.version == version
+
+
+@pytest.mark.parametrize(
+    ("version", "gates"), [("v1.33.5", OF_131), ("v1.37.2", OF_131), ("v1.30.14", OF_136), ("v1.35.5", OF_136)]
+)
+def test_a_file_with_which_its_release_does_not_start_is_not_in_force(
+    tmp_path: Path, version: str, gates: dict[str, bool]
+) -> None:
+    read = asked(config(tmp_path, featureGates=gates, cpuManagerPolicy="static"), Kubelet()).read(version)
+    assert (read.reason, read.source, read.after_restart) == ("", "FileContradicted", None)
+    assert read.remarks[0] == f"{NOT_IN_FORCE} gate: {next(iter(gates))}"
+    assert read.settings.cpu_manager_policy == "none"
+
+
+@pytest.mark.parametrize(("version", "gates"), [("v1.31.13", OF_131), ("v1.37.2", OF_136)])
+def test_a_changed_file_that_its_release_reads_tells_how_the_kubelet_would_restart(
+    tmp_path: Path, version: str, gates: dict[str, bool]
+) -> None:
+    file = config(tmp_path, featureGates=gates, topologyManagerScope="pod")
+    read = asked(file, Kubelet(featureGates=gates)).read(version)
+    assert (read.source, len(read.remarks)) == ("FileContradicted", 1)
+    assert "another topologyManagerScope than its file says" in read.remarks[0]
+    assert read.after_restart is not None
+    assert (read.after_restart.version, read.after_restart.topology_manager_scope) == (version, "pod")
+    assert read.settings.topology_manager_scope == "container"
+
+
+@pytest.mark.parametrize(("version", "restarted"), [("v1.30.14", "restricted"), ("v1.37.2", None)])
+def test_what_a_restart_makes_of_a_drop_in_depends_on_the_release(
+    tmp_path: Path, version: str, restarted: str | None
+) -> None:
+    """The newer kubelet refuses a drop-in of another version of the API."""
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    drop_in = {**HEAD, "apiVersion": "kubelet.config.k8s.io/v1", "topologyManagerPolicy": "restricted"}
+    (folder / "1.conf").write_text(yaml.safe_dump(drop_in))
+    read = SettingsReader(WrittenConfig(config(tmp_path), folder), configz=Kubelet()).read(version)
+    assert read.source == "FileContradicted"
+    assert read.settings.topology_manager_policy == "none"
+    assert (read.after_restart and read.after_restart.topology_manager_policy) == restarted
+
+
+def test_flags_are_seen_to_override_a_file_that_only_their_release_reads(tmp_path: Path) -> None:
+    read = with_flags(
+        tmp_path, config(tmp_path, featureGates=OF_131), "--cpu-manager-policy=static", version="v1.31.13"
+    )
+    assert (read.reason, read.problems) == ("", ())
+    assert read.remarks == ("flags on the kubelet's command line override cpuManagerPolicy",)
+
+
+def test_a_file_that_only_its_release_reads_is_read_where_configz_does_not_answer(tmp_path: Path) -> None:
+    kubelet = Kubelet()
+    kubelet.error = Unanswered("nobody is there")
+    read = asked(config(tmp_path, featureGates=OF_131), kubelet).read("v1.31.13")
+    assert (read.reason, read.problems, read.source) == ("", (), "ConfigzUnavailable")
+    assert read.remarks == (
+        "the kubelet's configz cannot be read: nobody is there; its file is read instead",
+        FLAGS_UNSEEN,
+    )
+
+
+def test_a_file_that_its_release_refuses_is_named_with_the_configz_that_does_not_answer(tmp_path: Path) -> None:
+    kubelet = Kubelet()
+    kubelet.error = Unanswered("nobody is there")
+    read = asked(config(tmp_path, featureGates=OF_136), kubelet).read("v1.35.5")
+    assert (read.reason, read.settings.version) == ("Invalid", "v1.35.5")
+    assert "unrecognized feature gate: PodLevelResourceManagers" in read.problems[0]
+    assert read.problems[1] == "the kubelet's configz cannot be read: nobody is there"
+
+
+@pytest.mark.parametrize("written", [WrittenConfig(), WrittenConfig(Path("none")), WrittenConfig(flags=Path("none"))])
+def test_settings_that_cannot_be_read_are_still_those_of_the_known_version(written: WrittenConfig) -> None:
+    kubelet = Kubelet()
+    kubelet.error = Unanswered("nobody is there")
+    read = SettingsReader(written, configz=kubelet).read("v1.31.13")
+    assert read.reason
+    assert read.settings == KubeletSettings("v1.31.13")
+
+
+# A version that is not known, becomes known or changes
+
+
+@pytest.mark.parametrize("gates", [{"AllBeta": True}, {"AllAlpha": False}])
+def test_a_kubelet_of_unknown_version_is_read_as_the_one_that_is_assumed(
+    tmp_path: Path, gates: dict[str, bool]
+) -> None:
+    file = config(tmp_path, featureGates=gates)
+    unknown, assumed = (SettingsReader(WrittenConfig(file)).read(version) for version in (None, DEFAULT_VERSION))
+    assert unknown.settings == assumed.settings
+    assert unknown.settings.version == DEFAULT_VERSION
+    assert unknown.remarks == (FLAGS_UNSEEN, VERSION_UNKNOWN)
+    assert assumed.remarks == (FLAGS_UNSEEN,)
+
+
+def test_once_the_version_is_known_the_file_is_judged_anew(tmp_path: Path) -> None:
+    reader = asked(config(tmp_path, featureGates=OF_131), Kubelet(featureGates=OF_131))
+    unknown = reader.read(None)
+    assert unknown.source == "FileContradicted"
+    assert unknown.remarks == (f"{NOT_IN_FORCE} gate: CPUManager", VERSION_UNKNOWN)
+    known = reader.read("v1.31.13")
+    assert (known.source, known.remarks, known.settings.version) == ("ReadFromConfigz", (), "v1.31.13")
+    assert reader.read("v1.31.13") is known
+
+
+def test_a_file_written_for_the_next_release_is_in_force_after_the_upgrade(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = asked(config(tmp_path, featureGates=OF_136), kubelet, socket)
+    before = reader.read("v1.35.5")
+    assert (before.source, before.after_restart) == ("FileContradicted", None)
+    kubelet.fields = {"featureGates": OF_136}
+    started_anew(socket)
+    assert reader.read("v1.35.5").source == "FileContradicted", "the Node still has the old version"
+    after = reader.read("v1.36.3")
+    assert (after.source, after.remarks, after.settings.version) == ("ReadFromConfigz", (), "v1.36.3")
+    assert after.settings.feature_gates == OF_136
+
+
+def test_a_file_left_from_the_last_release_would_not_start_the_upgraded_kubelet_again(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(featureGates=OF_131), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = asked(config(tmp_path, featureGates=OF_131), kubelet, socket)
+    assert reader.read("v1.32.6").source == "ReadFromConfigz"
+    kubelet.fields = {}
+    started_anew(socket)
+    after = reader.read("v1.33.5")
+    assert (after.source, after.after_restart) == ("FileContradicted", None)
+    assert after.remarks == (f"{NOT_IN_FORCE} gate: CPUManager",)
+
+
+def test_what_a_kubelet_answered_is_read_anew_for_a_version_that_is_known_later(tmp_path: Path) -> None:
+    kubelet, socket = Kubelet(featureGates={"AllAlpha": True}), tmp_path / "kubelet.sock"
+    socket.touch()
+    reader = asked(config(tmp_path, featureGates={"AllAlpha": True}), kubelet, socket)
+    assert "PodLevelResources" not in reader.read("v1.34.4").settings.feature_gates
+    kubelet.error = Unanswered("away")
+    earlier = reader.read("v1.33.5")
+    assert (earlier.source, earlier.remarks) == ("ReadFromConfigz", ())
+    assert earlier.settings.feature_gates["PodLevelResources"] is True

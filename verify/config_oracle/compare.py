@@ -19,7 +19,7 @@ from verify.config_oracle.generate import HEAD, Generator, encoded
 from verify.oracle.kubelet_oracle import KubeletOracle
 
 from topomend.discover.host_files import SourceUnreadable
-from topomend.discover.kubelet_config import read_content, read_kubelet_config, with_version
+from topomend.discover.kubelet_config import read_content, read_kubelet_config, read_written
 from topomend.discover.kubelet_config.documents import NotADocument, NotTold, is_json, plain_value, read_document
 from topomend.discover.kubelet_config.fields import ROOT, Types, types_of
 from topomend.discover.kubelet_config.files import NOT_TOLD
@@ -60,15 +60,13 @@ def compare(oracle: KubeletOracle, case: Case, version: str) -> str | None:
     if "panic" in theirs or (not {"file", "flags"} & set(case) and not any(map(is_conf, case.get("dropIns", ())))):
         return ""
     with tempfile.TemporaryDirectory() as folder:
-        paths = lay_out(Path(folder), case)
-        ours = with_version(
-            read_kubelet_config(*paths, read_flags(case.get("flags", ())) if "flags" in case else None), version
-        )
+        sources = (*lay_out(Path(folder), case), read_flags(case.get("flags", ())) if "flags" in case else None)
+        ours = read_kubelet_config(*sources, version=version)
         why_not: object = ours.problems[:2] if ours.reason == "Unreadable" else None
         content: dict[str, Any] = {}
-        if ours.written is not None and why_not is None:
+        if why_not is None:
             try:
-                read = read_content(ours.written, version)
+                read = read_content(read_written(*sources), version)
                 content, why_not = read.content, read.problems or None
             except SourceUnreadable as error:
                 why_not = str(error)

@@ -19,7 +19,7 @@ from topomend.agent.health import Health
 from topomend.discover import read_host
 from topomend.discover.allocations import AllocationReader, Allocations
 from topomend.discover.assemble import Discovery, Host, assemble
-from topomend.discover.kubelet_config import KubeletConfig, with_version
+from topomend.discover.kubelet_config import KubeletConfig
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.layouts import cure
@@ -265,7 +265,6 @@ class _Watcher:
         self._changes = _machine_changes() if live else None
         self._host: Host | None = None
         self._host_due = 0.0
-        self._versioned: tuple[KubeletConfig, str, KubeletConfig] | None = None
         self._last_read: tuple[Host, KubeletConfig, Allocations] | None = None
         self._latest: tuple[Discovery, Mapping[str, Any]] | None = None
         self._answers = True
@@ -274,7 +273,8 @@ class _Watcher:
     def look(self, node: NodeFacts) -> tuple[Discovery, Mapping[str, Any]]:
         """Discover the node now: what was discovered, and the status to publish. Both are the same until it changes."""
         self._node = node
-        host, config = self._read_host(), self._read_config(node.kubelet_version)
+        host = self._read_host()
+        config = self._config.read(self._settings.kubelet_version or node.kubelet_version or None)
         allocations = self._reader.read(lists_ended=config.lists_ended_pods)
         self._note_kubelet_answers(allocations)
         if self._latest is None or self._last_read != (host, config, allocations):
@@ -306,14 +306,6 @@ class _Watcher:
                 logging.INFO if answers else logging.WARNING, "%s", allocations.problem or "the kubelet answers again"
             )
         self._answers = answers
-
-    def _read_config(self, version: str) -> KubeletConfig:
-        """The kubelet's configuration with its version, the same object until one of them changes."""
-        config = self._config.read()
-        if self._versioned is None or self._versioned[:2] != (config, version):
-            versioned = with_version(config, self._settings.kubelet_version or version or None)
-            self._versioned = config, version, versioned
-        return self._versioned[2]
 
     def _read_host(self) -> Host:
         now = time.monotonic()

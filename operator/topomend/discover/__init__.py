@@ -12,7 +12,6 @@ from pathlib import Path
 from topomend.discover.allocations import AllocationReader
 from topomend.discover.assemble import Discovery, Host, assemble
 from topomend.discover.host_files import Root
-from topomend.discover.kubelet_config import with_version
 from topomend.discover.kubelet_process import PROC
 from topomend.discover.kubelet_settings import SettingsReader, WrittenConfig
 from topomend.discover.machine.pci import read_pci_devices
@@ -37,10 +36,9 @@ def discover(  # noqa: PLR0913 - one argument for each source
     directory. The conditions name each source that is missing or wrong. Never raises.
     """
     proc = PROC if root.absolute() == Path("/") else None
-    config = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read()
-    settings = with_version(config, kubelet_version)
-    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=settings.lists_ended_pods)
-    return assemble(node_name, read_host(root, whole=True), settings, allocations)
+    config = SettingsReader(WrittenConfig(kubelet_config, kubelet_config_dir), proc=proc).read(kubelet_version)
+    allocations = AllocationReader(pod_resources, kubelet_state).read(lists_ended=config.lists_ended_pods)
+    return assemble(node_name, read_host(root, whole=True), config, allocations)
 
 
 def read_host(path: Path, *, whole: bool = False) -> Host:

@@ -3,7 +3,8 @@
 The kubelet's ``configz`` answers with the settings in force. If it does not, or with anything but a
 KubeletConfiguration, the configuration file with its drop-ins counts. Flags override the file if they are in a file of
 their own, or if the kubelet's process is visible. Otherwise the flags are unknown, and a remark says so. Owns this
-choice and when to read again; ``kubelet_config`` parses.
+choice and when to read again; ``kubelet_config`` parses. Every source is judged by the release of the kubelet, so the
+version comes first.
 """
 
 import time
@@ -25,7 +26,7 @@ from topomend.discover.kubelet_config import (
 from topomend.discover.kubelet_process import kubelet_of, read_flags_file
 from topomend.kube.errors import APIError, Forbidden, Refused
 from topomend.kube.kubelet_client import Configz
-from topomend.model.kubelet import KubeletSettings
+from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings
 from topomend.runtime.backoff import Exponential, Retry
 
 RECHECK_SECONDS = 300.0
@@ -36,6 +37,8 @@ DELAYS = Exponential(1.0, 60.0)
 never answers, and costs a time-out each time."""
 
 FLAGS_UNSEEN = "flags on the kubelet's command line, which override this file, cannot be seen from here"
+
+VERSION_UNKNOWN = f"the kubelet's version is not known: {DEFAULT_VERSION} is assumed"
 
 MAX_PATH = 200
 
@@ -96,34 +99,40 @@ class SettingsReader:
         self._next_read = 0.0
         self._retry = Retry(DELAYS)
         self._config: KubeletConfig | None = None
-        self._running: tuple[object, KubeletConfig] | None = None
+        self._answered: tuple[object, Configz | APIError] | None = None
 
-    def read(self) -> KubeletConfig:
-        """The current settings. Never raises: the result names its problems."""
+    def read(self, version: str | None) -> KubeletConfig:
+        """The current settings of a kubelet of this version. None takes the default version, with a remark.
+
+        Never raises: the result names its problems.
+        """
         files = self._files
         written = config_fingerprint(files.file, files.flags, drop_ins=files.drop_ins)
         started = self._socket and mark_of(self._socket)
-        if self._config is not None and (written, started) == self._last_marks and self._monotonic() < self._next_read:
+        marks = (written, started, version)
+        if self._config is not None and marks == self._last_marks and self._monotonic() < self._next_read:
             return self._config
         self._next_read = self._monotonic() + RECHECK_SECONDS
-        self._last_marks = (written, started)
-        config = self._effective(self._written(), started)
+        self._last_marks = marks
+        config = self._effective(self._written(version or DEFAULT_VERSION), started)
+        if version is None:
+            config = replace(config, remarks=(*config.remarks, VERSION_UNKNOWN))
         if config != self._config:
             self._config = config
         assert self._config is not None  # noqa: S101 - it was set above
         return self._config
 
-    def _written(self) -> KubeletConfig:
+    def _written(self, version: str) -> KubeletConfig:
         """The settings in the files. A visible kubelet process adds its flags, which also name the drop-in folder."""
         files = self._files
         if files.flags:
-            return _with_flags_file(files, files.flags)
+            return _with_flags_file(files, files.flags, version)
         kubelet = kubelet_of(files.file, self._proc) if files.file and self._proc else None
         if kubelet is None:
-            config = read_kubelet_config(files.file, files.drop_ins)
+            config = read_kubelet_config(files.file, files.drop_ins, version=version)
             return config if config.reason else replace(config, remarks=(*config.remarks, FLAGS_UNSEEN))
-        without = read_kubelet_config(files.file, kubelet.config_dir)
-        config = read_kubelet_config(files.file, kubelet.config_dir, kubelet.flags)
+        without = read_kubelet_config(files.file, kubelet.config_dir, version=version)
+        config = read_kubelet_config(files.file, kubelet.config_dir, kubelet.flags, version=version)
         overridden = list(_differences(config.settings, without.settings))
         if config.reason or not overridden:
             return config
@@ -133,17 +142,19 @@ class SettingsReader:
     def _effective(self, written: KubeletConfig, started: object) -> KubeletConfig:
         if self._configz is None:
             return written
-        running = _running(self._configz)
+        version = written.settings.version
+        answer = _answer(self._configz)
+        running = _running(answer, version)
         if not running.reason:
             self._retry.succeeded()
-            self._running = (started, running)
+            self._answered = (started, answer)
         else:
             now = self._monotonic()
             self._next_read = now + self._retry.failed(now)
-            if started is None or self._running is None or self._running[0] != started:
+            if started is None or self._answered is None or self._answered[0] != started:
                 return self._without_configz(written, running)
             # The same kubelet answered before, and it reads settings only at its start.
-            running = self._running[1]
+            running = _running(self._answered[1], version)
         return replace(running, **_comparison(running, written))
 
     def _without_configz(self, written: KubeletConfig, running: KubeletConfig) -> KubeletConfig:
@@ -158,26 +169,31 @@ class SettingsReader:
         return replace(written, source="ConfigzUnavailable", remarks=remarks)
 
 
-def _with_flags_file(files: WrittenConfig, path: Path) -> KubeletConfig:
+def _with_flags_file(files: WrittenConfig, path: Path, version: str) -> KubeletConfig:
     try:
         flags = read_flags_file(path)
     except SourceUnreadable as error:
-        return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's flags: {error}",))
+        return KubeletConfig(KubeletSettings(version), "Unreadable", (f"the kubelet's flags: {error}",))
     for name, given in (("config", files.file), ("config-dir", files.drop_ins)):
         if flags.get(name) and given is None:
             why = f"the kubelet's flags name {flags[name][-1][:MAX_PATH]}: give it with --kubelet-{name}"
-            return KubeletConfig(KubeletSettings(), "Unreadable", (why,))
-    return read_kubelet_config(files.file, files.drop_ins, flags)
+            return KubeletConfig(KubeletSettings(version), "Unreadable", (why,))
+    return read_kubelet_config(files.file, files.drop_ins, flags, version=version)
 
 
-def _running(ask: Callable[[], Configz]) -> KubeletConfig:
-    """The settings in force; with a reason if the kubelet does not tell them."""
+def _answer(ask: Callable[[], Configz]) -> Configz | APIError:
     try:
-        answer = ask()
+        return ask()
     except APIError as error:
-        why = f"the kubelet's configz cannot be read: {_why(error)}"
-        return KubeletConfig(KubeletSettings(), "NotGiven", (why,))
-    config = read_configz(answer.content)
+        return error
+
+
+def _running(answer: Configz | APIError, version: str) -> KubeletConfig:
+    """The settings in force; with a reason if the kubelet does not tell them."""
+    if isinstance(answer, APIError):
+        why = f"the kubelet's configz cannot be read: {_why(answer)}"
+        return KubeletConfig(KubeletSettings(version), "NotGiven", (why,))
+    config = read_configz(answer.content, version)
     if config.reason or not answer.unverified:
         return config
     return replace(config, remarks=(UNVERIFIED.format(why=answer.unverified),))

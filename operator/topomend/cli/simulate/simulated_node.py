@@ -17,7 +17,7 @@ from topomend.cli.input.manifests import read_documents
 from topomend.cli.kubelet_flags import read_options, read_reservations
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_config import KubeletConfig, read_kubelet_config, with_version
+from topomend.discover.kubelet_config import KubeletConfig, read_kubelet_config
 from topomend.model.bitmask import format_id_list, parse_id_list
 from topomend.model.bound_pod import BoundPod
 from topomend.model.cluster import Node
@@ -202,7 +202,7 @@ def _why_not_started(topology: Any) -> str:
 
 def _read_config(file: Path | None, drop_ins: Path | None, version: str) -> KubeletConfig:
     """The configuration as a kubelet of this version reads it."""
-    read = with_version(read_kubelet_config(file, drop_ins), version)
+    read = read_kubelet_config(file, drop_ins, version=version)
     if read.reason in _UNREADABLE:
         raise BadInput(f"--kubelet-config {file or drop_ins}: {'; '.join(read.problems)}")
     for remark in read.remarks:

@@ -7,7 +7,7 @@ file, and ``settings`` picks what admission depends on. ``kubelet_settings`` dec
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +28,9 @@ from topomend.discover.kubelet_config.files import (
 )
 from topomend.discover.kubelet_config.merge import VERSIONED_MINOR, merged, with_all_defaults, with_derived_defaults
 from topomend.discover.kubelet_config.overrides import overridden
-from topomend.discover.kubelet_config.settings import POLICIES, of_release, settings_of
+from topomend.discover.kubelet_config.settings import POLICIES, settings_of
 from topomend.discover.kubelet_process import Flags
-from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings
+from topomend.model.kubelet import KubeletSettings
 from topomend.replay.gates import minor_of, read_gates
 from topomend.replay.startup.validation import why_not_start
 from topomend.wire.document import Document, MalformedObject
@@ -88,7 +88,6 @@ class KubeletConfig:
     remarks: tuple[str, ...] = ()
     source: str = "Read"
     after_restart: KubeletSettings | None = None
-    written: Written | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def lists_ended_pods(self) -> bool:
@@ -96,32 +95,39 @@ class KubeletConfig:
         return read_gates(self.settings).lists_ended_pods
 
 
-def read_kubelet_config(file: Path | None, drop_ins: Path | None = None, flags: Flags | None = None) -> KubeletConfig:
-    """The settings in ``file`` with every ``*.conf`` under ``drop_ins`` merged over it, in the kubelet's order.
+def read_kubelet_config(
+    file: Path | None, drop_ins: Path | None = None, flags: Flags | None = None, *, version: str
+) -> KubeletConfig:
+    """The settings that a kubelet of this version reads in ``file`` with every ``*.conf`` under ``drop_ins`` over it.
 
     ``flags`` override both (cmd/kubelet/app/server.go:kubeletConfigFlagPrecedence). A kubelet may have any of the three
     without the others; a field that none of them sets has its default. A missing folder counts as one without drop-ins,
-    with a remark: distributions create it only when there is a drop-in. The kubelet is taken for one of the default
-    version until ``with_version`` says otherwise. Never raises; see ``reason``.
+    with a remark: distributions create it only when there is a drop-in. They are merged in the kubelet's order. Which
+    files are valid, and what they mean, depends on the release. Never raises; see ``reason``.
     """
     if file is None and drop_ins is None and flags is None:
-        return KubeletConfig(KubeletSettings(), "NotGiven", (NOT_GIVEN,))
+        return KubeletConfig(KubeletSettings(version), "NotGiven", (NOT_GIVEN,))
     try:
-        dropped_in = None if drop_ins is None else tuple(map(read_file, drop_in_paths(drop_ins)))
-        written = Written(read_file(file) if file else None, dropped_in, dict(flags or {}))
+        written = read_written(file, drop_ins, flags)
     except SourceUnreadable as error:
-        return _unreadable(f"the kubelet's configuration {error}")
+        return _unreadable(f"the kubelet's configuration {error}", version)
     if file is None and flags is None and not written.drop_ins:
-        return _unreadable(f"no kubelet configuration: folder {drop_ins} has no file whose name ends in .conf")
-    config = _interpreted(written, DEFAULT_VERSION)
+        return _unreadable(f"no kubelet configuration: folder {drop_ins} has no file whose name ends in .conf", version)
+    config = _interpreted(written, version)
     return replace(config, remarks=(*config.remarks, *_folder_remarks(drop_ins)))
 
 
-def read_configz(answer: object) -> KubeletConfig:
-    """The settings in a kubelet's answer to ``/configz``: those in force, with flags and defaults. Never raises.
+def read_written(file: Path | None, drop_ins: Path | None, flags: Flags | None) -> Written:
+    """The files as they are now, whatever they mean. Raises SourceUnreadable."""
+    dropped_in = None if drop_ins is None else tuple(map(read_file, drop_in_paths(drop_ins)))
+    return Written(read_file(file) if file else None, dropped_in, dict(flags or {}))
+
+
+def read_configz(answer: object, version: str) -> KubeletConfig:
+    """The settings in the answer of a kubelet of this version to ``/configz``: those in force, with flags and defaults.
 
     Kubelets write ``kind`` and ``apiVersion`` into it since 1.36 only (cmd/kubelet/app/server.go:setConfigz). All write
-    every policy, because each has a default.
+    every policy, because each has a default. Never raises.
     """
     try:
         document = Document(answer)["kubeletconfig"]
@@ -130,8 +136,9 @@ def read_configz(answer: object) -> KubeletConfig:
         elif all(document[name].absent for name in POLICIES):
             raise document.wrong(f"a {KIND}, which has {', '.join(POLICIES)}")
     except MalformedObject as error:
-        return KubeletConfig(KubeletSettings(), "Unreadable", (f"the kubelet's configz is not a {KIND}: {error}",))
-    return _read(document)
+        return _unreadable(f"the kubelet's configz is not a {KIND}: {error}", version)
+    settings, problems = settings_of(document, version)
+    return KubeletConfig(settings, "Invalid" if problems else "", tuple(problems))
 
 
 def config_fingerprint(*files: Path | None, drop_ins: Path | None = None) -> object:
@@ -151,35 +158,8 @@ def mark_of(path: Path) -> tuple[int, int, int]:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def with_version(config: KubeletConfig, version: str | None) -> KubeletConfig:
-    """The configuration as a kubelet of this version reads it. None leaves the default version, with a remark."""
-    if version is None:
-        remark = f"the kubelet's version is not known: {DEFAULT_VERSION} is assumed"
-        config, version = replace(config, remarks=(*config.remarks, remark)), DEFAULT_VERSION
-    elif config.written is not None:
-        config = _read_again(config, config.written, version)
-    after_restart = config.after_restart and of_release(config.after_restart, version)
-    return replace(config, settings=of_release(config.settings, version), after_restart=after_restart)
-
-
-def _read_again(config: KubeletConfig, written: Written, version: str) -> KubeletConfig:
-    """The configuration interpreted for another version; what was added to it since it was read stays."""
-    before, after = _interpreted(written, DEFAULT_VERSION), _interpreted(written, version)
-    return replace(
-        config,
-        settings=after.settings,
-        reason=after.reason,
-        problems=(*after.problems, *_added(config.problems, before.problems)),
-        remarks=(*after.remarks, *_added(config.remarks, before.remarks)),
-    )
-
-
-def _added(texts: Sequence[str], before: Sequence[str]) -> list[str]:
-    return [text for text in texts if text not in before]
-
-
-def _unreadable(problem: str) -> KubeletConfig:
-    return KubeletConfig(KubeletSettings(), "Unreadable", (problem,))
+def _unreadable(problem: str, version: str) -> KubeletConfig:
+    return KubeletConfig(KubeletSettings(version), "Unreadable", (problem,))
 
 
 def _folder_remarks(folder: Path | None) -> list[str]:
@@ -199,13 +179,13 @@ def _interpreted(written: Written, version: str) -> KubeletConfig:
     try:
         read = read_content(written, version)
     except SourceUnreadable as error:
-        return replace(_unreadable(f"the kubelet's configuration {error}"), written=written)
-    settings, found = settings_of(Document(read.content))
+        return _unreadable(f"the kubelet's configuration {error}", version)
+    settings, found = settings_of(Document(read.content), version)
     problems = tuple(
         f"the kubelet's configuration: {problem}; the kubelet does not start with this" for problem in read.problems
     )
     problems = problems or _not_started(why_not_start(read.content, version, has_defaults=True)) or tuple(found)
-    return KubeletConfig(settings, "Invalid" if problems else "", problems, tuple(read.remarks), written=written)
+    return KubeletConfig(settings, "Invalid" if problems else "", problems, tuple(read.remarks))
 
 
 def _not_started(sentences: Sequence[str]) -> tuple[str, ...]:
@@ -277,8 +257,3 @@ def _remarks(decoder: Decoder, minor: int) -> list[str]:
 def _check_kind(document: Document) -> None:
     if document["kind"].text() != KIND or document["apiVersion"].text() != API_VERSION:
         raise document.wrong(f"a {KIND} of {API_VERSION}")
-
-
-def _read(document: Document) -> KubeletConfig:
-    settings, problems = settings_of(document)
-    return KubeletConfig(settings, "Invalid" if problems else "", tuple(problems))

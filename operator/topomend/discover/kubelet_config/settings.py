@@ -55,10 +55,10 @@ _GATES = (
 """The gates that admission and resizes depend on (pkg/features/kube_features.go)."""
 
 
-def settings_of(document: Document) -> tuple[KubeletSettings, list[str]]:
-    """The settings in a configuration's content, and each problem with which no kubelet starts.
+def settings_of(document: Document, version: str) -> tuple[KubeletSettings, list[str]]:
+    """The settings of a kubelet of this version in a configuration's content, and each problem with which none starts.
 
-    Its feature gates are those that the content sets: ``of_release`` says which ones AllAlpha and AllBeta set.
+    Its feature gates are those that the content sets, also by AllAlpha and AllBeta.
     """
     problems: list[str] = []
 
@@ -93,10 +93,10 @@ def settings_of(document: Document) -> tuple[KubeletSettings, list[str]]:
         reserved_memory=field(lambda: tuple(_reservations(document["reservedMemory"])), ()),
         feature_gates=field(lambda: _gates(document["featureGates"]), {}),
     )
-    return settings, problems
+    return _of_release(settings, version), problems
 
 
-def of_release(settings: KubeletSettings, version: str) -> KubeletSettings:
+def _of_release(settings: KubeletSettings, version: str) -> KubeletSettings:
     """The settings of a kubelet of this version, with each gate that AllAlpha or AllBeta sets in its release.
 
     Readers then need neither of the two: an operator may be older than the agent.
