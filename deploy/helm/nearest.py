@@ -43,9 +43,20 @@ def _alternatives(name: str, others: Collection[str]) -> Iterator[str]:
         yield from halves
         return
     for position in range(len(name) - 1):
-        window = f"{_any_case(name[:position])}.{{0,3}}{_any_case(name[position + 2 :])}"
-        if not _matches(window, others):
-            yield window
+        before, after = _any_case(name[:position]), _any_case(name[position + 2 :])
+        window = f"{before}.{{0,3}}{after}"
+        slips = _slips(name, position) if _matches(window, others) else [window]
+        yield from (slip for slip in slips if not _matches(slip, others))
+
+
+def _slips(name: str, position: int) -> Iterator[str]:
+    """Each slip at a letter or the next on its own, where both together would be another name."""
+    for at in (position, position + 1):
+        before, after = _any_case(name[:at]), _any_case(name[at + 1 :])
+        yield f"{before}.?{after}"
+        yield f"{before}.{_any_case(name[at:])}"
+    yield f"{_any_case(name[:position] + name[position + 1] + name[position] + name[position + 2 :])}"
+    yield f"{_any_case(name)}.?"
 
 
 def _matches(expression: str, names: Collection[str]) -> bool:

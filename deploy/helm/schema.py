@@ -277,5 +277,5 @@ def _texts() -> Schema:
 
 def _labels() -> Schema:
     """Labels of a user, which are not those by which topomend's own objects are selected."""
-    own = [f"app.kubernetes.io/{name}" for name in ("name", "component", "part-of", "version")]
-    return _texts() | {"propertyNames": {"not": {"enum": own}}}
+    own = r"^app\.kubernetes\.io/(name|component|part-of|version)$"
+    return _texts() | {"patternProperties": {own: {"const": "left to topomend"}}}

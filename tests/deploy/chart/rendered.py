@@ -1,5 +1,6 @@
 """The chart as helm renders it, and as users are refused."""
 
+from functools import cache
 from typing import Any, TypeAlias
 
 import yaml
@@ -15,7 +16,12 @@ HELMS = ("helm3", "helm4")
 
 def template(*arguments: str, helm: str = "helm4", values: object = None) -> str:
     """What ``helm template`` prints, with ``values`` as a file of values."""
-    done = run(helm, *_command(*arguments), given=yaml.safe_dump(values or {}))
+    return _template(helm, arguments, yaml.safe_dump(values or {}))
+
+
+@cache
+def _template(helm: str, arguments: tuple[str, ...], values: str) -> str:
+    done = run(helm, *_command(*arguments), given=values)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -35,7 +41,7 @@ def rendered(*arguments: str, helm: str = "helm4", hooks: bool = False, **values
     """The objects that helm renders with these values; without ``hooks`` those that an installation keeps."""
     options = () if hooks else ("--no-hooks",)
     text = template(*arguments, *options, helm=helm, values=values)
-    return [item for item in yaml.safe_load_all(text) if item]
+    return [item for item in yaml.load_all(text, Loader=yaml.CSafeLoader) if item]
 
 
 def key(item: Object) -> tuple[str, str, str, str]:
