@@ -91,7 +91,7 @@ def _tree() -> Mapping[str, Any]:
     switch = {"enabled": _boolean()}
     return {
         "image": {
-            "repository": _text("^[a-zA-Z0-9][-a-zA-Z0-9._:/]*$"),
+            "repository": _text("^([^/@ ]+/)*[^/:@ ]+$"),
             "tag": _text(r"^(\w[\w.-]{0,127})?$"),
             "digest": _text("^(sha256:[0-9a-f]{64})?$"),
             "pullPolicy": _choice("", "Always", "IfNotPresent", "Never"),

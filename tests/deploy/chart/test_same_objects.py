@@ -54,7 +54,7 @@ def _normal(item: Object) -> Object:
     return item
 
 
-def test_what_is_generated_is_in_step_with_the_manifests() -> None:
+def test_what_is_generated_is_in_step_with_the_manifests_and_the_values() -> None:
     for path, text in generated().items():
         assert path.read_text() == text, f"{path.name}: run make generate"
 

@@ -114,6 +114,7 @@ def test_names_of_other_charts_other_places_and_kubernetes_own_are_told_too(valu
         ("operator.replicas", "two", "got string, want integer"),
         ("preemption.enabled", "yes please", "got string, want boolean"),
         ("fullnameOverride", "numa", "does not match pattern"),
+        ("image.repository", "registry:5000/topomend:v1", "does not match pattern"),
         ("image.digest", "sha256:12", "does not match pattern"),
         ("agent.namespace", "Numa", "does not match pattern"),
         ("commonLabels", {"app.kubernetes.io/name": "numa"}, "value must be 'left to topomend'"),
