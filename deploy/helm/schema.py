@@ -143,7 +143,7 @@ def _tree() -> Mapping[str, Any]:
 
 def _of_a_workload() -> Mapping[str, Any]:
     return {
-        "priorityClassName": _text(f"^$|{NAME}"),
+        "priorityClassName": _text("^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"),
         "resources": reference("V1ResourceRequirements"),
         "nodeSelector": _texts(),
         "tolerations": _list("V1Toleration"),

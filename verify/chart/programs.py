@@ -60,11 +60,12 @@ def go(folder: Path, environment: Mapping[str, str], *arguments: str) -> str:
 def run(name: str, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run a program of PACKAGES on this machine's files alone, without the user's settings of helm."""
     settings = cache_folder() / "chart" / "settings"
-    own = {f"HELM_{kind}_HOME": str(settings) for kind in ("CACHE", "CONFIG", "DATA")} | {"KUBECONFIG": os.devnull}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HELM_")}
+    environment |= {f"HELM_{kind}_HOME": str(settings) for kind in ("CACHE", "CONFIG", "DATA")}
     return subprocess.run(
         [str(program(name)), *arguments],
         input=given,
-        env={**os.environ, **own},
+        env=environment | {"KUBECONFIG": os.devnull},
         capture_output=True,
         text=True,
         check=False,
