@@ -67,9 +67,12 @@ app.kubernetes.io/part-of: topomend
 {{- with (first .).Values.commonLabels }}{{ toYaml . | nindent 0 }}{{ end }}
 {{- end }}
 
-{{/* A pod of a hook, as Pod Security's level restricted wants it, but for its command. */}}
+{{/* A pod of a hook, as Pod Security's level restricted wants it, but for its command. It runs on a full cluster too. */}}
 {{- define "topomend.hookPod" -}}
 restartPolicy: Never
+{{- with .Values.operator.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}

@@ -1,20 +1,25 @@
 """What helm runs itself, ``helm test`` and the drain before ``helm uninstall``; its lint; what it tells users."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from deploy.helm.chart import CHART
+from tests.clusters import ROOT
 from tests.deploy.chart.rendered import HELMS, Object, rendered, the
 from tests.deploy.chart.test_values import EVERYTHING
 from verify.chart.programs import run
 
 from topomend.drain.operators import LABELS
+from topomend.kube import client
+from topomend.kube.client import Resource
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.runtime.leader_election import NAME as LEASE
 
@@ -139,9 +144,35 @@ def test_the_drain_may_do_what_a_drain_does_and_nothing_else() -> None:
     }
 
 
+def _asked_for_by(paths: Iterable[Path]) -> set[str]:
+    """The resources, with their groups, that modules know by the names of ``kube.client``."""
+    named = {name for path in paths for name in re.findall(r"\b[A-Z_]{4,}\b", path.read_text())}
+    known = {name: value for name, value in vars(client).items() if isinstance(value, Resource)}
+    resources = [known[name] for name in named & known.keys()]
+    return {".".join([each.plural, *each.api_version.split("/")[:-1]]) for each in resources}
+
+
+def test_no_module_of_the_drain_asks_for_a_kind_that_the_drain_may_not_touch() -> None:
+    package = ROOT / "operator" / "topomend"
+    others = [package / "relaunch" / "driver.py", package / "relaunch" / "preflight.py"]
+    asked = _asked_for_by([*(package / "drain").glob("*.py"), *others, package / "runtime" / "leader_election.py"])
+    allowed = {resource for kind in ("ClusterRole", "Role") for _, resource, _ in rules("pre-delete", kind)}
+    assert len(asked) > 8
+    assert asked <= allowed
+
+
 def test_the_check_may_list_what_it_looks_at() -> None:
     listed = ("nodes", "nodetopologies.topomend.io", "relaunches.topomend.io", "deviceclasses.resource.k8s.io")
     assert rules("test", "ClusterRole") == {("list", resource, "*") for resource in listed}
+
+
+def test_a_hook_runs_where_the_operator_may_and_also_on_a_full_cluster() -> None:
+    operator = {"priorityClassName": "important", "nodeSelector": {"pool": "infra"}, "tolerations": [{"key": "infra"}]}
+    for event, kind in PROGRAMS:
+        spec = pod_of_hook(event, kind, operator=operator)["spec"]
+        assert spec["priorityClassName"] == "important"
+        assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "infra"}
+        assert spec["tolerations"] == [{"key": "infra"}]
 
 
 def test_the_drain_is_of_the_operators_own_namespace() -> None:
@@ -151,6 +182,14 @@ def test_the_drain_is_of_the_operators_own_namespace() -> None:
 
 
 # Lint, package, notes
+
+
+def test_no_template_looks_anything_up_or_makes_anything_up() -> None:
+    """GitOps tools render without a cluster, and compare what they rendered."""
+    forbidden = r"\b(lookup|rand[A-Z]\w+|uuidv4|now|gen[A-Z]\w+|derivePassword|htpasswd|getHostByName|env|expandenv)\b"
+    for path in (CHART / "templates").rglob("*.*"):
+        actions = re.findall(r"\{\{(?!- /\*)(.*?)\}\}", path.read_text())
+        assert not [action for action in actions if re.search(forbidden, action)], path.name
 
 
 @pytest.mark.parametrize("helm", HELMS)
