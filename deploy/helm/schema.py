@@ -98,7 +98,7 @@ def _tree() -> Mapping[str, Any]:
         },
         "imagePullSecrets": _list("V1LocalObjectReference"),
         "mode": _choice(RELAUNCH, OBSERVE),
-        "gating": {name: _boolean() for name in ("enabled", "steer", "brake", "creator")},
+        "gating": {name: _boolean() for name in ("enabled", "steer", "brake", "creator", "changes")},
         **dict.fromkeys(("preemption", "scaleUp", "placeholders", "startupTaint"), switch),
         **dict.fromkeys(("nodeResourceTopology", "openshift", "networkPolicy"), switch),
         "kubelet": {

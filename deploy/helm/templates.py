@@ -39,6 +39,7 @@ GUARDS = {
     ("MutatingWebhookConfiguration", "topomend-steer"): ".Values.gating.steer",
     ("MutatingWebhookConfiguration", "topomend-brake"): ".Values.gating.brake",
     ("MutatingWebhookConfiguration", "topomend-creator"): ".Values.gating.creator",
+    ("MutatingWebhookConfiguration", "topomend-changes"): ".Values.gating.changes",
     ("ClusterRole", "topomend-preemption"): ".Values.preemption.enabled",
     ("ClusterRoleBinding", "topomend-preemption"): ".Values.preemption.enabled",
     ("ClusterRole", "topomend-scale-up"): ".Values.scaleUp.enabled",

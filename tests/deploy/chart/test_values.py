@@ -95,7 +95,7 @@ def _cases() -> Iterator[Case]:
 def _of_features(arguments: tuple[str, ...]) -> Iterator[Case]:
     yield Case("mode", "observe", OPERATOR, arguments, "--mode=observe")
     yield Case("gating.enabled", OFF, ("ClusterRoleBinding", "topomend-gating"))
-    for name in ("steer", "brake", "creator"):
+    for name in ("steer", "brake", "creator", "changes"):
         yield Case(f"gating.{name}", OFF, ("MutatingWebhookConfiguration", f"topomend-{name}"))
     yield Case("preemption.enabled", OFF, ("ClusterRoleBinding", "topomend-preemption"))
     yield Case("scaleUp.enabled", OFF, ("ClusterRoleBinding", "topomend-scale-up"))
