@@ -58,10 +58,7 @@ def values_schema(values: str) -> str:
 
 def _printed(value: Any, indent: str) -> str:
     """JSON with a line for each property and each rule, so that changes of values can be read as such."""
-    is_long = isinstance(value, dict) and (
-        "properties" in value or any(isinstance(each, dict) for each in value.values())
-    )
-    if isinstance(value, dict) and is_long and "if" not in value:
+    if isinstance(value, dict) and "if" not in value and any(isinstance(each, dict) for each in value.values()):
         entries = [f"{json.dumps(key)}: {_printed(each, indent + ' ')}" for key, each in value.items()]
     elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
         entries = [_printed(each, indent + " ") for each in value]
@@ -220,7 +217,7 @@ def _object(
 
 
 def _is_nested(inner: Mapping[str, Any]) -> bool:
-    return not {"type", "enum", "$ref"} & inner.keys() or isinstance(inner.get("type"), dict)
+    return not {"type", "$ref"} & inner.keys()
 
 
 def _elsewhere(tree: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
