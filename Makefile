@@ -140,7 +140,7 @@ soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no 
 mutants: .venv/ready ## Break each rule of replay in turn: the tests must fail; optional: ONLY (a file), EACH, PART (2/20), LIMIT (minutes)
 	@$(BIN)/python -m verify.mutants $(if $(ONLY),--only=$(ONLY)) $(if $(EACH),--each=$(EACH)) $(if $(PART),--part=$(PART)) $(if $(LIMIT),--minutes=$(LIMIT))
 
-generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml and docs/reference.md
+generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml, the Helm chart and docs/reference.md
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --python_out=operator --mypy_out=operator operator/topomend/discover/podresources.proto
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
@@ -149,6 +149,7 @@ generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml and docs/ref
 	  operator/topomend/sandbox/deviceplugin.proto operator/topomend/sandbox/dra.proto \
 	  operator/topomend/sandbox/pluginregistration.proto
 	@$(BIN)/python -m deploy.manifests > deploy/install.yaml
+	@$(BIN)/python -m deploy.helm
 	@$(BIN)/python -m verify.reference > docs/reference.md
 
 lock: .venv/ready ## Update and pin the dependencies
