@@ -24,6 +24,9 @@ helm uninstall topomend   # drains first: ungates every pod, and finishes relaun
 - **A private registry.** The secrets of `imagePullSecrets` must exist in both namespaces.
 - **The first week.** With `mode=observe` nothing is changed ([how](../../docs/run/observe.md)).
 - **Kinds.** An upgrade upgrades the CustomResourceDefinitions; an uninstallation leaves them, with `crds.keep`.
+- **Rights.** Whoever installs it needs a cluster administrator's. The drain has rights of its own while it runs: to
+  change, create and delete any pod and Relaunch, to delete what gates pods, and to update admission policies, by which
+  topomend's own know an administrator.
 - **GitOps.** No template looks anything up or is random. Tools that do not run helm's hooks do not drain: run
   `kubectl numa drain` before you delete the application ([uninstall](../../docs/run/uninstall.md)).
 - **A misspelt value** is refused, and the error has the right name.

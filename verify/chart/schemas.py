@@ -52,7 +52,7 @@ def _file(kind: KindOf) -> str:
 
 @cache
 def _definitions(version: str) -> Mapping[str, Any]:
-    module = cache_folder() / "chart" / "schemas" / "module"
+    module = cache_folder() / "chart" / "schemas" / version / "module"
     module.mkdir(parents=True, exist_ok=True)
     (module / "go.mod").write_text("module topomend.io/schemas\n")
     found = json.loads(go(module, ENVIRONMENT, "mod", "download", "-json", f"k8s.io/kubernetes@{version}"))

@@ -83,10 +83,9 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+# The image's own user, or on OpenShift one of the namespace's range.
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
   seccompProfile:
     type: RuntimeDefault
 {{- end }}

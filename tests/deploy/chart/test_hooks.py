@@ -89,12 +89,8 @@ def test_a_hooks_pod_is_no_operator_and_passes_pod_security(event: str, kind: st
     for item in rendered(**values):
         for selector in _selectors(item):
             assert not selector.items() <= labels.items(), item["kind"]
-    assert pod["spec"]["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert re.search(r"^USER [1-9]\d*:", (ROOT / "Dockerfile").read_text(), re.MULTILINE), "a kubelet must see its uid"
     (container,) = pod["spec"]["containers"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -265,14 +261,33 @@ def test_the_notes_follow_the_values(values: dict[str, Any], told: str, not_told
     assert not_told not in text
 
 
-def test_the_notes_say_how_to_label_a_namespace_that_the_release_did_not_create() -> None:
-    own = {item["metadata"]["name"]: item["metadata"]["labels"] for item in rendered() if item["kind"] == "Namespace"}
-    told = notes("--namespace=numa")
-    (line,) = [line for line in told.splitlines() if "kubectl label namespace" in line]
-    *_, name, first, second, third = line.split()
-    assert name == "numa"
-    assert dict(pair.split("=") for pair in (first, second, third)).items() <= own["topomend-system"].items()
-    alone = notes("--namespace=numa", agent={"namespace": "numa"})
-    (line,) = [line for line in alone.splitlines() if "kubectl label namespace" in line]
-    assert line.split()[3:4] == ["numa"]
-    assert dict(pair.split("=") for pair in line.split()[4:]).items() <= own["topomend-agent"].items()
+@pytest.mark.parametrize("openshift", [False, True])
+@pytest.mark.parametrize(
+    ("options", "values", "labelled"),
+    [
+        (["--namespace=numa"], {}, {"numa": "topomend-system"}),
+        (["--namespace=numa"], {"agent": {"namespace": "numa"}}, {"numa": "topomend-agent"}),
+        (
+            [],
+            {"namespaces": {"create": False}},
+            {"topomend-system": "topomend-system", "topomend-agent": "topomend-agent"},
+        ),
+    ],
+    ids=str,
+)
+def test_the_notes_say_how_to_label_a_namespace_that_the_release_did_not_create(
+    options: list[str], values: dict[str, Any], labelled: dict[str, str], *, openshift: bool
+) -> None:
+    """As the chart labels those that it creates; of Pod Security's three labels the one that denies."""
+    more: dict[str, Any] = {"openshift": {"enabled": openshift}}
+    created = {item["metadata"]["name"]: item["metadata"]["labels"] for item in rendered(**more) if _is_home(item)}
+    lines = [line.split() for line in notes(*options, **values, **more).splitlines() if "label namespace" in line]
+    told = {name: dict(pair.split("=") for pair in pairs) for _, _, _, name, *pairs in lines}
+    assert told.keys() == labelled.keys()
+    for name, labels in told.items():
+        assert len(labels) == 3 + openshift
+        assert labels.items() <= created[labelled[name]].items()
+
+
+def _is_home(item: Object) -> bool:
+    return bool(item["kind"] == "Namespace")
