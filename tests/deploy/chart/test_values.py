@@ -370,23 +370,23 @@ def test_observing_takes_no_taints_off() -> None:
 @pytest.mark.parametrize(
     ("options", "values", "expected"),
     [
-        ((), {}, ("topomend-system", "topomend-agent", {"topomend-system", "topomend-agent"})),
-        (("--namespace=numa",), {}, ("numa", "topomend-agent", {"topomend-agent"})),
-        (("--namespace=numa",), {"agent": {"namespace": "numa"}}, ("numa", "numa", set())),
-        ((), {"namespaceOverride": "numa", "agent": {"namespace": "numa"}}, ("numa", "numa", {"numa"})),
-        (("--namespace=other",), {"namespaceOverride": "hpc"}, ("hpc", "topomend-agent", {"hpc", "topomend-agent"})),
-        ((), {"namespaces": {"create": False}}, ("topomend-system", "topomend-agent", set())),
+        ((), {}, ("topomend-system", "topomend-agent", ["topomend-agent", "topomend-system"])),
+        (("--namespace=numa",), {}, ("numa", "topomend-agent", ["topomend-agent"])),
+        (("--namespace=numa",), {"agent": {"namespace": "numa"}}, ("numa", "numa", [])),
+        ((), {"namespaceOverride": "numa", "agent": {"namespace": "numa"}}, ("numa", "numa", ["numa"])),
+        (("--namespace=other",), {"namespaceOverride": "hpc"}, ("hpc", "topomend-agent", ["hpc", "topomend-agent"])),
+        ((), {"namespaces": {"create": False}}, ("topomend-system", "topomend-agent", [])),
     ],
     ids=str,
 )
 def test_a_release_may_be_in_any_namespace(
-    helm: str, options: tuple[str, ...], values: dict[str, Any], expected: tuple[str, str, set[str]]
+    helm: str, options: tuple[str, ...], values: dict[str, Any], expected: tuple[str, str, list[str]]
 ) -> None:
     operator, agents, created = expected
     items = rendered(*options, helm=helm, hooks=True, **values)
     assert the(items, "Deployment")["metadata"]["namespace"] == operator
     assert the(items, "DaemonSet")["metadata"]["namespace"] == agents
-    assert {item["metadata"]["name"] for item in items if item["kind"] == "Namespace"} == created
+    assert sorted(item["metadata"]["name"] for item in items if item["kind"] == "Namespace") == created
     assert {item["metadata"].get("namespace", operator) for item in items} == {operator, agents}
 
 
