@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.waiting import eventually
+from verify.chart import programs as chart_programs
 from verify.e2e import keeper, prerequisites
 from verify.e2e.api import API, Object, Refused
 from verify.e2e.certificates import Authority, kubeconfig
@@ -162,6 +163,18 @@ class Cluster:
         plugin = Path(sys.executable).with_name("kubectl-numa")
         account = control_plane.Files(INSIDE).kubeconfig("admin")
         return self._space.run("env", f"KUBECONFIG={account}", str(plugin), *arguments, seconds=seconds)
+
+    def helm(self, *arguments: str, seconds: float = 180.0) -> str:
+        """Run helm as the administrator in the project's folder; return its output. Raises Failed, NotBuilt."""
+        account = control_plane.Files(INSIDE).kubeconfig("admin")
+        argv = [
+            "env",
+            f"--chdir={Path.cwd()}",
+            f"KUBECONFIG={account}",
+            str(chart_programs.program("helm4")),
+            *arguments,
+        ]
+        return self._space.run(*argv, seconds=seconds)
 
     def exec(self, namespace: str, pod: str, *argv: str) -> str:
         """Run a command in the first container of a pod; return its output. Raises Failed."""

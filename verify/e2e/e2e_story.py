@@ -45,6 +45,7 @@ from verify.e2e.pods import (
     is_refused,
     is_running,
     is_unschedulable,
+    marks_on,
     pod,
     stubborn_pod,
 )
@@ -127,7 +128,7 @@ def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Installe
 def test_new_pods_have_their_creators_stamp_by_what_the_api_server_has(story: Installed) -> None:
     """By policies, or before 1.36 by the operator's webhooks alone."""
     eventually(
-        "new pods to be stamped", lambda: CREATOR_ANNOTATION in _tried(story)["metadata"].get("annotations", {}), 30
+        "new pods to be stamped", lambda: CREATOR_ANNOTATION in story.tried()["metadata"].get("annotations", {}), 30
     )
     # Beside policies, only what they may miss has a webhook.
     needed = {
@@ -196,13 +197,13 @@ def test_a_deployment_that_no_node_has_room_for_is_braked_and_runs_once_there_is
 def test_another_operator_leads_after_the_leader_is_deleted(story: Installed) -> None:
     before = story.leader()
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
-    eventually("new pods to be gated", lambda: _is_gated_at_birth(story), 30)
+    eventually("new pods to be gated", story.gates_new_pods, 30)
     began = time.monotonic()
     story.cluster.kubectl("delete", "pod", name_of(before), f"--namespace={OPERATOR}", "--wait=false")
     gated, seconds = 0, []
     for _ in range(NEW_PODS):
         asked = time.monotonic()
-        gated += _is_gated_at_birth(story)
+        gated += story.gates_new_pods()
         seconds.append(time.monotonic() - asked)
         time.sleep(0.1)
     after = eventually("the next leader", lambda: _other_leader(story, before), 60)
@@ -214,7 +215,7 @@ def test_another_operator_leads_after_the_leader_is_deleted(story: Installed) ->
     assert gated == NEW_PODS
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
     story.wait_for_rollout()
-    eventually("new pods not to be gated", lambda: not _is_gated_at_birth(story), 30)
+    eventually("new pods not to be gated", lambda: not story.gates_new_pods(), 30)
     story.relaunch("after-deletion", HERE, THERE)
 
 
@@ -317,7 +318,7 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.cluster.api.create(PODS, pod("refused", HERE))
     story.explained("refused")
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
-    eventually("new pods to be gated", lambda: _is_gated_at_birth(story), 30)
+    eventually("new pods to be gated", story.gates_new_pods, 30)
     story.cluster.api.create(PODS, pod("steered", HERE))
     assert is_gated(story.cluster.api.get(f"{PODS}/steered"))
     before = {name_of(item): uid_of(item) for item in story.cluster.api.items(PODS)}
@@ -327,7 +328,7 @@ def test_a_drain_removes_topomend_from_every_pod(story: Installed) -> None:
     story.cluster.api.create(PODS, pod("later", HERE))
     pods = story.cluster.api.items(PODS)
     assert {name_of(item): uid_of(item) for item in pods if name_of(item) != "later"} == before
-    assert {name_of(item): marks for item in pods if (marks := _ours_on(item))} == {}
+    assert {name_of(item): marks for item in pods if (marks := marks_on(item))} == {}
     assert story.cluster.api.items(f"/api/v1/namespaces/{OPERATOR}/pods") == []
     assert _configured_webhooks(story) == []
     story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer-")
@@ -352,16 +353,6 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
 
 
-def _is_gated_at_birth(story: Installed) -> bool:
-    """Whether a new pod would be stored with a gate."""
-    return is_gated(_tried(story))
-
-
-def _tried(story: Installed) -> Object:
-    """A new pod as the API server would store it."""
-    return story.cluster.api.create(f"{PODS}?dryRun=All", pod("tried", HERE))
-
-
 def _configured_webhooks(story: Installed) -> list[str]:
     """The configurations of topomend that name a webhook."""
     ours = [item for item in story.cluster.api.items(WEBHOOKS) if name_of(item).startswith("topomend-")]
@@ -378,14 +369,6 @@ def _counted(story: Installed) -> Object | None:
     """The one placeholder, once autoscalers count it."""
     counted = [item for item in _placeholders(story) if is_unschedulable(item)]
     return counted[0] if len(counted) == 1 else None
-
-
-def _ours_on(item: Object) -> list[str]:
-    """A pod's gates, finalizers, annotations and labels of topomend."""
-    metadata, spec = item["metadata"], item["spec"]
-    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
-    names += [*metadata.get("finalizers", ()), *metadata.get("annotations", {}), *metadata.get("labels", {})]
-    return [name for name in names if name.startswith("topomend.io/")]
 
 
 def _other_leader(story: Installed, before: Object) -> float | None:

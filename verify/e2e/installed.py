@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from verify.e2e.api import Object
 from verify.e2e.cgroups import Memory
 from verify.e2e.cluster import Cluster
-from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, is_refused, is_running, pod, published_cpus
+from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, PODS, is_gated, is_refused, is_running, pod, published_cpus
 from verify.e2e.timeline import Timeline
 
 AGENT, OPERATOR = "topomend-agent", "topomend-system"
@@ -59,8 +59,12 @@ class Installed:
         return cls(cluster, Timeline(cluster.api, "/api/v1/pods"), Timeline(cluster.api, events))
 
     def install(self, nodes: Iterable[str], manifests: Path = Path("deploy")) -> None:
-        """Install it as in the README, and wait until an operator leads and each of ``nodes`` is published."""
+        """Install it as in the README, and wait until it works."""
         self.apply(manifests)
+        self.wait_until_it_works(nodes)
+
+    def wait_until_it_works(self, nodes: Iterable[str]) -> None:
+        """Wait until an operator leads and each of ``nodes`` is published."""
 
         def ready() -> bool:
             columns = self.cluster.kubectl("get", "nodetopologies", "--no-headers").splitlines()
@@ -98,6 +102,22 @@ class Installed:
         return [
             item for name in (AGENT, OPERATOR) for item in self.cluster.api.items(f"/api/v1/namespaces/{name}/pods")
         ]
+
+    def images(self) -> dict[str, set[str]]:
+        """The images of topomend's pods that are not being deleted, by namespace."""
+        images_of: dict[str, set[str]] = {}
+        for item in self.ours():
+            if "deletionTimestamp" not in item["metadata"]:
+                images_of.setdefault(item["metadata"]["namespace"], set()).add(item["spec"]["containers"][0]["image"])
+        return images_of
+
+    def tried(self) -> Object:
+        """A new pod as the API server would store it."""
+        return self.cluster.api.create(f"{PODS}?dryRun=All", pod("tried", "any"))
+
+    def gates_new_pods(self) -> bool:
+        """Whether a new pod would be stored with a gate."""
+        return is_gated(self.tried())
 
     def leader(self) -> Object:
         """The operator's pod that holds the Lease: the Lease's holder is the pod's name and uid."""
@@ -148,8 +168,9 @@ class Installed:
         return explained - refused, running - refused
 
     def unexpected_lines(self) -> list[str]:
-        """The lines of topomend's containers that no pattern of EXPECTED matches."""
-        logs = [log for namespace in (AGENT, OPERATOR) for log in self.cluster.logs.read(namespace)]
+        """The lines of the agents' and operators' containers that no pattern of EXPECTED matches."""
+        all_logs = (log for namespace in (AGENT, OPERATOR) for log in self.cluster.logs.read(namespace))
+        logs = [log for log in all_logs if log.container in ("agent", "operator")]
         assert {log.container for log in logs} == {"agent", "operator"}
         return [
             f"{log.pod}[{log.life}]: {line}"

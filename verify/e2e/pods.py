@@ -90,6 +90,14 @@ def is_gated(item: Object) -> bool:
     return bool(item["spec"].get("schedulingGates"))
 
 
+def marks_on(item: Object) -> list[str]:
+    """A pod's gates, finalizers, annotations and labels of topomend."""
+    metadata, spec = item["metadata"], item["spec"]
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    names += [*metadata.get("finalizers", ()), *metadata.get("annotations", {}), *metadata.get("labels", {})]
+    return [name for name in names if name.startswith("topomend.io/")]
+
+
 def is_unschedulable(item: Object) -> bool:
     """Whether cluster autoscalers count this pod."""
     conditions = {condition["type"]: condition.get("reason") for condition in item["status"].get("conditions", ())}

@@ -16,17 +16,8 @@ from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import NEXT_TAG, TAG
 from verify.e2e.installed import AGENT, OPERATOR, Installed, name_of, uid_of
 from verify.e2e.node import Node
-from verify.e2e.pods import (
-    NAMESPACE,
-    NODE_TOPOLOGIES,
-    PODS,
-    deployment,
-    has_run,
-    is_gated,
-    is_refused,
-    is_running,
-    pod,
-)
+from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, is_refused
+from verify.e2e.waiting_pods import create_waiting_pods, ran, replica
 
 BEFORE = "94b48edb6cfaace32981866edf8dffdcc957afe0"
 """The earlier version: the last commit that gated new pods by policies alone, which its manifests installed."""
@@ -62,19 +53,19 @@ def story(archives: Mapping[str, Path], before: Path) -> Iterator[Installed]:
 def test_no_pod_is_lost_or_doubled_by_an_upgrade(order: tuple[str, str], story: Installed) -> None:
     story.relaunch("before", HERE, THERE)
     kinds, topologies = _uids(story, CRDS), _uids(story, NODE_TOPOLOGIES)
-    once = _create_waiting_pods(story)
+    once = create_waiting_pods(story, HERE)
     first, second = order
     documents = _manifests(story)
     _apply(story, [document for document in documents if document["kind"] != second])
-    assert _images(story) == {NAMESPACES[first]: {f"topomend:{NEXT_TAG}"}, NAMESPACES[second]: {f"topomend:{TAG}"}}
+    assert story.images() == {NAMESPACES[first]: {f"topomend:{NEXT_TAG}"}, NAMESPACES[second]: {f"topomend:{TAG}"}}
     story.cluster.kubectl("delete", "pod", "before-2", f"--namespace={NAMESPACE}")
-    waiting = {*once, _replica(story)}
-    eventually("one of the waiting pods to run", lambda: waiting & _ran(story).keys(), 60)
+    waiting = {*once, replica(story)}
+    eventually("one of the waiting pods to run", lambda: waiting & ran(story).keys(), 60)
     _apply(story, documents)
-    assert set().union(*_images(story).values()) == {f"topomend:{NEXT_TAG}"}
+    assert set().union(*story.images().values()) == {f"topomend:{NEXT_TAG}"}
     story.cluster.kubectl("delete", "pod", "before-1", f"--namespace={NAMESPACE}")
-    eventually("every waiting pod to run", lambda: {*once, _replica(story)} <= _ran(story).keys(), 60)
-    assert {name: len(_ran(story)[name]) for name in once} == dict.fromkeys(once, 1)
+    eventually("every waiting pod to run", lambda: {*once, replica(story)} <= ran(story).keys(), 60)
+    assert {name: len(ran(story)[name]) for name in once} == dict.fromkeys(once, 1)
     moments = [moment.object for moment in story.pods.moments()]
     storm = {uid_of(item) for item in moments if name_of(item).startswith("storm") and is_refused(item)}
     assert len(storm) <= MOST_REFUSED
@@ -87,26 +78,6 @@ def test_no_pod_is_lost_or_doubled_by_an_upgrade(order: tuple[str, str], story: 
     assert [line for line in story.unexpected_lines() if "storage is (re)initializing" not in line] == []
 
 
-def _create_waiting_pods(story: Installed) -> list[str]:
-    """A refused pod, a gated one, and a replica whose ReplicaSet is braked. The names of those that run once."""
-    story.cluster.api.create(PODS, pod("refused", HERE, "for", "1s", restart="Never"))
-    story.explained("refused")
-    storm = deployment("storm", HERE, 1)
-    story.cluster.api.create(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", storm)
-    eventually("the replica to be gated", lambda: _replica(story), 30)
-    story.cluster.kubectl("label", "namespace", NAMESPACE, "topomend.io/steer=enabled")
-    tried = f"{PODS}?dryRun=All"
-    eventually("pods to be gated", lambda: is_gated(story.cluster.api.create(tried, pod("tried", HERE))), 30)
-    story.cluster.api.create(PODS, pod("gated", HERE, "for", "1s", restart="Never"))
-    return ["refused", "gated"]
-
-
-def _replica(story: Installed) -> str:
-    """The name of the storm's replica that is gated or runs; empty while there is none."""
-    pods = [item for item in story.cluster.api.items(PODS) if name_of(item).startswith("storm")]
-    return next((name_of(item) for item in pods if is_gated(item) or is_running(item)), "")
-
-
 def _manifests(story: Installed) -> list[Object]:
     """The objects of the working tree's manifests, with the image of the next tag."""
     text = story.cluster.kubectl("kustomize", "deploy")
@@ -117,24 +88,6 @@ def _apply(story: Installed, documents: Iterable[Object]) -> None:
     items = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
     story.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(items))
     story.wait_for_rollout()
-
-
-def _images(story: Installed) -> dict[str, set[str]]:
-    """The images of topomend's pods that are not being deleted, by namespace."""
-    images_of: dict[str, set[str]] = {}
-    for item in story.ours():
-        if "deletionTimestamp" not in item["metadata"]:
-            images_of.setdefault(item["metadata"]["namespace"], set()).add(item["spec"]["containers"][0]["image"])
-    return images_of
-
-
-def _ran(story: Installed) -> dict[str, set[str]]:
-    """By name, the uids of the pods of which a container has started."""
-    ran: dict[str, set[str]] = {}
-    for moment in story.pods.moments():
-        if has_run(moment.object):
-            ran.setdefault(name_of(moment.object), set()).add(uid_of(moment.object))
-    return ran
 
 
 def _uids(story: Installed, path: str) -> dict[str, str]:
