@@ -22,7 +22,7 @@ from tests.audit_log import audited
 from tests.live.conftest import end
 from verify.bench.etcd import Etcd
 from verify.bench.operator_cost import NODE, STEERED, Crowd, Size, fill, make_crowd, wait_until_cached
-from verify.contended.hold import Times, arrive, quantiles, times_of
+from verify.contended.hold import Times, arrive, is_gated_at_birth, quantiles, times_of
 from verify.contended.outcome import percentile
 from verify.contended.run import DidNotStart, install, start_operator, wait
 from verify.targets import Target, judge
@@ -123,6 +123,7 @@ def measure(
         stack.callback(end, start_operator(sandbox.kubeconfig, log))
         for line in ("applied for new pods", "every kind is watched"):
             wait(f"the operator to say: {line}", partial(_says, log, line), 300)
+        wait("new pods to be gated", partial(is_gated_at_birth, client, STEERED))
         names = arrive(client, rate, pods / rate, STEERED)
         assert sandbox.audit_log
         audit = sandbox.audit_log

@@ -104,6 +104,11 @@ def arrive(client: Client, rate: float, seconds: float, namespace: str = NAMESPA
     return names
 
 
+def is_gated_at_birth(client: Client, namespace: str) -> bool:
+    """Whether a new pod there would be gated: an API server has a new policy in force about a second later."""
+    return bool(client.create(PODS, _pod("tried"), namespace, dry_run=True)["spec"].get("schedulingGates"))
+
+
 def _pod(name: str) -> dict[str, Any]:
     limits = {"cpu": "1", "memory": "16Mi"}
     container = {"name": "main", "image": "sandbox/true", "command": ["true"], "resources": {"limits": limits}}
