@@ -1,4 +1,4 @@
-"""The PodDisruptionBudgets of pods that may have to leave, read anew: they count by the second.
+"""The PodDisruptionBudgets of pods that may have to leave, read anew each time.
 
 Owns which budgets and labels are asked for. Leaves whom they spare to ``decide/queue/victims``, and whether an eviction
 is allowed to the API server.
@@ -30,35 +30,54 @@ def allowed_disruptions(client: Client, namespace: str) -> float:
     return min(client.read(BUDGETS, allowed, namespace=namespace).items, default=inf)
 
 
-def budgets_of(client: Client, by_node: Mapping[str, Sequence[WatchedPod]], priority: int) -> Sequence[Budget]:
-    """The budgets of the pods below ``priority`` on these nodes. Raises APIError, and MalformedObject."""
-    lower = {other.namespace for others in by_node.values() for other in others if other.priority < priority}
-    found: list[Budget] = []
-    for namespace in sorted(lower):
-        budgets = client.read(BUDGETS, lambda content: (read_budget(content),), namespace=namespace).items
-        if budgets:
-            found += _of_namespace(client, namespace, by_node, budgets)
-    return found
+class Budgets:
+    """The budgets of pods on some nodes, each read once until ``forget``. For one thread."""
 
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[tuple[str, str], Sequence[Budget]] = {}
+        self._selecting: dict[str, Sequence[DisruptionBudget]] = {}
 
-def _of_namespace(
-    client: Client, namespace: str, nodes: Mapping[str, object], budgets: Sequence[DisruptionBudget]
-) -> Iterator[Budget]:
-    pods: list[set[str]] = [set() for _ in budgets]
+    def forget(self) -> None:
+        """What is asked for from now on is read anew."""
+        self._known.clear()
+        self._selecting.clear()
 
-    def protected(content: dict[str, Any]) -> Iterator[None]:
-        metadata = Document(content)["metadata"]
-        labels = {key: value.text("") for key, value in metadata["labels"].fields()}
-        for budget, uids in zip(budgets, pods, strict=True):
-            if _protects(budget, metadata["name"].text(), labels):
-                uids.add(metadata["uid"].text())
-        yield from ()
+    def of(self, by_node: Mapping[str, Sequence[WatchedPod]], priority: int) -> Sequence[Budget]:
+        """The budgets of the pods below ``priority`` on these nodes. Raises APIError, and MalformedObject."""
+        found: list[Budget] = []
+        for node, others in by_node.items():
+            for namespace in sorted({other.namespace for other in others if other.priority < priority}):
+                if (namespace, node) not in self._known:
+                    self._known[namespace, node] = self._read(namespace, node)
+                found += self._known[namespace, node]
+        return found
 
-    for node in nodes:
+    def _read(self, namespace: str, node: str) -> Sequence[Budget]:
+        if namespace not in self._selecting:
+            # kube-scheduler, too, looks at what it was told of last.
+            reading = self._client.read(BUDGETS, _read_budget, namespace=namespace, cached=True)
+            self._selecting[namespace] = reading.items
+        budgets = self._selecting[namespace]
+        if not budgets:
+            return ()
+        pods: list[set[str]] = [set() for _ in budgets]
+
+        def protected(content: dict[str, Any]) -> Iterator[None]:
+            metadata = Document(content)["metadata"]
+            labels = {key: value.text("") for key, value in metadata["labels"].fields()}
+            for budget, uids in zip(budgets, pods, strict=True):
+                if _protects(budget, metadata["name"].text(), labels):
+                    uids.add(metadata["uid"].text())
+            yield from ()
+
         fields = f"spec.nodeName={node},{UNENDED}"
-        client.read(PODS, protected, namespace=namespace, fields=fields, cached=True, metadata_only=True)
-    for budget, uids in zip(budgets, pods, strict=True):
-        yield Budget(frozenset(uids), budget.allowed)
+        self._client.read(PODS, protected, namespace=namespace, fields=fields, cached=True, metadata_only=True)
+        return [Budget(frozenset(uids), budget.allowed) for budget, uids in zip(budgets, pods, strict=True)]
+
+
+def _read_budget(content: dict[str, Any]) -> Iterator[DisruptionBudget]:
+    yield read_budget(content)
 
 
 def _protects(budget: DisruptionBudget, name: str, labels: Mapping[str, str]) -> bool:

@@ -30,7 +30,7 @@ from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
 from topomend.model.cluster import Placement, WatchedPod
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.gated.budgets import allowed_disruptions, budgets_of
+from topomend.reconcile.gated.budgets import Budgets, allowed_disruptions
 from topomend.reconcile.gated.held_places import HeldPlaces
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
@@ -117,7 +117,7 @@ class Preemptor:
         self._leaving: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._victims: BoundedDict[str, frozenset[str]] = BoundedDict(MAX_ENTRIES)
         self._beyond: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
-        self._lines = QueueLines()
+        self._lines, self._budgets = QueueLines(), Budgets(client)
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
         self._places = HeldPlaces(client, store, self._faults, clock)
@@ -135,6 +135,7 @@ class Preemptor:
             return
         with self._right.used():
             self._places.give_up()
+            self._budgets.forget()
             ends = self._clock() + WORK_SECONDS
             for pod in takewhile(lambda _: self._clock() <= ends, self._first_waiting()):
                 self._rest(pod)
@@ -228,7 +229,7 @@ class Preemptor:
         """The nodes where that makes room for the pod. Budgets, which spare pods, are read where there are any."""
         names = self._within_shares(lambda now: victims.where_scheduler_preempts(now, pod, running))
         by_node = {name: running.by_node[name] for name in names}
-        budgets = budgets_of(self._client, by_node, pod.priority)
+        budgets = self._budgets.of(by_node, pod.priority)
         if not budgets:
             return names
         spared = replace(running, by_node=by_node, budgets=budgets)
