@@ -10,7 +10,7 @@ KUBERNETES ?= $(NEWEST)
 PODS ?= 2000
 KILLS ?= 200
 MINUTES ?= 10
-PROCESSES ?= 2
+PROCESSES ?= 4
 HUGE ?= 100
 WORKLOADS ?= 5000
 CLUSTERS ?= 1000
@@ -22,7 +22,7 @@ GATED ?= 20000
 E2E = verify/e2e$(if $(filter $(NEWEST),$(KUBERNETES)),,/e2e_story.py)
 IMAGE_OPTIONS = $(if $(TAG),--tag=$(TAG)) $(if $(BASE),--base=$(BASE)) $(if $(SOURCE),--source=$(SOURCE)) $(if $(ENGINE),--engine=$(ENGINE))
 
-.PHONY: demo test check format image image-twice audit bench operator-cost full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live nearest differential preemption-differential autoscaler contended live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
+.PHONY: demo test check format image image-twice release release-key release-test audit bench operator-cost check-cost make-room make-room-cost fragmentation full-nodes let-go agent-cost agent-life oracle fit-oracle restore-oracle config-oracle config-oracle-start config-oracle-live upstream nearest differential preemption-differential autoscaler contended pool live attacks soak versions packages verify upgrade-test vm-test e2e mutants kubelet-tests generate lock clean help
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -30,8 +30,10 @@ help: ## List the targets
 demo: .venv/ready ## Show in a sandbox how a refused pod is relaunched
 	@$(BIN)/topomend demo
 
+# The tests start the programs hundreds of times: where no bytecode may be written, each start compiles them.
+# A process that dies ends the run: pytest-xdist 3.8 would hang once it has replaced it (its issue 1378).
 test: .venv/ready ## Run all tests but those of the night, in PROCESSES processes
-	@$(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --durations 20
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -m "not night" --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0 --durations 20
 
 check: .venv/ready ## Check style, types and imports between rooms
 	@test ! -e operator/__init__.py || { echo "operator/__init__.py must not exist: it would hide Python's own operator module"; exit 1; }
@@ -50,6 +52,12 @@ image: ## Build the image with docker, podman or buildah; optional: TAG, BASE, S
 image-twice: ## Build the image twice without a cache, and compare the two byte for byte
 	@$(PYTHON) -m deploy.image.build --twice $(IMAGE_OPTIONS) -- $(FLAGS)
 
+release: .venv/ready ## Make a release of this commit in build/release: images, chart, packages, plugin; needs SOURCE (a URL), KEY (cosign's); optional: BASE, ENGINE, FLAGS
+	@$(BIN)/python -m deploy.release --source="$(SOURCE)" --key="$(KEY)" $(if $(BASE),--base=$(BASE)) $(if $(ENGINE),--engine=$(ENGINE)) -- $(FLAGS)
+
+release-key: .venv/ready ## Make a key that signs releases, cosign.key, and its public key; cosign asks for a password
+	@$(BIN)/python -m deploy.release.signature
+
 audit: .venv/ready ## Look the locked packages up in the OSV database; DATABASE names a copy of it, to work offline
 	@$(BIN)/python -m verify.audit $(if $(DATABASE),--database=$(DATABASE))
 
@@ -58,6 +66,18 @@ bench: .venv/ready ## Measure replay beside the kubelet's own code
 
 operator-cost: .venv/ready ## Measure the operator on 5,000 nodes with 150,000 pods (needs 24 GiB of memory)
 	@$(BIN)/python -m verify.bench.operator_cost
+
+check-cost: .venv/ready ## Measure how long kubectl numa check takes on 100 and on 1,000 nodes
+	@$(BIN)/python -m verify.bench.check_cost
+
+make-room: .venv/ready ## Compare the advice of make-room with every set of pods, and carry it out on real kubelets
+	@$(BIN)/python -m verify.room
+
+make-room-cost: .venv/ready ## Measure how long kubectl numa make-room takes on 1,000 nodes
+	@$(BIN)/python -m verify.bench.make_room_cost
+
+fragmentation: .venv/ready ## Compare the fragmentation of 200 random clusters with the share of probe pods that kubelets refuse
+	@$(BIN)/python -m verify.fragmentation
 
 full-nodes: .venv/ready ## Measure how fast pods are let go where 300 of 400 nodes are full by totals
 	@$(BIN)/python -m verify.bench.full_nodes
@@ -92,6 +112,9 @@ config-oracle-live: .venv/ready ## Start a real kubelet VERSION with CASES rando
 kubelet-tests: .venv/ready ## Run the own unit tests of kubelet VERSION, with replay in the place of the functions that decide
 	@$(BIN)/python -m verify.kubelet_tests --version $(VERSION)
 
+upstream: .venv/ready ## List the files of Kubernetes that rules name and that changed since FROM; optional: FROM, TO (releases)
+	@$(BIN)/python -m verify.upstream $(or $(FROM),$(NEWEST)) $(TO)
+
 nearest: .venv/ready ## Check the explanations of CASES random refused pods: causes, remedies, nearest amounts
 	@$(BIN)/python -m verify.nearest --cases $(CASES)
 
@@ -107,6 +130,9 @@ autoscaler: .venv/ready ## Try Karpenter beside pods that wait gated (as root; b
 contended: .venv/ready ## Compare waiting times under the plain scheduler, under topomend and at best; measure how long pods stay gated
 	@$(BIN)/python -m verify.contended
 	@$(BIN)/python -m verify.contended.hold
+
+pool: .venv/ready ## Compare one pool for pods of 1 to 8 GPUs with two fleets, with other schedulers and with the bound, in virtual time
+	@$(BIN)/python -m verify.pool
 
 live: .venv/ready ## Run PODS random pods on real kubelets of every kind
 	@TOPOMEND_LIVE_PODS=$(PODS) $(BIN)/pytest -s --timeout 7200 tests/live
@@ -131,6 +157,9 @@ upgrade-test: .venv/ready ## Upgrade a cluster from an earlier commit, operators
 	@$(BIN)/python -m verify.e2e
 	@$(BIN)/pytest -s --timeout 1800 verify/e2e/upgrade_on_containers.py
 
+release-test: .venv/ready ## Make a release twice, install the plugin by krew where no Python is, run the arm64 image's tests in QEMU (as root)
+	@$(BIN)/python -m verify.release
+
 attacks: .venv/ready ## Run the operator in its memory limit beside HUGE huge and GATED gated pods, RECORDS records, PUBLICATIONS huge publications (as root)
 	@HUGE=$(HUGE) RECORDS=$(RECORDS) PUBLICATIONS=$(PUBLICATIONS) GATED=$(GATED) RELIST=30 $(BIN)/pytest -s --timeout 3600 tests/attacks/test_memory.py
 
@@ -140,7 +169,7 @@ soak: .venv/ready ## Kill the operator KILLS times while it relaunches pods: no 
 mutants: .venv/ready ## Break each rule of replay in turn: the tests must fail; optional: ONLY (a file), EACH, PART (2/20), LIMIT (minutes)
 	@$(BIN)/python -m verify.mutants $(if $(ONLY),--only=$(ONLY)) $(if $(EACH),--each=$(EACH)) $(if $(PART),--part=$(PART)) $(if $(LIMIT),--minutes=$(LIMIT))
 
-generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml, the Helm chart and docs/reference.md
+generate: .venv/ready ## Write the version where files have it; regenerate gRPC stubs, alerts and board, manifests, the chart and the reference
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy \
 	  --python_out=operator --mypy_out=operator operator/topomend/discover/podresources.proto
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=operator \
@@ -148,13 +177,22 @@ generate: .venv/ready ## Regenerate gRPC stubs, deploy/install.yaml, the Helm ch
 	  --python_out=operator --grpc_python_out=operator --mypy_out=operator --mypy_grpc_out=operator \
 	  operator/topomend/sandbox/deviceplugin.proto operator/topomend/sandbox/dra.proto \
 	  operator/topomend/sandbox/pluginregistration.proto
+	@$(BIN)/python -m deploy.release.version
+	@$(BIN)/python -m deploy.watch
 	@$(BIN)/python -m deploy.manifests > deploy/install.yaml
 	@$(BIN)/python -m deploy.helm
 	@$(BIN)/python -m verify.reference > docs/reference.md
+	@$(BIN)/python -m verify.reference.alerts > docs/reference/alerts.md
+	@$(BIN)/python -m verify.reference.checks > docs/reference/checks.md
+	@$(BIN)/python -m verify.reference.machines > docs/reference/machines.md
 
 lock: .venv/ready ## Update and pin the dependencies
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --upgrade pyproject.toml --extra sandbox --group dev --output-file requirements/dev.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock pyproject.toml --output-file requirements/runtime.lock
+	@mkdir -p build
+	@awk '/^[^ ]/ { skipped = /^cryptography==/ } !skipped' requirements/dev.lock > build/plugin-constraints.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.14 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint build/plugin-constraints.txt requirements/plugin.in --output-file requirements/plugin.lock
+	@$(BIN)/python -m deploy.release.plugin
 	@printf 'cyclonedx-bom\ndebsbom\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --constraint requirements/dev.lock - --output-file requirements/build.lock
 
 clean: ## Remove everything that make created

@@ -27,6 +27,7 @@ from topomend.model.bitmask import parse_id_list
 from topomend.model.cluster import HOSTNAME_LABEL, Node, WatchedPod
 from topomend.model.condition import Condition, Summary
 from topomend.model.kubelet import DEFAULT_VERSION, KubeletSettings, MemoryReservation
+from topomend.model.machine import Hardware
 from topomend.model.node_state import ContainerAllocation, DeviceAllocation, MemoryBlock, NodeState, PodAllocation
 from topomend.model.pod import Container, ContainerKind, Pod, Resources
 from topomend.model.quantity import parse_quantity, value
@@ -149,9 +150,13 @@ def node_state(
     pods: Iterable[Pod] = (),
     **settings: str,
 ) -> NodeState:
-    """A node on which ``pods`` were admitted one after the other; ``settings`` are those of ``kubelet_settings``."""
+    """A node on which ``pods`` were admitted one after the other; ``settings`` are those of ``kubelet_settings``.
+
+    As the operator knows it: without the hardware that admission does not read.
+    """
     parsed = parse_shape(shape)
-    state = NodeState(name, parsed.machine(), kubelet_settings(policy, **settings), parsed.offered_devices())
+    machine = replace(parsed.machine(), hardware=Hardware())
+    state = NodeState(name, machine, kubelet_settings(policy, **settings), parsed.offered_devices())
     return running(state, *pods)
 
 

@@ -12,3 +12,7 @@ class Clock:
     def __call__(self) -> float:
         """The time now."""
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds

@@ -3,15 +3,15 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import yaml
 from tests.builders import pod_manifest
+from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.gating.definitions import BRAKE, NAMES, STEER, Installation, policy_and_binding
@@ -36,6 +36,7 @@ from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit
 from topomend.sandbox import NodeSpec, Sandbox
 from topomend.wire.group import (
+    BRAKE_NAME,
     CREATOR_ANNOTATION,
     FIT_GATE,
     RELAUNCH_PINNED_ANNOTATION,
@@ -59,6 +60,9 @@ SYSTEM = "topomend-system"
 
 POLICY_SECONDS = 2.0
 """How long an API server takes to have a new policy in force: it looks every second."""
+
+POLICY_OF_NEW_KIND_SECONDS = 60.0
+"""How long that may take where the policy's parameter is of a kind that is new: it looks kinds up each 30 seconds."""
 
 SHAPE = "numa:2 cores:4 memory:4Gi"
 STORM = "storm"
@@ -284,11 +288,35 @@ def brake_on(cluster: Cluster) -> Iterator[None]:
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         with suppress(AlreadyExists):  # another test has installed everything
             made.append((resource, cluster.client.create(resource, document)))
-    time.sleep(POLICY_SECONDS)
+    _wait_until_the_brake_acts(cluster)
     yield
     for resource, content in made:
         name = content["metadata"]["name"]  # a test may have installed it anew
         cluster.client.delete(resource, name, uid=cluster.client.get(resource, name)["metadata"]["uid"])
+
+
+def _wait_until_the_brake_acts(cluster: Cluster) -> None:
+    """Wait until a pod of a listed controller is gated. The list is as it was afterwards."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": "probe", "controller": True}
+    probe = pod("probe", 1, ownerReferences=[owner])
+
+    def is_gated() -> bool:
+        made = cluster.client.create(PODS, probe, "default", dry_run=True)
+        return bool(made["spec"].get("schedulingGates"))
+
+    content = {"apiVersion": BRAKES.api_version, "kind": "Brake", "metadata": {"name": BRAKE_NAME}}
+    lists: dict[str, Any] = {"owners": {"probe": "default/ReplicaSet/probe"}}
+    made = None
+    with suppress(AlreadyExists):
+        made = cluster.client.create(BRAKES, content | lists, SYSTEM)
+    if not made:
+        cluster.client.merge(BRAKES, BRAKE_NAME, lists | {"validUntil": None}, SYSTEM)
+    eventually("the brake to act", is_gated, POLICY_OF_NEW_KIND_SECONDS)
+    if made:
+        cluster.client.delete(BRAKES, BRAKE_NAME, SYSTEM, uid=made["metadata"]["uid"])
+    else:
+        cluster.client.merge(BRAKES, BRAKE_NAME, {"owners": {"probe": None}}, SYSTEM)
+    eventually("the brake to let go", lambda: not is_gated())
 
 
 def steer(cluster: Cluster, namespace: str) -> None:
@@ -308,21 +336,17 @@ def steer(cluster: Cluster, namespace: str) -> None:
         cluster.remove(tried)
         return bool(tried["spec"].get("schedulingGates"))
 
-    eventually("the policy to be in force", is_in_force)
+    eventually("the policy to be in force", is_in_force, POLICY_OF_NEW_KIND_SECONDS)
 
 
 @contextmanager
 def agents_on(cluster: Cluster, log: Path | None = None) -> Iterator[None]:
     """The real agent of every node, which need not have published yet. All write to ``log``, or where the test does."""
-    with log.open("ab") if log else nullcontext() as file:
-        agents = [start_agent(cluster, name, file) for name in cluster.states]
-    try:
+    with ExitStack() as stack:
+        with log.open("ab") if log else nullcontext() as file:
+            for name in cluster.states:
+                stack.callback(end, start_agent(cluster, name, file))
         yield
-    finally:
-        for agent in agents:
-            agent.terminate()
-        for agent in agents:
-            agent.wait(10)
 
 
 def start_agent(cluster: Cluster, name: str, log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
@@ -338,7 +362,12 @@ def start_agent(cluster: Cluster, name: str, log: IO[bytes] | None = None) -> su
             f"--pod-resources={node.pod_resources}",
             f"--kubelet-state={node.kubelet_state}",
         ],
-        env={**os.environ, "KUBECONFIG": str(cluster.sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+        env={
+            **os.environ,
+            "KUBECONFIG": str(cluster.sandbox.kubeconfig),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "PYTHONFAULTHANDLER": "1",
+        },
         stderr=log,
     )
 
@@ -347,3 +376,21 @@ def shown(cluster: Cluster, node: str) -> set[str]:
     """The names of the pods that a node's agent has published."""
     status = cluster.client.get(NODE_TOPOLOGIES, node).get("status", {})
     return {entry["name"] for entry in status.get("pods", ())}
+
+
+@contextmanager
+def served(client: Client, definitions: Sequence[dict[str, Any]], resource: Resource) -> Iterator[None]:
+    """These kinds are installed, and gone afterwards; ``resource`` is the one that is waited for."""
+    made = [client.create(CRDS, definition) for definition in definitions]
+    eventually("the kind to be served", lambda: client.list(resource))
+    yield
+    for definition in made:
+        client.delete(CRDS, definition["metadata"]["name"], uid=definition["metadata"]["uid"])
+
+    def is_gone() -> bool:
+        with suppress(NotFound):
+            client.list(resource)
+            return False
+        return True
+
+    eventually("the kind to be gone", is_gone)

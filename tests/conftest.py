@@ -1,19 +1,54 @@
 """What tests of several rooms share: two sandboxes for the whole run, the operator, the order of the tests."""
 
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.clusters import Cluster, agents_on, brake_on, two_node_cluster
+from tests.kills import traced
 from tests.operator_process import Operator
 from tests.seeds import SEED
 
 from topomend.sandbox import NodeSpec, Sandbox
 
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+"""How long an example takes, by the clock, says more of the machine than of what is tried."""
+
 
 def pytest_report_header() -> str:
     """The seed of the run's random tests."""
     return f"seed {SEED}"
+
+
+_killer_of = pytest.StashKey[Callable[[int], str]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
+    """Have the one process that starts the others trace who kills them."""
+    if session.config.getoption("numprocesses", default=None):
+        tracing = ExitStack()
+        session.config.stash[_killer_of] = tracing.enter_context(traced())
+        session.config.add_cleanup(tracing.close)
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Say how a process of pytest-xdist ended that nobody ended: a negative number is that of a signal."""
+    if error:
+        code, process = None, node.gateway._io.popen  # execnet tells it nowhere
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(10)
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        print(f"{node.gateway.id} ended with {code}; the kernel has killed {counts.get('oom_kill')} for lack of memory")
+        if killer_of := node.config.stash.get(_killer_of, None):
+            print(killer_of(process.pid))
 
 
 SHARED = ("two_nodes", "cluster", "lopsided")
@@ -22,14 +57,22 @@ SHARED = ("two_nodes", "cluster", "lopsided")
 
 @pytest.hookimpl(tryfirst=True)  # xdist's own hook reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one sandbox in one process and in one go, the longest first.
+    """Keep the tests of one sandbox in one process and in one go, the longest groups first.
 
-    Else two processes (``make test``) would start it twice, and the last of them would still run when all others have
+    Else several processes (``make test``) would start it, and the last of them would still run when all others have
     ended.
     """
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group_of(item)))
-    items.sort(key=lambda item: SHARED.index(group) if (group := _group_of(item)) in SHARED else len(SHARED))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """Shared sandboxes come first, then modules with one of their own, and what needs none at the end."""
+    fixture = _shared_fixture(item)
+    if fixture:
+        return SHARED.index(fixture)
+    return len(SHARED) + (item.get_closest_marker("cluster") is None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -39,9 +82,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _group_of(item: pytest.Item) -> str:
-    """The sandbox that the test shares with others, or its own module."""
+    """The group that the test names, the sandbox that it shares with others, or its own module.
+
+    ``two_nodes`` has more tests than one process has time for: those of the controller have one of their own.
+    """
+    if named := item.get_closest_marker("xdist_group"):
+        return str(named.args[0])
+    fixture, module = _shared_fixture(item), item.nodeid.partition("::")[0]
+    if fixture == "two_nodes":
+        return f"{fixture} of controller" if module.startswith("tests/controller/") else f"{fixture} of others"
+    return fixture or module
+
+
+def _shared_fixture(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
-    return next((name for name in SHARED if name in fixtures), item.nodeid.partition("::")[0])
+    return next((name for name in SHARED if name in fixtures), "")
 
 
 @pytest.fixture(scope="session")

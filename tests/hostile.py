@@ -10,7 +10,7 @@ from topomend.model.node_state import NodeState
 OPTIONS = "prefer-closest-numa-nodes=true max-allowable-numa-nodes=64"
 
 
-def costly_state(name: str = "a", numa_nodes: int = 34, *, cores: int = 1, seed: int = 1) -> NodeState:
+def costly_state(name: str = "a", numa_nodes: int = 33, *, cores: int = 1, seed: int = 1) -> NodeState:
     """A node of many NUMA nodes with random distances and amounts, whose Memory Manager is asked for many of them.
 
     An ordinary pod with 2Gi takes several tenths of a second there.

@@ -10,6 +10,7 @@ from deploy.manifests import objects
 from tests.clusters import Cluster, wait_until_no_policy_acts
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
+from tests.deploy.rights import wait_for_rights
 from tests.waiting import eventually
 
 from topomend.kube.client import MUTATING_ADMISSION_POLICIES
@@ -25,6 +26,7 @@ def operator_account(cluster: Cluster, folder: Path, component: Sequence[dict[st
         if item["kind"] not in _WORKLOADS:
             answer = admin.apply(path_of(item), item)
             assert answer.allowed, answer.message
+    wait_for_rights(admin, (*objects(), *component))
     configuration = yaml.safe_load(cluster.sandbox.kubeconfig.read_text())
     configuration["users"][0]["user"] = {"token": token_of(admin, "topomend-system", "topomend-operator")}
     path = folder / "operator.kubeconfig"

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from multiprocessing import connection, get_context
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 from topomend.cli.main import main as topomend
 
 ROOT = Path(__file__).parents[1]
 
-_MODULES = [__name__, "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.watch_streams"]
+_MODULES = [__name__, "topomend.cli.operator", "topomend.controller.operator", "topomend.controller.own_objects"]
 
 _server = get_context("forkserver")
 _server.set_forkserver_preload(_MODULES)
@@ -86,11 +86,11 @@ class Operator:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(stretched(10))
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(15)
+        return self.process.wait(stretched(15))
 
 
 def _of_module(module: str, kubeconfig: Path, log: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:

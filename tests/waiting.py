@@ -1,6 +1,10 @@
 """How tests wait: until something is true, or through a time in which it must stay true.
 
 A test says how long something may take on a machine with time to spare. A busy machine is given more.
+
+What another thread, process or API server does meanwhile is no assertion after ``eventually``, but part of what is
+waited for. That something is quick is shown by what it does without: a number of looks, the order of versions or
+requests, a rival that is held for good. A bound of seconds is left where nothing else can tell.
 """
 
 import os

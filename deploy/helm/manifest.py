@@ -85,6 +85,14 @@ class Manifest:
         start = self._line(first.start_mark.index)
         self._edits.append(_Edit(start, start, _block(lines, first.start_mark.column)))
 
+    def guard(self, path: Path, condition: str) -> None:
+        """Put an entry of a list in block style under a condition."""
+        node = self._find(path)
+        start, indent = self._line(node.start_mark.index), _column(self._find(path[:-1]))
+        self._edits.append(_Edit(start, start, _block([f"{{{{- if {condition} }}}}"], indent)))
+        end = self._end(path)
+        self._edits.append(_Edit(end, end, _block(["{{- end }}"], indent)))
+
     def column(self, path: Path) -> int:
         """The indentation of a key."""
         return int(self._key(path).start_mark.column)

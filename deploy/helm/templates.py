@@ -24,9 +24,14 @@ CONDITIONS = {
     "kubelet-state": 'include "topomend.readsState" .',
     **{name: f'eq .Values.kubelet.layout "{name}"' for name in LAYOUTS},
     "node-resource-topology": ".Values.nodeResourceTopology.enabled",
+    "node-features": ".Values.nodeFeatures.enabled",
     "openshift": ".Values.openshift.enabled",
     "placeholders": ".Values.placeholders.enabled",
     "startup-taint": ".Values.startupTaint.enabled",
+    "pod-monitor": 'include "topomend.monitor" . | eq "PodMonitor"',
+    "service-monitor": 'include "topomend.monitor" . | eq "ServiceMonitor"',
+    "scrape-annotations": 'include "topomend.monitor" . | eq "annotations"',
+    "prometheus-rule": ".Values.metrics.rules",
     "observe": 'eq .Values.mode "observe"',
 }
 """Of each component, in the order in which a user lists them; kubelet-root is the value ``kubelet.rootDir`` alone."""
@@ -44,6 +49,8 @@ GUARDS = {
     ("ClusterRoleBinding", "topomend-preemption"): ".Values.preemption.enabled",
     ("ClusterRole", "topomend-scale-up"): ".Values.scaleUp.enabled",
     ("ClusterRoleBinding", "topomend-scale-up"): ".Values.scaleUp.enabled",
+    ("ClusterRole", "topomend-volumes"): ".Values.volumes.enabled",
+    ("ClusterRoleBinding", "topomend-volumes"): ".Values.volumes.enabled",
     ("NetworkPolicy", "topomend-operator"): ".Values.networkPolicy.enabled",
     ("NetworkPolicy", "topomend-agent"): ".Values.networkPolicy.enabled",
     ("PodDisruptionBudget", "topomend-operator"): ".Values.operator.podDisruptionBudget.enabled",
@@ -109,9 +116,14 @@ def _changes(component: str) -> Iterator[_Change]:
 
 def _template(path: Path, changes: Iterable[_Change], condition: str) -> str:
     origin = str(path.relative_to(ROOT))
-    documents = re.split(r"^---\n", path.read_text(), flags=re.MULTILINE)
+    documents = re.split(r"^---\n", _raw(path.read_text()), flags=re.MULTILINE)
     texts = [_document(Manifest(text, origin), changes, condition) for text in documents]
     return f"{{{{- /* Generated from {origin} by make generate: do not edit. */}}}}\n" + "".join(texts)
+
+
+def _raw(text: str) -> str:
+    """The text with Prometheus' own templates as helm prints them unread."""
+    return re.sub(r"\{\{.*?\}\}", r"{{`\g<0>`}}", text)
 
 
 def _document(manifest: Manifest, changes: Iterable[_Change], condition: str) -> str:

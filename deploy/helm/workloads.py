@@ -41,8 +41,12 @@ def guarded(value: Any, line: str) -> list[str]:
     return [line]
 
 
+METRICS_PORT, MONITORS = "9400", {"PodMonitor": "podMetricsEndpoints", "ServiceMonitor": "endpoints"}
+"""The port as the manifests have it; the kinds by which the Prometheus Operator finds pods, and their lists."""
+
+
 def edit(manifest: Manifest) -> None:
-    """Put the values into a workload; other objects have none."""
+    """Put the values into a workload, or into what limits or watches it; other objects have none."""
     if manifest.kind == "DaemonSet":
         _edit_agent(manifest)
     elif manifest.kind == "Deployment":
@@ -53,6 +57,15 @@ def edit(manifest: Manifest) -> None:
         _insert_scalar(
             manifest, ("spec", "maxUnavailable"), "unhealthyPodEvictionPolicy", f"{budget}.unhealthyPodEvictionPolicy"
         )
+    elif manifest.kind == "NetworkPolicy":
+        selector = ("spec", "ingress", "0", "from", "0", "namespaceSelector", "matchLabels")
+        labelled = '(dict "matchLabels" (dict "topomend.io/scrapes" "enabled"))'
+        value = f"(.Values.metrics.namespaceSelector | default {labelled})"
+        manifest.replace_entry(selector, [f"{{{{- toYaml {value} | nindent {manifest.column(selector)} }}}}"])
+    elif manifest.kind in (*MONITORS, "PrometheusRule"):
+        _append(manifest, ("metadata", "labels"), ".Values.metrics.labels")
+        if manifest.kind in MONITORS:
+            manifest.replace(("spec", MONITORS[manifest.kind], "0", "interval"), "{{ .Values.metrics.interval }}")
 
 
 def _edit_agent(manifest: Manifest) -> None:
@@ -124,37 +137,42 @@ def _edit_both(manifest: Manifest, values: str, constraints: str) -> None:
             "{{- with .Values.log.format }}",
             "- --log-format={{ . }}",
             "{{- end }}",
-            "{{- if .Values.metrics.enabled }}",
-            "- --metrics-address=$(POD_IP):{{ .Values.metrics.port }}",
-            "{{- end }}",
         ],
     )
     _append(manifest, (*CONTAINER, "env"), f"{values}.extraEnv")
-    manifest.append(
-        (*CONTAINER, "ports"),
-        [
-            "{{- if .Values.metrics.enabled }}",
-            "- name: metrics",
-            "  containerPort: {{ .Values.metrics.port }}",
-            "{{- end }}",
-        ],
-    )
+    _edit_metrics(manifest)
     _replace(manifest, (*CONTAINER, "resources"), f"{values}.resources")
 
 
+def _edit_metrics(manifest: Manifest) -> None:
+    container = manifest.content["spec"]["template"]["spec"]["containers"][0]
+    flag = f"--metrics-address=$(POD_IP):{METRICS_PORT}"
+    argument = (*CONTAINER, "args", str(container["args"].index(flag)))
+    port = (*CONTAINER, "ports", str([each["name"] for each in container["ports"]].index("metrics")))
+    manifest.replace(argument, flag.replace(METRICS_PORT, "{{ .Values.metrics.port }}"))
+    manifest.replace((*port, "containerPort"), "{{ .Values.metrics.port }}")
+    for entry in (argument, port):
+        manifest.guard(entry, ".Values.metrics.enabled")
+
+
 def _insert_annotations(manifest: Manifest, after: Path, value: str, constraints: str) -> None:
+    is_found_by_them = '(include "topomend.monitor" . | eq "annotations")'
     required = [
         "  {{- if .Values.openshift.enabled }}",
         f"  openshift.io/required-scc: {{{{ {constraints} }}}}",
         "  {{- end }}",
     ]
-    either = f"or {value} .Values.openshift.enabled" if constraints else value
+    either = f"or {value} {is_found_by_them}{' .Values.openshift.enabled' if constraints else ''}"
     manifest.insert_after(
         after,
         [
             f"{{{{- if {either} }}}}",
             "annotations:",
             *(required if constraints else ()),
+            f"  {{{{- if {is_found_by_them[1:-1]} }}}}",
+            '  prometheus.io/scrape: "true"',
+            "  prometheus.io/port: {{ .Values.metrics.port | quote }}",
+            "  {{- end }}",
             f"  {{{{- with {value} }}}}",
             "  {{- toYaml . | nindent 8 }}",
             "  {{- end }}",

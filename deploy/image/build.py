@@ -8,6 +8,7 @@ Python's own library, so it runs on any machine that has an engine: ``python -m 
 import argparse
 import hashlib
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ BUILD = ROOT / "build"
 DEFAULT_BASE = re.compile(r"^ARG PYTHON=(\S+)$", re.MULTILINE)
 
 ENGINES = ("docker", "podman", "buildah")
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 SBOM = "opt/topomend/sbom.cdx.json"
 OWN_PATHS = ("opt/topomend", "etc/udev")
@@ -83,11 +86,13 @@ class Engine:
     def build_command(self, tag: str, labels: Mapping[str, str], arguments: Mapping[str, str]) -> list[str]:
         """The command that builds ``tag``, the same image whenever SOURCE_DATE_EPOCH is the same."""
         epoch = arguments["SOURCE_DATE_EPOCH"]
+        # Before 1.29 buildah does not know its own platform.
+        podman = [f"--timestamp={epoch}", "--identity-label=false", f"--build-arg=BUILDPLATFORM=linux/{native()}"]
         command, *reproducible = {
             # Attestations describe the build itself and so differ each time; the SBOM is in the image.
             "docker": ["buildx build", "--provenance=false", "--output=type=docker,rewrite-timestamp=true"],
-            "podman": ["build", f"--timestamp={epoch}", "--identity-label=false"],
-            "buildah": ["build", f"--timestamp={epoch}", "--identity-label=false"],
+            "podman": ["build", *podman],
+            "buildah": ["build", *podman],
         }[self.name]
         own = [f"--label={key}={value}" for key, value in labels.items()]
         own += [f"--build-arg={key}={value}" for key, value in arguments.items()]
@@ -99,6 +104,16 @@ class Engine:
             "docker": ["save", f"--output={archive}", tag],
             "podman": ["save", "--format=docker-archive", f"--output={archive}", tag],
             "buildah": ["push", "--quiet", tag, f"docker-archive:{archive}:{tag}"],
+        }[self.name]
+        return [self.name, *self.options, command, *self.flags, *arguments]
+
+    def oci_command(self, tag: str, archive: Path) -> list[str]:
+        """The command that writes the image as an archive of an OCI layout, with compressed layers."""
+        command, *arguments = {
+            # Since docker 25 an archive of docker save is an OCI layout as well.
+            "docker": ["save", f"--output={archive}", tag],
+            "podman": ["save", "--format=oci-archive", f"--output={archive}", tag],
+            "buildah": ["push", "--quiet", tag, f"oci-archive:{archive}:{tag}"],
         }[self.name]
         return [self.name, *self.options, command, *self.flags, *arguments]
 
@@ -132,6 +147,12 @@ class Image:
         return self.layers[first:]
 
 
+def native() -> str:
+    """Go's and Debian's name of this machine's processor."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
 def find_engine() -> Engine | None:
     """The first engine that works on this machine, or None."""
     # docker and podman may be installed without a daemon to talk to.
@@ -151,6 +172,11 @@ def build(engine: Engine, tag: str, archive: Path, inputs: Inputs) -> None:
     labels |= {"org.opencontainers.image.source": inputs.source} if inputs.source else {}
     _run([*engine.build_command(tag, labels, arguments), *inputs.flags, "."], inputs.folder)
     _run(engine.save_command(tag, archive))
+
+
+def save_oci(engine: Engine, tag: str, archive: Path) -> None:
+    """Write the image ``tag`` to ``archive`` as an OCI layout. Raises Failed."""
+    _run(engine.oci_command(tag, archive))
 
 
 def read_archive(path: Path) -> Image:

@@ -29,7 +29,10 @@ SCHEMA = SchemaVersion.V1_6
 
 
 class Incomplete(Exception):
-    """A part that is in the image is not in what the tools say of it, or the document is none of its schema."""
+    """The parts do not fit: one that is in the image is not in what the tools say of it, or Pythons differ.
+
+    Or the document is none of its schema.
+    """
 
 
 def image_bom(python: Bom, debian: Bom, wheels: Mapping[str, str], further: Iterable[Component] = ()) -> Bom:
@@ -80,9 +83,16 @@ def read_bom(path: Path) -> Bom:
     return bom
 
 
-def base_python(debian: Bom) -> Iterator[Component]:
-    """Python itself, where the base has it from elsewhere than Debian."""
-    version = platform.python_version()
+def base_python(debian: Bom, version: str) -> Iterator[Component]:
+    """Python itself, where the base has it from elsewhere than Debian.
+
+    Raises Incomplete where the base's ``version`` is not this Python's, which has made the image's byte code.
+    """
+    if version != platform.python_version():
+        raise Incomplete(
+            f"the base has Python {version}, the base of the building machine's processor {platform.python_version()}: "
+            f"name one by the digest of an index that has both processors"
+        )
     packaged = f"python{sys.version_info.major}.{sys.version_info.minor}-minimal"
     if not any(component.name == packaged for component in debian.components):
         purl = PackageURL("generic", name="python", version=version)
@@ -117,14 +127,14 @@ def _time() -> datetime | None:
 def main() -> None:
     """Write the image's document, of what the build wrote down."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    for name in ("python", "debian", "wheels", "names", "output"):
+    for name in ("python", "debian", "base-python", "wheels", "names", "output"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--version", required=True)
     paths = parser.parse_args()
     python, debian = read_bom(paths.python), read_bom(paths.debian)
     _own_component(python).version = paths.version
     wheels = installed_wheels(json.loads(paths.wheels.read_text()))
-    further = [*base_python(debian), hardware_names(paths.names.read_text())]
+    further = [*base_python(debian, paths.base_python.read_text().strip()), hardware_names(paths.names.read_text())]
     paths.output.write_text(serialized(image_bom(python, debian, wheels, further)))
 
 

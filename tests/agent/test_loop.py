@@ -1,3 +1,8 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,10 +91,29 @@ def test_the_kubelets_file_is_judged_by_the_version_of_the_node_unless_a_flag_na
     assert read(named, "v1.33.5") == ("v1.31.13", "Read")
 
 
-def configure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have KUBECONFIG name a cluster that nobody answers for."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+def test_a_signal_ends_the_agent_in_the_middle_of_a_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        configure(tmp_path, monkeypatch, listener.getsockname()[1])
+        command = [str(Path(sys.executable).with_name("topomend")), "agent", "--node-name=n1"]
+        with subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True) as agent:
+            connection, _ = listener.accept()
+            with connection:
+                assert connection.recv(1).startswith(b"G")  # the agent waits for an answer from here on
+                agent.send_signal(number)
+                _, log = agent.communicate(timeout=60)
+    assert agent.returncode == 0
+    assert "stopped by a signal" in log
+    assert "not published" not in log
+
+
+def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, port: int = 1) -> None:
+    """Have KUBECONFIG name a cluster at this port. Nobody answers at port 1."""
     (folder / "kubeconfig").write_text(
         '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],'
-        ' "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
+        f' "clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:{port}"}}}}]}}'
     )
     monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))

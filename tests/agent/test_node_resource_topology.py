@@ -1,22 +1,20 @@
 """The agent's second object on a real API server, beside a real kubelet. Slow: a control plane and kubelets start."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.agent.test_agent_on_cluster import Kubernetes, container, publish_once, running, until
+from tests.clusters import served
 from tests.publish.schema import DEFINITION
 
 from topomend.kube.client import Client, Resource, connect
-from topomend.kube.errors import NotFound
 from topomend.publish.node_resource_topology import CONDITION
 from topomend.sandbox import Sandbox
-from topomend.wire.published.node_resource_topology import API_VERSION
+from topomend.wire.published.node_resource_topology import API_VERSION, PLACEMENT
 
 pytestmark = pytest.mark.cluster
 
-KINDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 ZONES = Resource(API_VERSION, "noderesourcetopologies", namespaced=False)
 NODE = "split"
 FLAG = "--node-resource-topology"
@@ -32,18 +30,8 @@ def kubernetes(cluster: Sandbox) -> Kubernetes:
 def client(cluster: Sandbox) -> Iterator[Client]:
     """With the kind installed, and gone afterwards."""
     client = connect(str(cluster.kubeconfig))
-    made = client.create(KINDS, DEFINITION)
-    until(lambda: client.list(ZONES))
-    yield client
-    client.delete(KINDS, DEFINITION["metadata"]["name"], uid=made["metadata"]["uid"])
-
-    def gone() -> bool:
-        with suppress(NotFound):
-            client.list(ZONES)
-            return False
-        return True
-
-    until(gone)
+    with served(client, [DEFINITION], ZONES):
+        yield client
     client.close()
 
 
@@ -61,6 +49,7 @@ def test_zones_follow_what_the_kubelet_gives_and_takes_back(
     cluster: Sandbox, kubernetes: Kubernetes, client: Client
 ) -> None:
     with running(cluster, kubernetes, NODE, FLAG):
+        until(lambda: not kubernetes.state(NODE).pods)
         idle = until(lambda: available(client))
         assert {name: (zone["cpu"], zone["vendor.com/gpu"]) for name, zone in idle.items()} == {
             "node-0": ("3", "1"),
@@ -74,9 +63,10 @@ def test_zones_follow_what_the_kubelet_gives_and_takes_back(
         assert (owner["kind"], owner["name"]) == ("Node", NODE)
         limits = {"cpu": "4", "memory": "1Gi", "vendor.com/gpu": "1"}
         with kubernetes.pod(NODE, "train", [container("main", **limits)], []):
-            until(lambda: available(client)["node-1"]["cpu"] == "0")
-            assert available(client)["node-1"] == {"cpu": "0", "memory": str(7 * GIB), "vendor.com/gpu": "0"}
+            held = {"cpu": "0", "memory": str(7 * GIB), "vendor.com/gpu": "0"}
+            until(lambda: available(client)["node-1"] == held)
             assert available(client)["node-0"] == idle["node-0"]
+            assert attributes(client)[PLACEMENT] == "npv0v001::ve=leb89::cc=1::nn=2::bn=1"
             fingerprint = "nodeTopologyPodsFingerprint"
             assert attributes(client)[fingerprint] != before[fingerprint]
         until(lambda: available(client) == idle and attributes(client) == before)

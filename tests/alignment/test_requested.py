@@ -148,7 +148,7 @@ def test_a_pod_is_not_sent_where_it_could_split_an_assumed_one_by_coming_first()
 def test_a_pod_that_asks_and_was_sent_here_unaligned_by_others_keeps_no_pod_away() -> None:
     state = half_taken("best-effort")
     sent = applied(changes.PodAssumed(asking(guaranteed_pod("sent", 3)), ("a",), 1.0), to=snapshot_of(state))
-    assert not is_aligned(sent.publications["a"].state_with_assumed, asking(guaranteed_pod("sent", 3)))
+    assert not is_aligned(sent.publications["a"].state_with_assumed(), asking(guaranteed_pod("sent", 3)))
     assert admitted_in_any_order(sent.publications["a"], guaranteed_pod(cpus=1))
 
 

@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,9 +17,11 @@ from tests.clusters import NODE_A, Cluster
 from tests.deploy.api import API
 from tests.deploy.conftest import admin, token_of
 from tests.operator_process import Operator, OperatorProcess
-from tests.waiting import eventually, stretched
+from tests.processes import end
+from tests.waiting import eventually
 
-from topomend.runtime.http.endpoints import MAX_CONNECTIONS
+from topomend.runtime.http.endpoints import CONNECTION_SECONDS, MAX_CONNECTIONS
+from topomend.sandbox.host import free_ports
 
 __all__ = ["admin"]  # the fixture
 
@@ -30,8 +32,7 @@ SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 
 
 def free_address() -> str:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return "{}:{}".format(*listener.getsockname())
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 def status(address: str, path: str) -> int:
@@ -53,11 +54,14 @@ def idle_connections(address: str) -> Iterator[None]:
 
 
 def answered_after(address: str) -> float:
-    """The longer of both probes' answers, in seconds."""
+    """The longer of both probes' answers, in seconds.
+
+    One that is turned away, because the thread of a connection in whose place it comes is slow to end, asks again.
+    """
     took = []
     for path in ("/healthz", "/readyz"):
         asked = time.monotonic()
-        assert status(address, path) == 200
+        eventually(f"an answer to {path}", lambda: _is_answered(address, path))  # noqa: B023
         took.append(time.monotonic() - asked)
     return max(took)
 
@@ -71,8 +75,10 @@ def check_beside_idle_connections(pid: int, address: str) -> None:
             f"\nprobes answered after {beside:.3f} s, with {process.memory_info().rss >> 20} MiB, "
             f"beside {CONNECTIONS} idle connections; after {quiet:.3f} s, with {memory >> 20} MiB, beside none"
         )
-        assert beside < stretched(1)
-        assert threads(pid) <= before + MAX_CONNECTIONS + 1
+        assert beside < CONNECTION_SECONDS / 2, "long before the idle ones are closed"
+        eventually(
+            "few threads to be left", lambda: threads(pid) <= before + MAX_CONNECTIONS + 1, CONNECTION_SECONDS / 2
+        )
 
 
 def test_idle_connections_neither_add_threads_to_the_operator_nor_hold_up_its_probes(
@@ -81,7 +87,7 @@ def test_idle_connections_neither_add_threads_to_the_operator_nor_hold_up_its_pr
     address = free_address()
     operator = start_operator(f"--health-address={address}")
     operator.wait_until_it_watches()
-    eventually("the operator to be ready", lambda: status(address, "/readyz") == 200)
+    eventually("the operator to be ready", lambda: _is_answered(address, "/readyz"))
     assert isinstance(operator.process, OperatorProcess)
     pid = operator.process._process.pid
     assert pid
@@ -93,17 +99,16 @@ def test_idle_connections_neither_add_threads_to_an_agent_nor_hold_up_its_probes
     command = [sys.executable, "-m", "topomend.cli", "agent", f"--node-name={NODE_A}", f"--health-address={address}"]
     agent = subprocess.Popen(command, env={"KUBECONFIG": str(two_nodes.sandbox.kubeconfig), "PATH": "/usr/bin:/bin"})
     try:
-        eventually("the agent to be ready", lambda: _is_ready(address))
+        eventually("the agent to be ready", lambda: _is_answered(address, "/readyz"))
         check_beside_idle_connections(agent.pid, address)
     finally:
-        agent.terminate()
-        agent.wait(10)
+        end(agent)
         two_nodes.publish(two_nodes.states[NODE_A])
 
 
-def _is_ready(address: str) -> bool:
+def _is_answered(address: str, path: str) -> bool:
     try:
-        return status(address, "/readyz") == 200
+        return status(address, path) == 200
     except OSError:
         return False
 

@@ -90,7 +90,10 @@ class Limited:
         assert hasattr(operator.process, "pid")
         self.group.add_to_memory(operator.process.pid)
         self.operator = operator
-        eventually("the operator to watch or to end", lambda: "is watched" in operator.text() or self._ended(), 120)
+        eventually("the operator to know the cluster or to end", lambda: self._knows() or self._ended(), 120)
+
+    def _knows(self) -> bool:
+        return all(said in self.text() for said in ("the cluster is listed", "every kind is watched"))
 
     def delays(self, beside: str) -> list[float]:
         """For how long pods of another namespace stay gated, in seconds; ``beside`` is for the output."""
@@ -194,12 +197,23 @@ class Limited:
         if self.operator:
             about_others = (line for line in self.operator.text().splitlines() if f" {TENANT}/" not in line)
             print("\n".join(about_others)[-10_000:])
-        for content in self.cluster.client.read(RELAUNCHES, _finalized, namespace=TENANT).items:
-            self.cluster.client.merge(RELAUNCHES, content, {"metadata": {"finalizers": None}}, TENANT)
+        eventually("no record to keep a finalizer", self._has_no_finalizers, 120)
         for path in (PODS.path(TENANT), RELAUNCHES.path(TENANT)):
             delete_collection(self.cluster, path)
-        for name in self.cluster.client.read(NODE_TOPOLOGIES, _ghosts).items:
+        eventually("the ghosts to be deleted", self._has_no_ghosts, 120)
+
+    def _has_no_finalizers(self) -> bool:
+        finalized = self.cluster.client.read(RELAUNCHES, _finalized, namespace=TENANT).items
+        for name in finalized:
+            self.cluster.client.merge(RELAUNCHES, name, {"metadata": {"finalizers": None}}, TENANT)
+        return not finalized
+
+    def _has_no_ghosts(self) -> bool:
+        """Delete the publications of nodes that do not exist. A busy API server may leave a request unanswered."""
+        ghosts = self.cluster.client.read(NODE_TOPOLOGIES, _ghosts).items
+        for name in ghosts:
             self.cluster.client._ask("DELETE", NODE_TOPOLOGIES.path("", name))
+        return not ghosts
 
 
 def _finalized(record: dict[str, Any]) -> Iterator[str]:

@@ -35,6 +35,7 @@ from tests.deploy.api import API, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.hostile import costly_state
 from tests.operator_process import Operator
+from tests.processes import end
 from tests.waiting import eventually, stretched
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, STEERINGS
@@ -84,8 +85,7 @@ def cluster() -> Iterator[Cluster]:
         agent = start_agent(cluster, HONEST)
         eventually("the honest agent to publish", lambda: _published(cluster, HONEST))
         yield cluster
-        agent.terminate()
-        agent.wait(10)
+        end(agent)
 
 
 @pytest.fixture
@@ -261,4 +261,4 @@ def _runs_on(cluster: Cluster, name: str, node: str) -> bool:
 def _kubectl_numa(cluster: Cluster, *words: str) -> str:
     program = Path(sys.executable).with_name("kubectl-numa")
     arguments = [str(program), *words, "--kubeconfig", str(cluster.sandbox.kubeconfig)]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False).stdout
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=240, check=False).stdout

@@ -8,16 +8,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.clusters import BINDINGS, NODE_A, NODE_B, POLICY_SECONDS, Cluster, events_of, pod
+from tests.clusters import BINDINGS, NODE_A, NODE_B, Cluster, events_of, pod
 from tests.deploy.api import API
 from tests.installed_operator import PODS, admin, is_stamped, operator, start, user_of_pods
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
 from topomend.kube.client import MUTATING_ADMISSION_POLICIES, NODE_TOPOLOGIES
+from topomend.kube.client import PODS as PODS_OF_NAMESPACES
 from topomend.reconcile.refused import record_limits
 from topomend.runtime.timestamp import timestamp
-from topomend.wire.group import FIT_GATE
+from topomend.wire.group import CHANGED_ANNOTATION, FIT_GATE
 from topomend.wire.published.node_topology import HEARTBEAT
 
 __all__ = ["admin", "operator", "start"]  # the fixtures
@@ -41,7 +42,6 @@ def tenant(admin: API) -> API:
     """Somebody who may create and delete pods in the namespace."""
     one = user_of_pods(admin, "tenant", "create", "get", "delete")
     eventually("the role and the stamp", lambda: is_stamped(one.create(PODS, pod("probe", 1), dry_run=True)))
-    time.sleep(POLICY_SECONDS)  # the other policies
     return one
 
 
@@ -64,13 +64,20 @@ def careless_policy(
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": added}}],
     }
     client = two_nodes.client
+    probe = pod("probe", 1, labels={"careless": "true"})
+    probe["spec"]["initContainers"] = [{**probe["spec"]["containers"][0], "name": "first"}]
     policy = client.create(MUTATING_ADMISSION_POLICIES, head | {"kind": "MutatingAdmissionPolicy", "spec": spec})
     kind = {"kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": CARELESS}}
     binding = client.create(BINDINGS, head | kind)
-    time.sleep(POLICY_SECONDS)
+    eventually("the policy to act", lambda: len(_created(two_nodes, probe)["spec"]["initContainers"]) == 2)
     yield
     client.delete(BINDINGS, CARELESS, uid=binding["metadata"]["uid"])
     client.delete(MUTATING_ADMISSION_POLICIES, CARELESS, uid=policy["metadata"]["uid"])
+
+
+def _created(cluster: Cluster, content: dict[str, Any]) -> dict[str, Any]:
+    """The pod as it would be created."""
+    return cluster.client.create(PODS_OF_NAMESPACES, content, "default", dry_run=True)
 
 
 def is_refused(cluster: Cluster, name: str) -> bool:
@@ -90,7 +97,13 @@ def test_what_somebody_who_may_create_no_pods_writes_on_a_refused_one_is_not_on_
     made = tenant.create(PODS, pod("train", 3, preferred=NODE_A, **own)).content
     eventually("the refusal", lambda: is_refused(fragmented, "train"))
     written = {"metadata": {"annotations": {NETWORKS: "secret", "mine": "2"}, "labels": {"role": "trusted"}}}
-    eventually("the role", lambda: patching.patch(f"{PODS}/train", written).allowed)
+
+    def is_noted() -> bool:
+        answer = patching.patch(f"{PODS}/train", written, dry_run=True)
+        return answer.allowed and NETWORKS in answer.content["metadata"]["annotations"].get(CHANGED_ANNOTATION, "")
+
+    eventually("the role, and the policy that notes what is changed", is_noted)
+    assert patching.patch(f"{PODS}/train", written).allowed
     assert patching.create(PODS, pod("of-its-own", 1)).code == 403
     start()
     moved = eventually("train to run again", lambda: runs_anew(fragmented, made))["metadata"]

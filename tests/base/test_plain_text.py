@@ -36,6 +36,6 @@ def test_it_is_one_printable_line_and_never_longer(text: str, most: int) -> None
 def test_a_text_that_is_cut_says_so_and_an_endless_one_takes_no_time() -> None:
     assert plain("abcdef", 6) == "abcdef"
     assert plain("abcdefg", 6) == "abcde…"
-    begun = time.monotonic()
+    begun = time.thread_time()
     assert len(plain("\x00" * (1 << 26), 100)) == 100
-    assert time.monotonic() - begun < 5
+    assert time.thread_time() - begun < 5

@@ -16,7 +16,7 @@ PUBLISHED = changes.Published(EMPTY, "3")
 
 def pods_on(snapshot: Snapshot, node: str = "a") -> list[str]:
     """The pods that count against a node."""
-    return [pod.name for pod in snapshot.publications[node].state_with_assumed.pods]
+    return [pod.name for pod in snapshot.publications[node].state_with_assumed().pods]
 
 
 def test_an_ungated_pod_is_assumed_on_every_node_that_it_may_go_to() -> None:
@@ -92,8 +92,8 @@ def test_a_pod_that_has_ended_no_longer_counts_before_its_agent_publishes(phase:
     snapshot = applied(changes.Published(holding("p", "q"), "3"), ended(phase=phase))
     assert pods_on(snapshot) == ["q"]
     assert (
-        snapshot.publications["a"].state_with_assumed
-        is applied(ended(version="6"), to=snapshot).publications["a"].state_with_assumed
+        snapshot.publications["a"].state_with_assumed()
+        is applied(ended(version="6"), to=snapshot).publications["a"].state_with_assumed()
     )
 
 
@@ -146,6 +146,6 @@ def test_the_next_pod_of_the_name_of_an_ended_one_is_assumed_by_itself() -> None
     next_one = watched_pod(cpus=3, uid="2", version="7", node="a")
     snapshot = applied(changes.Published(holding("p"), "3"), ended(), changes.PodUpdated(next_one, 21.0))
     assert [pod.uid for pod in snapshot.publications["a"].assumed_pods] == ["2"]
-    assert snapshot.publications["a"].state_with_assumed == running(EMPTY, next_one.pod)
+    assert snapshot.publications["a"].state_with_assumed() == running(EMPTY, next_one.pod)
     again = applied(changes.TimePassed(30.0), to=snapshot)
     assert pods_on(again) == ["p"]

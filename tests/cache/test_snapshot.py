@@ -5,6 +5,7 @@ from tests.builders import applied, guaranteed_pod, node, node_state, snapshot_o
 
 from topomend.cache import changes
 from topomend.cache.snapshot import MAX_LATER_STATES, LaterStates, Snapshot, is_newer, topology_changed
+from topomend.replay.effort import UNLIMITED
 
 BEFORE = snapshot_of(node_state())
 
@@ -51,26 +52,26 @@ def test_an_unknown_state_says_why_it_is_unknown() -> None:
 def test_a_later_pod_is_admitted_on_top_of_the_earlier_ones_and_these_are_not_admitted_again() -> None:
     first, second = guaranteed_pod("first", 1), guaranteed_pod("second", 1)
     one = applied(changes.PodAssumed(first, ("a",), 1.0), to=BEFORE)
-    with_first = one.publications["a"].state_with_assumed
+    with_first = one.publications["a"].state_with_assumed()
     two = applied(changes.PodAssumed(second, ("a",), 1.0), to=one)
-    assert [pod.name for pod in two.publications["a"].state_with_assumed.pods] == ["first", "second"]
+    assert [pod.name for pod in two.publications["a"].state_with_assumed().pods] == ["first", "second"]
     again = applied(changes.PodForgotten(second.namespace, second.name), to=two)
-    assert again.publications["a"].state_with_assumed is with_first
+    assert again.publications["a"].state_with_assumed() is with_first
 
 
 def test_a_state_that_is_published_again_with_another_problem_keeps_what_follows_it() -> None:
     assumed = applied(changes.PodAssumed(guaranteed_pod("first", 1), ("a",), 1.0), to=BEFORE)
     before = assumed.publications["a"]
     after = applied(changes.Published(before.state, "9", problem="its agent says so"), to=assumed).publications["a"]
-    assert after.state_with_assumed is before.state_with_assumed
+    assert after.state_with_assumed() is before.state_with_assumed()
 
 
 def test_few_later_states_are_remembered_and_those_that_are_not_are_worked_out_again() -> None:
     state, later = node_state(), LaterStates()
     pods = [guaranteed_pod(f"p{number}", 1) for number in range(3 * MAX_LATER_STATES)]
-    states = [later.with_pod(state, pod) for pod in pods]
+    states = [later.with_pod(state, pod, UNLIMITED) for pod in pods]
     assert len(later._states) <= MAX_LATER_STATES
-    assert later.with_pod(state, pods[-1]) is states[-1]
-    assert later.with_pod(state, pods[0]) == states[0]
+    assert later.with_pod(state, pods[-1], UNLIMITED) is states[-1]
+    assert later.with_pod(state, pods[0], UNLIMITED) == states[0]
     assert later.without_pod(states[0], ("ns", "p0")) == state
     assert later.without_pod(states[0], ("ns", "p0")) is later.without_pod(states[0], ("ns", "p0"))

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import click
+import pytest
 from click.testing import CliRunner
 
+from topomend.cli.completion import kubectl_complete
 from topomend.cli.kubectl_numa import numa
 from topomend.cli.main import main
 
@@ -18,6 +20,22 @@ def test_completion_scripts_are_shell_that_parses() -> None:
         assert "_TOPOMEND_COMPLETE" in result.stdout
         if shell == "bash":
             subprocess.run(["/bin/bash", "-n"], input=result.stdout, text=True, check=True)
+
+
+def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    """What kubectl is offered after these words, the last one unfinished, without its own directive."""
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-numa", *words])
+    kubectl_complete()
+    return capsys.readouterr().out.splitlines()[:-1]
+
+
+def test_explain_offers_kinds_also_where_no_cluster_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    assert completed(monkeypatch, capsys, "explain", "de") == ["deployment/"]
+    assert completed(monkeypatch, capsys, "explain", "pod/") == []
+    assert "statefulset/" in completed(monkeypatch, capsys, "explain", "")
 
 
 def test_help_and_completion_of_verbs_import_no_verb() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from tests.clusters import BINDINGS, SYSTEM, Cluster, pod, policies
+from tests.clusters import BINDINGS, POLICY_OF_NEW_KIND_SECONDS, SYSTEM, Cluster, pod, policies
 from tests.deploy.api import administrator
 from tests.operator_process import Operator
 from tests.waiting import eventually
@@ -32,7 +32,7 @@ def steered(two_nodes: Cluster) -> Iterator[None]:
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(STEER), strict=True):
         with suppress(AlreadyExists):  # another test has installed everything
             made.append((resource, two_nodes.client.create(resource, document)))
-    eventually("the policy to be in force", lambda: _is_gated_at_birth(two_nodes))
+    eventually("the policy to be in force", lambda: _is_gated_at_birth(two_nodes), POLICY_OF_NEW_KIND_SECONDS)
     yield
     two_nodes.clear()
     for resource, content in made:

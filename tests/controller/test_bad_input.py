@@ -4,7 +4,7 @@ Pods are bound to a node that does not exist and refused by hand: only the opera
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from tests.clusters import NODE_A, NODE_B, Cluster, events_of, pod
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import PODS, RELAUNCHES
+from topomend.kube.client import NODES, PODS, RELAUNCHES
 from topomend.wire.cluster import MAX_CONTAINERS
 from topomend.wire.group import RELAUNCH_PINNED_ANNOTATION
 from topomend.wire.relaunch_record import record_name
@@ -203,6 +203,16 @@ def _check_history(cluster: Cluster, name: str, *, is_relaunched: bool) -> None:
     assert (len(history.created), len(history.bound)) == (1 + is_relaunched, int(is_relaunched))
 
 
+@pytest.fixture
+def ghost(two_nodes: Cluster) -> Iterator[None]:
+    """The node that nobody knows, as an object: pods of no node may be deleted at any time (podgc/gc_controller.go)."""
+    metadata = {"name": "ghost"}
+    made = two_nodes.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    yield
+    two_nodes.client.delete(NODES, "ghost", uid=made["metadata"]["uid"])
+
+
+@pytest.mark.usefixtures("ghost")
 def test_a_pod_whose_record_name_is_taken_is_reported_and_relaunched_once_the_name_is_free(
     fragmented: Cluster, start_operator: Callable[..., Operator]
 ) -> None:

@@ -56,10 +56,11 @@ def test_a_killed_operator_loses_no_pod_and_doubles_none(
             operator.kill()
             if now is Moment.BEFORE:
                 raise HangUp("the client is dead")
+        if written.number > write:  # by another connection, while it was being killed
+            raise HangUp("the client is dead")
 
     proxy.fault = kill
     eventually(f"the operator to be killed at {MAIN_LINE[write - 1]}", lambda: operator.process.poll() is not None)
-    assert len(proxy.written) == write
     second = start_operator()
     moved = eventually(f"{name} to run", lambda: fragmented.running(name))
     assert moved["metadata"]["uid"] != refused["metadata"]["uid"]

@@ -22,7 +22,7 @@ def _export(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
 
 

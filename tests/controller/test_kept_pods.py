@@ -85,7 +85,7 @@ def test_a_pod_that_its_user_pinned_to_a_node_is_not_moved_unless_he_says_so(
     stays = fragmented.create(pod("stays", 3, node=NODE_A, annotations={RELAUNCH_PINNED_ANNOTATION: "no"}))
     (skipped,) = eventually("the reason", lambda: events_of(fragmented, stays, "RelaunchSkipped"))
     assert f"stays was created with nodeName {NODE_A}" in skipped["note"]
-    assert events_of(fragmented, stays, "TopologyRefusalExplained")
+    eventually("the explanation", lambda: events_of(fragmented, stays, "TopologyRefusalExplained"))
     moved = {"says-so": pod("says-so", 3, node=NODE_A), "scheduled": pod("scheduled", 3, preferred=NODE_A)}
     for name, content in moved.items():
         fragmented.create(content)

@@ -18,6 +18,7 @@ from tests.clusters import NODE_B, Cluster, pod, start_agent
 from tests.intercepted import Intercepted
 from tests.operator_account import operator_account
 from tests.operator_process import Operator
+from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.cache.changes import NodeUpdated
@@ -90,11 +91,11 @@ def test_a_new_node_gets_its_first_pod_once_its_topology_is_known(
         try:
             running = eventually("the pod to run", lambda: new_node.running("first"))
         finally:
-            agent.terminate()
-            agent.wait(10)
+            end(agent)
         assert running["metadata"]["uid"] == made["metadata"]["uid"]
         assert taints(new_node) == [OTHER]
-        assert f"took the startup taint off {NODE_B}: its topology is known" in operator.text()
+        said = f"took the startup taint off {NODE_B}: its topology is known"
+        eventually("the operator to say so", lambda: said in operator.text())
         assert "Traceback" not in operator.text()
 
 
@@ -114,8 +115,7 @@ def test_without_the_flag_and_without_the_right_the_taint_stays(
             assert without_right.text().count("install the component startup-taint") == 1
             assert [taint["key"] for taint in taints(new_node)] == [STARTUP_TAINTS[0]]
     finally:
-        agent.terminate()
-        agent.wait(10)
+        end(agent)
 
 
 def published_by_a_node_with(cluster: Cluster, uid: str) -> StartupTaint:

@@ -87,6 +87,21 @@ def test_one_matching_term_is_enough_and_an_empty_one_matches_nothing() -> None:
     assert why(terms=(NodeSelectorTerm(), other)) == "NodeAffinity"
 
 
+def test_of_each_volume_one_term_must_match() -> None:
+    here, there = requiring("zone", "In", ("a",)), requiring("zone", "In", ("b",))
+    assert why(volumes=(here, (*there, *here))) == ""
+    assert why(volumes=(here, there)) == "VolumeNodeAffinity"
+    assert why(volumes=((),)) == "VolumeNodeAffinity"
+    assert why(volumes=None) == "", "what is not known excludes no node"
+
+
+def test_a_volume_is_never_asked_about_the_name_of_a_node() -> None:
+    """Source: component-helpers/storage/volume/helpers.go:CheckNodeAffinity, which knows labels alone."""
+    by_name = NodeSelectorTerm(fields=(Requirement("metadata.name", "In", ("n",)),))
+    assert why(terms=(by_name,)) == ""
+    assert why(volumes=((by_name,),)) == "VolumeNodeAffinity"
+
+
 def test_a_node_selector_must_match_whole() -> None:
     assert why(node_selector={"zone": "a"}) == ""
     assert why(node_selector={"zone": "a", "rack": "1"}) == "NodeSelector"

@@ -1,10 +1,9 @@
 """Nodes for all pods of a group, or for none."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random, SystemRandom
 
 from tests.builders import gated_pod, guaranteed_pod, node, node_state, running, snapshot_of
+from tests.clock import Clock
 
 from topomend.cache import changes
 from topomend.cache.changes import apply
@@ -14,6 +13,7 @@ from topomend.decide.node_status import insufficient
 from topomend.decide.queue.order import Reservation
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.replay.admission import admit, release
+from topomend.replay.effort import Effort, Shares
 
 GROUP = PodGroup("kueue.x-k8s.io", "train")
 
@@ -130,12 +130,11 @@ def _random_group(random: Random, number: int) -> list[WatchedPod]:
 
 def test_each_pod_has_a_share_of_replay_s_time_of_its_own() -> None:
     """Within one share for all of them a large group would have healthy nodes set aside."""
-    begun: list[None] = []
+    begun: list[Effort] = []
 
-    @contextmanager
-    def for_one() -> Iterator[None]:
-        begun.append(None)
-        yield
+    def for_one() -> Effort:
+        begun.append(Shares(Clock()))
+        return begun[-1]
 
     choose_for_all(snapshot_of(node_state(name="a")), members(2, 2, 2), for_one=for_one)
     assert len(begun) == 3

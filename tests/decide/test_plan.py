@@ -24,7 +24,7 @@ from topomend.decide.feasibility import diagnose
 from topomend.decide.node_status import RejectedBy, insufficient
 from topomend.decide.queue.order import Reservation
 from topomend.explain.explanation import explain
-from topomend.model.cluster import HOSTNAME_LABEL, Placement, WatchedPod
+from topomend.model.cluster import HOSTNAME_LABEL, NodeSelectorTerm, Placement, Requirement, WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod
@@ -78,6 +78,50 @@ def test_a_pod_that_the_scheduler_judges_by_more_than_its_node_may_go_to_every_n
     few = planned(snapshot, refused_pod())
     assert isinstance(few, plans.RelaunchOn)
     assert few.narrowing == Narrowing(named.narrowing.hosts[: plans.MAX_NAMED_NODES])
+
+
+def _full(snapshot: Snapshot, name: str) -> Snapshot:
+    """The snapshot in which other pods leave nothing of the node in total."""
+    full = replace(snapshot.nodes[name], used={"cpu": 7_000})
+    return replace(snapshot, nodes={**snapshot.nodes, name: full})
+
+
+def _at(*hosts: str) -> Placement:
+    """That of a pod whose volume these nodes have."""
+    return Placement(volumes=((NodeSelectorTerm((Requirement(HOSTNAME_LABEL, "In", hosts),)),),))
+
+
+def test_a_pod_waits_for_the_node_that_has_its_volume_whatever_others_admit() -> None:
+    snapshot = snapshot_of(FRAGMENTED, node_state(name="b"), node_state(name="c"))
+    waits = plans.choose(snapshot, refused_pod(scheduler_rules=("volumes",), placement=_at("a")), None)
+    assert isinstance(waits, plans.Wait)
+    assert "2 of 3 nodes do not suit it (VolumeNodeAffinity)" in waits.reason
+    goes = plans.choose(snapshot, refused_pod(scheduler_rules=("volumes",), placement=_at("a", "b")), None)
+    assert isinstance(goes, plans.RelaunchOn)
+    assert goes.nodes == ("b",)
+
+
+def test_a_pod_of_unknown_volumes_is_kept_from_those_nodes_alone_that_would_refuse_it() -> None:
+    """The volume may be on the full node, where kube-scheduler makes room, or on the one without an agent."""
+    states = [FRAGMENTED, node_state(name="b"), node_state(name="c"), node_state(name="full")]
+    snapshot = _full(apply(snapshot_of(*states), changes.NodeUpdated(node("no-agent"))), "full")
+    unknown = refused_pod(scheduler_rules=("volumes",), placement=Placement(volumes=None))
+    chosen = plans.choose(snapshot, unknown, None)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert set(chosen.nodes) == {"b", "c"}
+    assert chosen.narrowing.excluded == ("a",)
+    assert chosen.without(["b"]).narrowing.excluded == ("a", "b")
+    known = plans.choose(snapshot, replace(unknown, placement=_at("b", "full", "no-agent")), None)
+    assert isinstance(known, plans.RelaunchOn)
+    assert known.narrowing == Narrowing(("b",))
+
+
+def test_a_pod_of_unknown_volumes_that_no_node_would_refuse_is_not_narrowed() -> None:
+    snapshot = _full(snapshot_of(node_state(name="b"), node_state(name="full")), "full")
+    unknown = refused_pod(scheduler_rules=("volumes",), placement=Placement(volumes=None))
+    chosen = plans.choose(snapshot, unknown, None)
+    assert isinstance(chosen, plans.RelaunchOn)
+    assert not chosen.narrowing
 
 
 def test_the_shorter_list_is_written_of_the_nodes_that_admit_the_pod_and_of_the_others() -> None:
@@ -281,7 +325,7 @@ def test_a_refusal_for_devices_that_are_not_back_is_explained_at_once() -> None:
     assert plans.explain_refusal(snapshot, Refusal(pod, "5", 10.0), 10.0) == plans.Explained(
         f"a refused p: {error}: their plugin is not back yet, or reports a fault; "
         "check the device plugin's pod on the node",
-        "vendor.com/gpu",
+        ("vendor.com/gpu",),
     )
     other = replace(pod, message="Pod was rejected: Allocate failed due to something else, which is unexpected")
     assert isinstance(plans.explain_refusal(snapshot, Refusal(other, "5", 10.0), 10.0), plans.AwaitsPublication)
@@ -299,7 +343,7 @@ def test_what_the_kubelet_says_of_devices_counts_more_than_what_replay_finds_sin
     assert explanation == plans.Explained(
         f"a refused p: {error}: their plugin is not back yet, or reports a fault; a kubelet that restarts asks for the "
         "devices of init container c0 again, though it has ended; check the device plugin's pod on the node",
-        "vendor.com/gpu",
+        ("vendor.com/gpu",),
     )
 
 

@@ -32,7 +32,7 @@ from topomend.decide.survey import Surveys
 from topomend.explain.explanation import explain
 from topomend.model.cluster import Node, Placement, WatchedPod
 from topomend.replay.admission import admit
-from topomend.replay.effort import Overspent, TurnOver, metered
+from topomend.replay.effort import Overspent, Shares, TurnOver
 
 Answers = tuple[tuple[NodeStatus, str], ...]
 
@@ -67,7 +67,7 @@ def answers_of_every_node(
             return f"on {status.place}"
         if status.why:
             return status.why
-        state = snapshot.publications[status.node].state_with_assumed
+        state = snapshot.publications[status.node].state_with_assumed()
         return explain(admit(state, asked.pod)[0], state, asked.pod)
 
     last = rejected_by.node if rejected_by else ""
@@ -189,8 +189,8 @@ def test_what_takes_longer_than_its_turn_is_gone_on_with_in_the_next() -> None:
     turns = 1
     while True:
         try:
-            with metered(time.thread_time, turn_seconds=-1.0):
-                diagnosis = diagnose(snapshot, asked, Placement(), surveys=surveys)
+            effort = Shares(time.thread_time, turn_seconds=-1.0)
+            diagnosis = diagnose(snapshot, asked, Placement(), surveys=surveys, effort=effort)
             break
         except TurnOver:
             turns += 1

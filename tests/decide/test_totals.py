@@ -4,7 +4,8 @@ import pytest
 from tests.builders import pod
 
 from topomend.decide.filters import too_little_left
-from topomend.decide.totals import status_by_totals, sums_by_node
+from topomend.decide.node_status import INSUFFICIENT, NodeStatus
+from topomend.decide.totals import status_by_totals, sums_by_node, too_small
 from topomend.model.cluster import Node
 from topomend.model.pod import requests_of
 from topomend.model.quantity import parse_quantity
@@ -44,3 +45,22 @@ def test_a_pod_that_fits_has_no_shortage() -> None:
 
 def test_each_pod_takes_one_of_the_nodes_places() -> None:
     assert too_little_left(node(pods="2"), {}, BUSY) == "pods"
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ("request:cpu=9", "node-3: has 7 cpu for pods in all, 9 are requested"),
+        ("request:cpu=7500m", "node-3: has 7000m cpu for pods in all, 7500m are requested"),
+        ("vendor.com/gpu=1", "node-3: has 0 vendor.com/gpu for pods in all, 1 are requested"),
+    ],
+)
+def test_a_node_that_is_too_small_says_how_large_it_is(container: str, words: str) -> None:
+    rejected = NodeStatus("node-3", reason=INSUFFICIENT, summary=INSUFFICIENT)
+    [status] = too_small({"node-3": node()}, [rejected], requests_of(pod("p", container))).values()
+    assert status.why == words
+
+
+def test_nodes_that_are_rejected_for_other_reasons_are_left_as_they_are() -> None:
+    rejected = [NodeStatus("node-3", reason="Taint", summary="Taint"), NodeStatus("gone", reason=INSUFFICIENT)]
+    assert too_small({"node-3": node()}, rejected, requests_of(pod("p", "request:cpu=9"))) == {}

@@ -68,10 +68,10 @@ class API:
         """Put an object in the place of the one that is there."""
         return self._ask("PUT", f"{path}?fieldValidation=Strict", body)
 
-    def patch(self, path: str, body: Any) -> Answer:
+    def patch(self, path: str, body: Any, *, dry_run: bool = False) -> Answer:
         """Patch an object: a list is a JSON patch, anything else a merge patch."""
         kind = _JSON_PATCH if isinstance(body, list) else _MERGE_PATCH
-        return self._ask("PATCH", f"{path}?fieldValidation=Strict", body, kind)
+        return self._ask("PATCH", f"{path}?fieldValidation=Strict" + ("&dryRun=All" if dry_run else ""), body, kind)
 
     def apply(self, path: str, body: Any, *, dry_run: bool = False) -> Answer:
         """Server-side apply, as ``kubectl apply --server-side --force-conflicts`` does."""

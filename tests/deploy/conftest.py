@@ -19,10 +19,13 @@ from topomend.wire.published import node_resource_topology as zones
 NAMESPACE = "deploy-tests"
 _WORKLOADS = {"DaemonSet", "Deployment"}
 
+TOKEN_SECONDS = 4 * 3600
+"""Longer than a run of all tests: one token is for all tests of a session."""
+
 
 def token_of(admin: API, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
     """A token of an account, bound to ``pod`` as a kubelet asks for it, or to nothing."""
-    spec: dict[str, Any] = {"expirationSeconds": 600}
+    spec: dict[str, Any] = {"expirationSeconds": TOKEN_SECONDS}
     if pod is not None:
         spec["boundObjectRef"] = {
             "apiVersion": "v1",

@@ -17,6 +17,7 @@ from tests.deploy.test_components import COMPONENTS, built
 from tests.deploy.test_programs import environment
 
 from topomend.sandbox import Sandbox
+from topomend.sandbox.host import free_addresses
 from topomend.wire.published.node_topology import read_conditions, read_node_topology
 
 pytestmark = pytest.mark.cluster  # needs the sandbox's kubectl for its kustomize, and its API server
@@ -69,7 +70,10 @@ def test_the_agent_is_root_without_roots_powers(variant: str, tmp_path: Path) ->
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert container["ports"] == [{"name": "health", "containerPort": 8081}]
+    assert container["ports"] == [
+        {"name": "health", "containerPort": 8081},
+        {"name": "metrics", "containerPort": 9400},
+    ]
     assert not {"envFrom", "lifecycle", "volumeDevices"} & container.keys()
     assert all(
         "valueFrom" not in variable or set(variable["valueFrom"]) == {"fieldRef"} for variable in container["env"]
@@ -130,7 +134,7 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout.split()
     assert seen == ["0", "CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
     node = cluster.node("split")
@@ -144,11 +148,12 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
         "--kubelet-reader=$(POD_NAMESPACE)/$(KUBELET_READER)",
         f"--pod-resources={node.pod_resources}",
         "--health-address=$(POD_IP):8081",
+        "--metrics-address=$(POD_IP):9400",
     ]
     meant = {
         "$(NODE_NAME)": "split",
         "$(NODE_IP)": "127.0.0.1",
-        "$(POD_IP)": "127.0.0.1",
+        "$(POD_IP)": free_addresses(1, (8081, 9400))[0],  # another test's program may have the ports elsewhere
         "$(POD_NAMESPACE)": "topomend-agent",
         "$(KUBELET_READER)": "topomend-kubelet-reader",
     }
@@ -162,7 +167,7 @@ def test_the_agent_does_all_its_work_without_any_capability_and_with_a_read_only
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert run.returncode == 0, run.stderr
     written = admin.get(path).content

@@ -73,6 +73,13 @@ def test_every_engine_is_given_the_commits_time_and_the_labels(engine: str) -> N
     assert "--timestamp=5" in command or any("rewrite-timestamp=true" in word for word in command)
 
 
+@pytest.mark.parametrize(("engine", "given"), [("docker", False), ("podman", True), ("buildah", True)])
+def test_an_engine_that_may_not_know_its_own_platform_is_told(engine: str, given: bool) -> None:
+    command = build.Engine(engine).build_command("topomend:t", {}, {"SOURCE_DATE_EPOCH": "5"})
+    assert (f"--build-arg=BUILDPLATFORM=linux/{build.native()}" in command) == given
+    assert build.native() in {"amd64", "arm64"}
+
+
 def test_options_precede_a_command_and_flags_follow_it() -> None:
     engine = build.Engine("buildah", ("--root=/r",), ("--signature-policy=/p",))
     building = engine.build_command("topomend:t", {}, {"SOURCE_DATE_EPOCH": "5"})

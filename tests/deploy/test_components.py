@@ -17,7 +17,8 @@ COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir())
 LAYOUTS = ("aks", "bottlerocket", "eks-al2", "eks-al2023", "k3s", "microk8s", "rke2")
 """Those that mount one folder, which holds no secret."""
 
-OF_OPENSHIFT = "security.openshift.io/v1"
+OF_OPENSHIFT, OF_PROMETHEUS = "security.openshift.io/v1", "monitoring.coreos.com/v1"
+"""Groups that a plain API server does not serve."""
 
 
 def built(folder: Path, *components: str, **more: Any) -> list[dict[str, Any]]:
@@ -134,9 +135,35 @@ def test_the_patch_that_the_documentation_has_takes_one_cover_out(tmp_path: Path
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_an_api_server_takes_what_a_component_makes(tmp_path: Path, admin: API, name: str) -> None:
     for item in built(tmp_path, name):
-        if item["apiVersion"] != OF_OPENSHIFT and item["kind"] != "CustomResourceDefinition":
+        if item["apiVersion"] not in (OF_OPENSHIFT, OF_PROMETHEUS) and item["kind"] != "CustomResourceDefinition":
             answer = admin.apply(path_of(item), item, dry_run=True)
             assert answer.allowed, answer.message
+
+
+# Prometheus
+
+
+@pytest.mark.parametrize("name", ["pod-monitor", "service-monitor"])
+def test_a_monitor_finds_the_port_that_the_pods_serve(tmp_path: Path, name: str) -> None:
+    items = built(tmp_path, name)
+    monitors = [item for item in items if item["apiVersion"] == OF_PROMETHEUS]
+    assert {item["metadata"]["namespace"] for item in monitors} == {"topomend-system", "topomend-agent"}
+    for monitor in monitors:
+        labels, home = monitor["spec"]["selector"]["matchLabels"], monitor["metadata"]["namespace"]
+        of_services = [item for item in items if item["kind"] == "Service" and item["spec"].get("clusterIP") == "None"]
+        chosen = [item for item in of_services if labels.items() <= item["metadata"]["labels"].items()]
+        selectors = [item["spec"]["selector"] for item in chosen] if name == "service-monitor" else [labels]
+        assert len(selectors) == 1
+        (workload,) = (
+            item
+            for item in items
+            if item["kind"] in ("DaemonSet", "Deployment")
+            and item["metadata"]["namespace"] == home
+            and selectors[0].items() <= item["spec"]["template"]["metadata"]["labels"].items()
+        )
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        assert {"name": "metrics", "containerPort": 9400} in container["ports"]
+        assert "--metrics-address=$(POD_IP):9400" in container["args"]
 
 
 # OpenShift

@@ -94,7 +94,7 @@ def test_the_agent_publishes_as_a_user_without_a_name_on_a_read_only_root(
     path = f"/apis/topomend.io/v1alpha1/nodetopologies/{node}"
     admin.delete(path)
     command = container(admin, f"agent --node-name={node} --once")
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
     assert run.returncode == 0, run.stderr
     assert admin.get(path).allowed
     admin.delete(path)

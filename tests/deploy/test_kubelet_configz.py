@@ -18,8 +18,8 @@ import yaml
 from deploy.manifests import objects
 from tests.deploy.api import API, Answer, path_of
 from tests.deploy.conftest import token_of
+from tests.deploy.rights import may
 from tests.deploy.test_programs import TOPOMEND, environment
-from tests.deploy.test_roles import may
 from tests.waiting import eventually
 
 from topomend.kube.errors import Forbidden, Refused
@@ -73,7 +73,7 @@ class Kubelet:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=240,
         )
         assert run.returncode == 0, run.stderr
         return run.stdout

@@ -4,12 +4,10 @@ import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from tests.deploy.api import API
 from tests.waiting import eventually
 
 from topomend.sandbox import Sandbox
+from topomend.sandbox.host import free_ports
 from topomend.wire.published.node_topology import read_node_topology
 
 pytestmark = pytest.mark.cluster  # the programs talk to a real API server
@@ -53,7 +52,7 @@ def test_the_agent_gets_by_with_its_rights(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert run.returncode == 0, run.stderr
     written = admin.get(path).content
@@ -63,8 +62,7 @@ def test_the_agent_gets_by_with_its_rights(
 
 
 def test_the_operator_gets_by_with_its_rights(operator: API, tmp_path: Path) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        address = "{}:{}".format(*listener.getsockname())
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     log = tmp_path / "log"
     with log.open("w") as stderr:
         process = subprocess.Popen(
@@ -83,7 +81,7 @@ def test_the_operator_gets_by_with_its_rights(operator: API, tmp_path: Path) -> 
 
 def healthy(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=30) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

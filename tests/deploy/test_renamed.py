@@ -28,11 +28,15 @@ from tests.waiting import eventually
 
 from topomend.drain.leftovers import leftovers
 from topomend.kube.client import NAMESPACES, PODS
+from topomend.sandbox.host import free_addresses
 from topomend.wire import group
 
 pytestmark = pytest.mark.cluster
 
 HOME, PREFIX = "numa", "acme-"
+
+PORTS = (8081, 8443, 9400)
+"""On which the operator listens as it is deployed."""
 """As in the example of docs/run/install.md."""
 
 OPERATOR, AGENT, READER = (f"{PREFIX}topomend-{name}" for name in ("operator", "agent", "kubelet-reader"))
@@ -268,7 +272,8 @@ def _start_as_deployed(cluster: Cluster, admin: API, folder: Path) -> Operator:
     own = eventually("the operator's pod", lambda: cluster.client.list(PODS, namespace=HOME, labels=labels).items)[0]
     metadata, container = own["metadata"], own["spec"]["containers"][0]
     values = {"POD_NAME": metadata["name"], "POD_NAMESPACE": metadata["namespace"], "POD_UID": metadata["uid"]}
-    values["POD_IP"], values["POD_SERVICE_ACCOUNT"] = "127.0.0.1", own["spec"]["serviceAccountName"]
+    # Its ports are fixed, and on loopback other tests' programs may have them.
+    values["POD_IP"], values["POD_SERVICE_ACCOUNT"] = free_addresses(1, PORTS)[0], own["spec"]["serviceAccountName"]
     written = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
     assert written == {"TOPOMEND_GATING_SERVICE": f"{PREFIX}topomend-gating"}
     assert {entry["name"] for entry in container["env"]} == {*values, *written}

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.deploy.api import API
+from tests.deploy.rights import may
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster  # asks a real API server's authorizer, a few hundred times
 
@@ -13,7 +15,7 @@ NODES = "configz pods healthz metrics stats log checkpoint statusz"
 PODS = "status log exec attach portforward eviction binding resize ephemeralcontainers"
 CORE = (
     "pods replicationcontrollers nodes nodes/status nodes/proxy namespaces events secrets configmaps serviceaccounts "
-    "serviceaccounts/token"
+    "serviceaccounts/token persistentvolumeclaims persistentvolumes"
 )
 RESOURCES = {
     "": [
@@ -30,6 +32,7 @@ RESOURCES = {
         "steerings",
     ],
     "topology.node.k8s.io": ["noderesourcetopologies"],
+    "nfd.k8s-sigs.io": ["nodefeatures", "nodefeaturerules"],
     "events.k8s.io": ["events"],
     "authorization.k8s.io": ["subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews"],
     "coordination.k8s.io": ["leases"],
@@ -75,6 +78,8 @@ OPERATOR = EVERYBODY | {
     "pods": "get list watch create patch delete",
     "pods/eviction": "create",
     "pods/status": "patch",
+    "persistentvolumeclaims": "get",
+    "persistentvolumes": "get",
     "priorityclasses.scheduling.k8s.io": "list",
     "poddisruptionbudgets.policy": "list",
     "podgroups.scheduling.k8s.io": "get",
@@ -109,25 +114,6 @@ def every_right() -> Iterator[tuple[str, str, str]]:
         for resource in resources:
             yield from ((verb, group, resource) for verb in VERBS)
     yield from SPECIAL
-
-
-def may(admin: API, namespace: str, account: str, right: tuple[str, str, str], where: str, *, name: str = "") -> bool:
-    verb, group, resource = right
-    resource, _, subresource = resource.partition("/")
-    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
-    attributes["name"] = name
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{namespace}:{account}",
-            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-            "resourceAttributes": attributes,
-        },
-    }
-    answer = admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    assert answer.allowed, answer.message
-    return bool(answer.content["status"]["allowed"])
 
 
 @pytest.mark.parametrize(
@@ -192,19 +178,40 @@ def granted(admin: API, namespace: str, account: str, where: str) -> dict[str, s
     return rights
 
 
-def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API) -> None:
-    role = next(
-        item
-        for item in admin.get("/apis/rbac.authorization.k8s.io/v1/clusterroles").content["items"]
-        if item["metadata"]["name"] == "topomend-viewer"
-    )
-    assert role["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+@pytest.mark.parametrize("name", ["view", "edit", "admin", "cluster-reader"])
+def test_who_may_view_a_namespace_may_view_its_relaunches(admin: API, name: str) -> None:
+    """As the API server's own controller aggregates; OpenShift's role is made here as OpenShift defines it."""
+    label = f"rbac.authorization.k8s.io/aggregate-to-{name}"
+    path = f"{CLUSTER_ROLES}/{name}"
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+    if name == "cluster-reader":
+        aggregated = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]}, "rules": []}
+        assert admin.apply(path, role | aggregated).allowed
+
+    def reads_relaunches() -> bool:
+        rules = admin.get(path).content.get("rules") or ()
+        return any("relaunches" in rule.get("resources", ()) and rule["verbs"] == READS for rule in rules)
+
+    eventually(f"{name} to have the rights of topomend-viewer", reads_relaunches)
+    if name == "cluster-reader":
+        admin.delete(path)
+
+
+READS = ["get", "list", "watch"]
+
+
+def test_a_viewer_reads_what_the_plugin_asks_for_and_writes_nothing(admin: API) -> None:
+    role = admin.get(f"{CLUSTER_ROLES}/topomend-viewer").content
     assert role["rules"] == [
-        {
-            "apiGroups": ["topomend.io"],
-            "resources": ["nodetopologies", "relaunches"],
-            "verbs": ["get", "list", "watch"],
-        },
+        {"apiGroups": ["topomend.io"], "resources": ["nodetopologies", "relaunches"], "verbs": READS},
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": READS},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list"]},
+        {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list"]},
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list"]},
+        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]},
         {"apiGroups": ["resource.k8s.io"], "resources": ["deviceclasses", "resourceslices"], "verbs": ["list"]},
         {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
     ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from functools import cache
@@ -11,8 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from deploy.manifests import ROOT
 from packaging.utils import canonicalize_name
 
@@ -69,8 +68,11 @@ def debian_document() -> str:
         return (Path(folder) / "out.cdx.json").read_text()
 
 
-def make(folder: Path, wheels: dict[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
+def make(
+    folder: Path, wheels: dict[str, str], base_python: str = platform.python_version(), **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Make the document as the Dockerfile does; it is then in ``folder``."""
+    (folder / "python.version").write_text(f"{base_python}\n")
     (folder / "debian.cdx.json").write_text(debian_document())
     (folder / "python.json").write_text(python_document())
     (folder / "udev.version").write_text("257.9-1~deb13u1")
@@ -81,7 +83,7 @@ def make(folder: Path, wheels: dict[str, str], **environment: str) -> subprocess
     (folder / "wheels.json").write_text(json.dumps({"install": report}))
     command = [sys.executable, str(ROOT / "deploy" / "image" / "sbom.py"), "--version", "0.1.0"]
     command += ["--python", "python.json", "--debian", "debian.cdx.json", "--wheels", "wheels.json"]
-    command += ["--names", "udev.version", "--output", "sbom.cdx.json"]
+    command += ["--base-python", "python.version", "--names", "udev.version", "--output", "sbom.cdx.json"]
     variables = os.environ | environment
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
 
@@ -101,6 +103,10 @@ def components(text: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_document_keeps_to_its_schema(text: str) -> None:
+    # Imported here: that takes two seconds, which every process of the tests would wait for.
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
@@ -152,3 +158,13 @@ def test_a_package_that_pip_installed_and_the_tool_does_not_see_ends_the_build(
     done = make(tmp_path, wheels)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith(next(iter(more), fewer))
+
+
+def test_byte_code_of_another_python_than_the_bases_is_refused(tmp_path: Path) -> None:
+    own = {name: digest for name, digest in WHEELS.items() if name != "topomend"}
+    done = make(tmp_path, own, base_python="3.0.1")
+    assert done.returncode != 0
+    assert f"the base has Python 3.0.1, the base of the building machine's processor {platform.python_version()}: " in (
+        done.stderr
+    )
+    assert not (tmp_path / "sbom.cdx.json").exists()

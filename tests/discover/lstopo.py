@@ -58,7 +58,7 @@ def read_with_lstopo(root: Path) -> Reading:
         "HWLOC_HIDE_ERRORS": "2",
         "HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1",
     }
-    printed = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=120).stdout
+    printed = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=240).stdout
     topology = ElementTree.fromstring(printed)  # noqa: S314 - our own child's output
     machine = topology.find("object")
     assert machine is not None

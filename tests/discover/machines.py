@@ -4,26 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from topomend.discover import podresources_pb2 as messages
-from topomend.model.machine import Machine
-
-
-def seen_by_kubelet(machine: Machine) -> Machine:
-    """The machine less the L3 caches that serve a whole NUMA node: cadvisor tells the kubelet of none such."""
-    cores = tuple(
-        replace(core, l3_cache=None)
-        if core.l3_cache is not None
-        and machine.cpus_of_l3_cache[core.l3_cache] == machine.cpus_of_numa_node[core.numa_node]
-        else core
-        for core in machine.cores
-    )
-    return replace(machine, cores=cores)
 
 
 class Lister:

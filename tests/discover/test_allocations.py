@@ -1,11 +1,12 @@
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from topomend.discover import allocations as allocations_module
 from topomend.discover.allocations import AllocationReader
 from topomend.model.bitmask import mask_of
 from topomend.model.node_state import ContainerAllocation, PodAllocation
@@ -162,14 +163,20 @@ def test_as_long_as_nothing_changes_the_same_object_is_returned(kubelet: Kubelet
 
 
 def test_list_and_files_of_two_moments_are_read_again_until_they_agree(
-    kubelet: Kubelet, reader: AllocationReader
+    kubelet: Kubelet, reader: AllocationReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet.shows(pod("p", container("main", [1])))
     kubelet.keep()
-    later = threading.Timer(0.12, lambda: kubelet.keep(u1={"main": "1"}))
-    later.start()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            kubelet.keep(u1={"main": "1"})
+
+    monkeypatch.setattr(allocations_module, "time", SimpleNamespace(sleep=pause))
     allocations = reader.read()
-    later.join()
+    assert 0 < pauses[0] < pauses[1]
     assert (allocations.reason, [allocation.uid for allocation in allocations.pods]) == ("", ["u1"])
 
 

@@ -14,7 +14,8 @@ from tests.discover.documents import object_of
 from tests.discover.lstopo import NAMES
 
 from topomend.discover import discover
-from topomend.discover.capture import Capture, capture
+from topomend.discover.capture import MAX_UNPACKED, Capture, NotACapture, capture
+from topomend.discover.capture import unpack as unpack_archive
 from topomend.model.machine import PCIDevice, PCILink
 from topomend.model.shape import parse_shape
 from topomend.sandbox import Sandbox
@@ -153,3 +154,66 @@ def test_a_capture_leaves_out_what_may_not_be_entered(tmp_path: Path) -> None:
         captured = capture(folder, "x")
     assert "cannot be read (Permission denied)" in " ".join(captured.host.problems)
     assert captured.files
+
+
+def packed(folder: Path, *entries: tarfile.TarInfo) -> Path:
+    """An archive of these entries, each as large as it says."""
+    path = folder / "given.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for entry in entries:
+            archive.addfile(entry, io.BytesIO(bytes(entry.size)))
+    return path
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", size: int = 0) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size = kind, target, size
+    return made
+
+
+def test_an_archive_is_unpacked_into_the_folder_of_the_machine(tmp_path: Path) -> None:
+    captured = capture(tree(tmp_path), "machine")
+    (tmp_path / "machine.tar.gz").write_bytes(captured.archive)
+    (tmp_path / "into").mkdir()
+    assert printed(unpack_archive(tmp_path / "machine.tar.gz", tmp_path / "into")) == recaptured(
+        tmp_path / "into" / "machine", tmp_path
+    )
+
+
+HOSTILE = {
+    "a file outside": entry("../escaped"),
+    "a link outside": entry("machine/sys", tarfile.SYMTYPE, "/etc"),
+    "a device": entry("machine/null", tarfile.CHRTYPE),
+    "a file larger than any machine": entry("machine/sys/large", size=MAX_UNPACKED + 1),
+    "no machine": entry("machine/proc/meminfo"),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_archive_is_refused_and_nothing_is_written_outside(hostile: tarfile.TarInfo, tmp_path: Path) -> None:
+    (tmp_path / "into").mkdir()
+    archive = packed(tmp_path, hostile)
+    with pytest.raises(NotACapture):
+        unpack_archive(archive, tmp_path / "into")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.tar.gz", "into"]
+
+
+def test_a_python_that_unpacks_anything_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(NotACapture, match="unpack it yourself"):
+        unpack_archive(packed(tmp_path, entry("machine/sys/a")), tmp_path / "into")
+
+
+NO_ARCHIVES = {
+    "empty": b"",
+    "a text": b"kind: Pod",
+    "a packed text": gzip.compress(b"x" * 2000, mtime=0),
+    "half a file": gzip.compress(b"x" * 2000, mtime=0)[:20],
+}
+
+
+@pytest.mark.parametrize("content", NO_ARCHIVES.values(), ids=NO_ARCHIVES)
+def test_what_is_no_archive_is_refused_in_words(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(NotACapture, match="it "):
+        unpack_archive(tmp_path / "file", tmp_path)

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.builders import kubelet_settings, node_state, pod_allocation
 
-from topomend.discover.zones import zones
+from topomend.discover.zones import placements, zones
 from topomend.model.node_state import (
+    ContainerAllocation,
     Device,
     DeviceAllocation,
     MemoryBlock,
@@ -86,3 +88,33 @@ def test_a_numa_node_without_cpus_has_a_zone_with_no_cpus() -> None:
 
 def test_the_costs_of_a_zone_are_the_distances_of_the_machine() -> None:
     assert [dict(zone.distances) for zone in zones(state())] == [{0: 10, 1: 12}, {0: 12, 1: 10}]
+
+
+def placed(state: NodeState, *containers: ContainerAllocation) -> list[tuple[str, int]] | None:
+    """The containers of one pod by name, each with its NUMA node."""
+    found = placements(replace(state, pods=(PodAllocation("default", "p", containers=containers),)))
+    return None if found is None else [(placement.container, placement.numa_node) for placement in found]
+
+
+ON_ONE = ContainerAllocation("on-one", cpus=1 << 5, memory=(MemoryBlock("memory", 0b10, 1),))
+
+
+def test_a_container_is_placed_by_its_cpus_its_memory_or_its_devices() -> None:
+    two = node_state("sockets:1 numa:2 cores:4 threads:1 memory:8Gi")
+    two = replace(two, devices=(*DEVICES, Device("vendor.com/gpu", "e", (1,))))
+    with_device = ContainerAllocation("gpu", devices=(DeviceAllocation("vendor.com/gpu", ("b", "e")),))
+    memory_alone = ContainerAllocation("memory", memory=(MemoryBlock("memory", 0b1, 1),))
+    shared, ending = ContainerAllocation("shared"), replace(ON_ONE, name="init", init=True)
+    found = placed(two, ending, ON_ONE, with_device, memory_alone, shared)
+    assert found == [("on-one", 1), ("gpu", 1), ("memory", 0)]
+
+
+def test_a_node_with_a_container_on_two_numa_nodes_tells_no_placement() -> None:
+    two = node_state("sockets:1 numa:2 cores:4 threads:1 memory:8Gi")
+    assert placed(two, ON_ONE, ContainerAllocation("wide", cpus=1 << 0 | 1 << 4)) is None
+    assert placed(two, ContainerAllocation("apart", cpus=1 << 0, memory=(MemoryBlock("memory", 0b10, 1),))) is None
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted"])
+def test_only_the_policy_of_which_schedulers_simulate_evictions_tells_placements(policy: str) -> None:
+    assert placed(node_state("sockets:1 numa:2 cores:4 threads:1 memory:8Gi", policy=policy), ON_ONE) is None

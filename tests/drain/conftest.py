@@ -1,7 +1,6 @@
 """A cluster on which topomend is installed as it is deployed, at work; and the command that takes it off."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from topomend.kube.client import BRAKES, NAMESPACES, NODES, PODS, RELAUNCHES, ST
 from topomend.kube.errors import APIError, NotFound
 from topomend.relaunch import manifest
 from topomend.sandbox.build import ensure_binary
+from topomend.sandbox.host import free_ports
 from topomend.wire.group import API_VERSION, NAME_POLICY_ANNOTATION, PLACEHOLDER_GATE, RELAUNCH, RELAUNCH_FINALIZER
 from topomend.wire.relaunch_record import manifest_status, record_name
 
@@ -35,7 +35,6 @@ STEERED, DENIED = "steered", "denied"
 PARAMETERS = ((BRAKES, "topomend-brake"), (STEERINGS, "topomend-steer"))
 KUBELET_SECONDS = 3.0
 """How long a kubelet may take to give a removed pod's CPUs back."""
-
 READY_GATE = "example.com/ready"
 LABELS = "app.kubernetes.io/name=topomend,app.kubernetes.io/component=operator"
 
@@ -54,7 +53,7 @@ class Replica:
 
     def __init__(self, cluster: Cluster, content: dict[str, Any], log: Path) -> None:
         name, uid = content["metadata"]["name"], content["metadata"]["uid"]
-        self._health = f"127.0.0.1:{_free_port()}"
+        self._health = f"127.0.0.1:{free_ports(1)[0]}"
         flags = (
             "--leader-elect",
             f"--identity={name}_{uid}",
@@ -211,7 +210,10 @@ class Installed:
 
         def follow() -> None:
             while not ended.wait(0.1):
-                for content in self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items:
+                running = list[dict[str, Any]]()
+                with suppress(APIError):  # it is asked again
+                    running += self.cluster.client.list(PODS, namespace=SYSTEM, labels=LABELS).items
+                for content in running:
                     uid = content["metadata"]["uid"]
                     if uid not in known and content["status"].get("phase") == "Running":
                         known.add(uid)
@@ -384,11 +386,6 @@ def _runnable(deployment: dict[str, Any]) -> dict[str, Any]:
         container["image"] = "sandbox/pause"
         del container["readinessProbe"], container["livenessProbe"], container["resources"]
     return made
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _web() -> dict[str, Any]:

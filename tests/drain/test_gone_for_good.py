@@ -22,7 +22,7 @@ def test_new_pods_are_not_gated_once_the_operators_pods_are_gone(installed: Inst
     begun = time.monotonic()
     eventually("the parameters to be collected", lambda: not any(map(installed.exists, PARAMETERS)), COLLECTED_SECONDS)
     print(f"collected after {time.monotonic() - begun:.1f} s")
-    eventually("no new pod to be gated", lambda: not installed.is_steered(), 5)
+    eventually("no new pod to be gated", lambda: not installed.is_steered())
 
 
 def test_a_rolling_upgrade_leaves_no_moment_without_them(installed: Installed) -> None:

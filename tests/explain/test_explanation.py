@@ -86,7 +86,7 @@ TABLE: list[tuple[Kind, tuple[str, ...], tuple[str, ...], Scenario, str]] = [
         ("none", "best-effort"),
         SCOPED,
         on("sockets:2 cores:4 memory:8Gi", "cpu=8 memory=1Gi"),
-        "cpu: not enough cpus available",
+        "cpu requests 8, free 7 in all: the node has too few free CPUs",
     ),
     (
         Kind.NOT_ENOUGH_FREE,

@@ -1,6 +1,5 @@
 """One sandbox for all faults, and operators side by side: each behind a proxy of its own, in a namespace of its own."""
 
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from tests.waiting import eventually
 
 from topomend.kube.client import NAMESPACES, PODS, RELAUNCHES
 from topomend.kube.errors import NotFound
+from topomend.sandbox.host import free_ports
 
 
 class Scene:
@@ -33,7 +33,7 @@ class Scene:
 
     def start(self, *flags: str, module: str = "", kubeconfig: Path | None = None) -> Operator:
         """Start an operator, and wait until it watches."""
-        self._address, self._metrics = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
+        self._address, self._metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
         log = self._folder / f"operator-{len(self.operators)}.log"
         served = (f"--health-address={self._address}", f"--metrics-address={self._metrics}")
         operator = Operator(kubeconfig or self.proxy.kubeconfig, log, *served, *flags, module=module)
@@ -115,16 +115,18 @@ class Scene:
         assert len(set(history.bound)) == 1, history
 
     def healthz(self) -> tuple[int, str]:
-        """What the operator's liveness endpoint says."""
+        """What the operator's liveness endpoint says; of one that does not answer, 0 and why."""
         try:
-            with urllib.request.urlopen(f"http://{self._address}/healthz", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self._address}/healthz", timeout=30) as answer:
                 return answer.status, answer.read().decode().strip()
         except HTTPError as error:
             return error.code, error.read().decode().strip()
+        except OSError as error:  # it has just been started, or the machine is busy
+            return 0, str(error)
 
     def metric(self, name: str) -> float:
         """A gauge of the operator's."""
-        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
@@ -153,11 +155,6 @@ class Scene:
 
 def uid_of(content: dict[str, Any]) -> str:
     return str(content["metadata"]["uid"])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="package")

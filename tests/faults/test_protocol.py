@@ -26,6 +26,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ pytestmark = [pytest.mark.cluster]
 
 QUOTAS = Resource("v1", "resourcequotas")
 BEFORE, BETWEEN = Moment.BEFORE, Moment.BETWEEN
+
+MOST_OF_BOTH = 16
+"""Of so many pods each of two operators relaunches one. There is room for twenty."""
 
 
 def at(scene: Scene, step: str, moment: Moment, act: Callable[[], object]) -> threading.Event:
@@ -391,11 +395,14 @@ def test_two_that_both_act_relaunch_every_pod_once(scene_of: Callable[[str], Sce
         scene.start()
         second = scene.start(kubeconfig=other.kubeconfig)
         eventually("the second to watch", lambda: len(other.streams()) >= 4)
-        refused = [scene.refuse(f"train-{number}") for number in range(6)]
+        numbers = count()
+        refused = [scene.refuse(f"train-{next(numbers)}") for _ in range(6)]
         for content in refused:
             scene.runs_anew(content, 60)
-        assert scene.proxy.written
-        assert other.written
+        while not (scene.proxy.written and other.written):  # one of them may have been slower each time
+            number = next(numbers)
+            assert number < MOST_OF_BOTH
+            scene.runs_anew(scene.refuse(f"train-{number}"), 60)
         assert second.process.poll() is None
         assert "Traceback" not in second.text() + scene.operators[0].text()
     finally:

@@ -1,6 +1,7 @@
 """Faults between the real operator and a real API server: no pod lost, none doubled, and the operator lives on.
 
-K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit:
+K1 to K7 are the ways in which a client may lose events of a watch, or give it up; those of kopf's watch are in
+tests/controller/test_own_objects.py:
 
 | what goes wrong                                      | tested by                                           |
 |------------------------------------------------------|-----------------------------------------------------|
@@ -15,7 +16,7 @@ K1 to K7 are the ways in which kopf 1.45.2 alone would lose events or exit:
 | 429 with Retry-After; 500, 503, 504, 403 for a while | ..._asks_for_patience_...; ..._fail_for_a_while_... |
 | answers cut short; stale answers; a clock that jumps | ..._cut_short_...; ..._stale_...; ..._jumps_...     |
 
-The slow ones wait for kopf's inactivity timeout (70 s) and for the liveness endpoint's patience (120 s); they run
+The slow ones wait until a silent watch counts as dead (70 s) and for the liveness endpoint's patience (120 s); they run
 beside each other and beside the others.
 """
 
@@ -69,7 +70,7 @@ def test_a_stream_that_is_cut_is_up_again_within_seconds(scene_of: Callable[[str
 def test_what_was_deleted_during_a_gap_that_ended_in_a_410_holds_no_place(
     scene_of: Callable[[str], Scene], lopsided: Cluster
 ) -> None:
-    """K1: kopf tells nobody of what was deleted before it lists anew."""
+    """K1: no event tells of what was deleted before the version from which it is watched again."""
     scene = scene_of("k1")
     spec = NodeSpec.of_shape("numa-c", "cores:40 memory:4Gi", topology_manager_policy="single-numa-node")
     lopsided.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "numa-c"}})
@@ -102,7 +103,7 @@ def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothin
     answered: list[bytes] = []
 
     def break_off(request: Request) -> Answer | None:
-        if not request.lists("pods") or "limit" in request.query or len(answered) == 2:
+        if not _begins_a_watch(request) or len(answered) == 2:
             return None
         answered.append(_listed(scene)[:-40])
         return Answer(body=answered[-1], complete=len(answered) == 2)
@@ -111,22 +112,22 @@ def test_no_stream_begins_without_a_list_and_a_list_that_breaks_off_hides_nothin
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))) == 1
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
-    eventually("both lists to be broken off, and another to be asked for", lambda: _plain_lists(scene) > 3)
+    eventually("both lists to be broken off, and another to be asked for", lambda: _begun(scene) > 3)
     again = scene.refuse("after")
     scene.runs_anew(again, 15)
     assert not [request for request in scene.proxy.asked if "sendInitialEvents" in request.query]
     scene.is_well()
 
 
-@pytest.mark.parametrize("page", ["of kopf's", "of the relist's"])
+@pytest.mark.parametrize("page", ["of the stream's", "of the relist's"])
 def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of: Callable[[str], Scene]) -> None:
-    """K3: to kopf it is an error that it does not expect."""
-    scene = scene_of("k3" if "kopf" in page else "k3-relist")
+    """K3"""
+    scene = scene_of("k3" if "stream" in page else "k3-relist")
     scene.start("--relist-seconds=2")
     refusals: list[Request] = []
 
     def expire(request: Request) -> Answer | None:
-        if request.lists("pods") and ("limit" in request.query) == ("relist" in page) and len(refusals) < 2:
+        if request.lists("pods") and _begins_a_watch(request) == ("stream" in page) and len(refusals) < 2:
             refusals.append(request)
             return failure(410, "Expired")
         return None
@@ -142,32 +143,32 @@ def test_a_list_that_is_answered_with_410_is_asked_for_anew(page: str, scene_of:
 
 
 def test_an_error_event_of_any_kind_is_survived(scene_of: Callable[[str], Scene]) -> None:
-    """K4: kopf ends on any but 410."""
+    """K4"""
     scene = scene_of("k4")
     scene.start()
     for code, reason in ((500, "InternalError"), (504, "Timeout"), (429, "TooManyRequests")):
-        eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
+        eventually("one stream of pods", lambda: len(scene.proxy.streams("pods")) == 1)
         assert scene.proxy.end("pods", _line(_error(code, reason))) == 1
         refused = scene.refuse(f"train-{code}")
         scene.runs_anew(refused, 15)
-    assert scene.operator.text().count("they are restarted") == 3
+    assert scene.operator.text().count("pods are not watched") == 3
     scene.is_well()
 
 
 def test_half_a_line_and_then_the_end_is_survived(scene_of: Callable[[str], Scene]) -> None:
-    """K6: to kopf it is no JSON, and no error that it expects."""
+    """K6"""
     scene = scene_of("k6")
     scene.start()
     assert scene.proxy.end("pods", _line(_error(410, "Expired"))[:30]) == 1
     refused = scene.refuse("train")
     scene.runs_anew(refused, 15)
     eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
-    assert scene.operator.text().count("they are restarted") == 1
+    assert scene.operator.text().count("pods are not watched") == 1
     scene.is_well()
 
 
 def test_an_event_that_cannot_be_handled_hides_no_other_and_is_made_up_for(scene_of: Callable[[str], Scene]) -> None:
-    """K7: kopf calls a handler that raised never again."""
+    """K7"""
     scene = scene_of("k7")
     garbled: list[str] = []
 
@@ -223,7 +224,7 @@ def test_requests_that_fail_for_a_while_are_made_again(status: int, scene_of: Ca
 
     scene.proxy.rules.append(fail)
     refused = scene.refuse("train")
-    scene.runs_anew(refused, until - time.monotonic() + 15)
+    scene.runs_anew(refused, 20)
     scene.is_well()
 
 
@@ -302,12 +303,12 @@ def _stall(scene: Scene) -> None:
     scene.runs_anew(refused, 90)
     took = time.monotonic() - stalled
     print(f"stalled to run, s: {took:.1f}")
-    assert 60 < took < stretched(75)
+    assert 40 < took < stretched(75), "70 s after the last that a watch has brought, which came before the stall"
     scene.is_well()
 
 
 def _lists_fail(scene: Scene) -> None:
-    """K5: kopf gives up after 54 s of failures."""
+    """K5"""
     scene.start("--relist-seconds=5")
     begun = time.monotonic()
     refusals: list[int] = []
@@ -327,7 +328,6 @@ def _lists_fail(scene: Scene) -> None:
     assert time.monotonic() - begun > 64
     assert {503, 403} <= set(refusals)
     eventually("the streams to be up", lambda: len(scene.proxy.streams()) >= 4)
-    assert "they are restarted" not in scene.operator.text()
     scene.is_well()
 
 
@@ -419,13 +419,22 @@ def _line(event: dict[str, Any]) -> bytes:
 
 
 def _largest_hole(scene: Scene) -> float:
-    return scene.metric("topomend_operator_largest_admissible_cpus")
+    """0 where no node is known."""
+    try:
+        return scene.metric('topomend_operator_pool_largest_admissible{pool="none",resource="cpu"}')
+    except StopIteration:
+        return 0.0
 
 
-def _plain_lists(scene: Scene) -> int:
-    return len([request for request in scene.proxy.asked if request.lists("pods") and "limit" not in request.query])
+def _begins_a_watch(request: Request) -> bool:
+    """Whether a stream of pods asks for the version from which it watches."""
+    return request.lists("pods") and request.query.get("limit") == "1"
+
+
+def _begun(scene: Scene) -> int:
+    return len([request for request in scene.proxy.asked if _begins_a_watch(request)])
 
 
 def _listed(scene: Scene) -> bytes:
-    """A list of pods as kopf got it."""
-    return next(body for url, body in scene.proxy.answers.items() if "/pods?" in url and "limit=" not in url)
+    """A list of pods as a stream got it."""
+    return next(body for url, body in scene.proxy.answers.items() if "/pods?" in url and "limit=1&" in f"{url}&")

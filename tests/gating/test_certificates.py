@@ -3,12 +3,13 @@
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from topomend.gating.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS, renewed
+from topomend.gating.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS, expiry, renewed
 from topomend.gating.key_pairs import KeyPairs, Unusable
 
 NOW = datetime.now(UTC)
@@ -65,6 +66,14 @@ def test_a_certificate_is_renewed_in_time_by_the_same_authority() -> None:
     assert later is not None
     assert (later.authority, later.authority_key) == (made.authority, made.authority_key)
     assert later.certificate != made.certificate
+
+
+def test_the_end_is_that_of_the_certificate_or_of_an_authority_that_ends_first() -> None:
+    made = issued()
+    assert expiry(made) == int((NOW + timedelta(days=CERTIFICATE_DAYS)).timestamp())
+    near_its_end = NOW - timedelta(days=AUTHORITY_DAYS - 10)
+    old = replace(made, authority=issued(near_its_end).authority)
+    assert expiry(old) == int((NOW + timedelta(days=10)).timestamp())
 
 
 def test_a_renewed_authority_leaves_the_one_before_trusted(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,10 +24,12 @@ from tests.deploy.api import API, Answer, administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.waiting import eventually, stretched
 
+from topomend.controller.own_objects import OwnObjects
 from topomend.gating import installer
 from topomend.gating.certificates import renewed
 from topomend.gating.definitions import NAMES, Installation
 from topomend.gating.installer import NO_WEBHOOK, Installer
+from topomend.gating.known_parameters import WATCHED, KnownParameters
 from topomend.kube.client import Client, connect
 from topomend.kube.errors import TooManyRequests, Unanswered
 from topomend.runtime.http.server import Page
@@ -153,19 +156,24 @@ def _answers(admin: API) -> bool:
 @contextmanager
 def installing(kubeconfig: Path, *, leads: bool = True, listens: bool = True) -> Iterator[Installer]:
     client = connect(str(kubeconfig))
-    made = of_client(client, leads=leads, listens=listens)
+    known = KnownParameters(lambda: None)
+    own_objects = OwnObjects(client.access, SYSTEM, WATCHED, known.told)
+    made = of_client(client, known, own_objects.start, leads=leads, listens=listens)
     try:
         yield made
     finally:
         made.close()
+        own_objects.stop()
         client.close()
 
 
-def of_client(client: Client, *, leads: bool = True, listens: bool = True) -> Installer:
+def of_client(
+    client: Client, known: KnownParameters, watch: Callable[[], None], *, leads: bool = True, listens: bool = True
+) -> Installer:
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}" if listens else ""
     url = f"https://{address}" if listens else ""
-    return Installer(client, OURS, address, url, lambda: leads, due=lambda: None, took=lambda _: None)
+    return Installer(client, OURS, address, url, lambda: leads, parameters=known, watch=watch, took=lambda _: None)
 
 
 def ensure(made: Installer) -> None:
@@ -286,7 +294,7 @@ def test_the_brake_has_a_webhook_beside_its_policy_while_it_lists_a_controller(
         ensure(made)
         assert webhooks(admin) == ["steer"]
         write_brake(admin, listed=True)
-        assert due.wait(stretched(5)), "the operator learns of the first controller at once"
+        assert due.wait(stretched(30)), "the operator learns of the first controller at once"
         ensure(made)
         assert webhooks(admin) == ["steer", "brake"]
         write_brake(admin, listed=False)
@@ -400,24 +408,33 @@ def test_an_upgrade_and_a_downgrade_leave_no_new_pod_ungated_and_gate_none_twice
 STEERINGS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/steerings.topomend.io"
 
 
+RESTARTS = 5
+
+
 def test_a_steered_pod_is_gated_by_an_api_server_that_does_not_know_the_policies_parameters_yet(newer: Sandbox) -> None:
     """An API server looks a parameter's kind up when it starts, and then each 30 s: this one has started before it.
 
-    Else it is a race that about every second start loses.
+    Else it is a race that about every second start loses. On a slow machine the 30 s may be over: then it starts anew.
     """
-    admin = administrator(newer.kubeconfig)
     with installing(newer.kubeconfig) as made:
         ensure(made)
-        eventually("the webhook", lambda: gates(admin) == [group.FIT_GATE])
-        assert admin.delete(STEERINGS).allowed
-        eventually("its kind to be gone", lambda: admin.get(STEERINGS).code == 404)
-        newer.stop_api_server()
-        newer.start_api_server()
-        write_steering(newer)
-        eventually("the webhook to know", lambda: made._parameters.parameter("steer").exists)
-        before = asked(newer, "steer")
-        assert all(gates(admin) == [group.FIT_GATE] for _ in range(20))
-        assert asked(newer, "steer") > before, "no policy has gated them"
+        eventually("the webhook", lambda: gates(administrator(newer.kubeconfig)) == [group.FIT_GATE])
+        by_webhook = (_is_gated_by_the_webhook_once_restarted(newer, made) for _ in range(RESTARTS))
+        assert any(by_webhook), "no policy has gated them"
+
+
+def _is_gated_by_the_webhook_once_restarted(newer: Sandbox, made: Installer) -> bool:
+    """Whether it was not the policy that gated new pods, all of which somebody has to gate."""
+    admin = administrator(newer.kubeconfig)
+    assert admin.delete(STEERINGS).allowed
+    eventually("its kind to be gone", lambda: admin.get(STEERINGS).code == 404)
+    newer.stop_api_server()
+    newer.start_api_server()
+    write_steering(newer)
+    eventually("the webhook to know", lambda: made._parameters.parameter("steer").exists)
+    before = asked(newer, "steer")
+    assert all(gates(admin) == [group.FIT_GATE] for _ in range(20))
+    return asked(newer, "steer") > before
 
 
 def test_a_second_operator_serves_what_the_leading_one_has_issued(older: Sandbox) -> None:
@@ -433,6 +450,8 @@ def test_a_second_operator_serves_what_the_leading_one_has_issued(older: Sandbox
             assert follower.is_ready
             leader._url, leader._applied = follower._url, None  # both are behind one address
             ensure(leader)
+            assert leader.certificate_expiry > time.time()
+            assert follower.certificate_expiry == 0
             assert leader._webhook is not None
             leader._webhook.close()
             leader._webhook = None

@@ -13,11 +13,11 @@ from tests.waiting import eventually
 
 from topomend.gating import parameters as parameters_module
 from topomend.gating.parameters import RENEW_SECONDS, VALID_SECONDS, Parameters
-from topomend.kube.client import BRAKES, STEERINGS, Resource
+from topomend.kube.client import BRAKES, STEERINGS, Client, Resource
 from topomend.kube.errors import AlreadyExists, NotFound, NotPermitted
 from topomend.model.cluster import WatchedPod
 from topomend.runtime.timestamp import timestamp
-from topomend.wire.group import BRAKE_NAME, STEERING_NAME
+from topomend.wire.group import BRAKE, BRAKE_NAME, STEERING, STEERING_NAME
 
 pytestmark = pytest.mark.cluster
 
@@ -43,8 +43,12 @@ def delete(cluster: Cluster, resource: Resource, name: str) -> None:
         cluster.client.delete(resource, name, NAMESPACE, uid=uid)
 
 
+def parameters_of(client: Client, pod_name: str = "", pod_uid: str = "", namespace: str = NAMESPACE) -> Parameters:
+    return Parameters(client, namespace, pod_name, pod_uid, found=lambda *_: None)
+
+
 def of_pod(cluster: Cluster, pod: WatchedPod) -> Parameters:
-    return Parameters(cluster.client, NAMESPACE, pod.name, pod.uid)
+    return parameters_of(cluster.client, pod.name, pod.uid)
 
 
 def metadata(cluster: Cluster) -> list[dict[str, Any]]:
@@ -81,14 +85,14 @@ def test_an_object_that_somebody_deletes_is_created_again(cluster: Cluster) -> N
 
 
 def test_objects_of_an_operator_outside_of_a_pod_have_no_owner(cluster: Cluster) -> None:
-    Parameters(cluster.client, NAMESPACE, "", "").ensure()
+    parameters_of(cluster.client).ensure()
     assert owners(cluster) == [[], []]
 
 
 def test_what_the_api_server_does_not_allow_is_logged_once_and_stops_nobody(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    parameters = Parameters(cluster.client, "nowhere", "", "")
+    parameters = parameters_of(cluster.client, namespace="nowhere")
     parameters.ensure()
     parameters.ensure()
     assert parameters.ensured
@@ -99,7 +103,7 @@ def test_what_the_api_server_does_not_allow_is_logged_once_and_stops_nobody(
 
 def test_without_an_answer_nothing_is_ensured(cluster: Cluster) -> None:
     pod = gated(cluster, "one")
-    parameters = Parameters(cluster.client.writing_while(lambda: False), NAMESPACE, pod.name, pod.uid)
+    parameters = parameters_of(cluster.client.writing_while(lambda: False), pod.name, pod.uid)
     with pytest.raises(NotPermitted):
         parameters.ensure()
     assert not parameters.ensured
@@ -114,7 +118,7 @@ def valid_until(cluster: Cluster) -> list[str]:
 
 
 def test_only_an_operator_that_acts_renews_both_objects_and_not_at_every_check(cluster: Cluster) -> None:
-    parameters = Parameters(cluster.client, NAMESPACE, "", "")
+    parameters = parameters_of(cluster.client)
     parameters.ensure()
     assert all(until > in_seconds(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
     written = metadata(cluster)
@@ -128,18 +132,37 @@ def test_only_an_operator_that_acts_renews_both_objects_and_not_at_every_check(c
     assert all(until > in_seconds(VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
 
 
+def clock_that_is_wrong_by(seconds: float) -> type[datetime]:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    return Wrong
+
+
+def test_objects_whose_writes_the_api_server_does_not_note_are_renewed_as_long_as_they_exist(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It notes none of an object that a user created empty: the time of its creation is not that of a later write."""
+    for resource, name in BOTH:
+        kind = {"apiVersion": resource.api_version, "kind": BRAKE if resource is BRAKES else STEERING}
+        made = cluster.client.create(resource, kind | {"metadata": {"name": name}}, NAMESPACE)
+        assert "managedFields" not in made["metadata"]
+    monkeypatch.setattr(parameters_module, "datetime", clock_that_is_wrong_by(3600))  # as if an hour had passed
+    parameters = parameters_of(cluster.client)
+    for _ in range(3):
+        parameters.ensure()
+        assert all(until > in_seconds(3600 + VALID_SECONDS - RENEW_SECONDS) for until in valid_until(cluster))
+
+
 @pytest.mark.parametrize("wrong", [-600.0, 3600.0], ids=["ten minutes slow", "an hour fast"])
 def test_a_wrong_clock_is_put_right_by_the_api_server_s(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: float
 ) -> None:
-    class Wrong(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) + timedelta(seconds=wrong)
-
-    parameters = Parameters(cluster.client, NAMESPACE, "", "")
+    parameters = parameters_of(cluster.client)
     with monkeypatch.context() as patched:
-        patched.setattr(parameters_module, "datetime", Wrong)
+        patched.setattr(parameters_module, "datetime", clock_that_is_wrong_by(wrong))
         for _ in range(3):
             parameters.ensure()
         low, high = in_seconds(VALID_SECONDS - RENEW_SECONDS), in_seconds(VALID_SECONDS + RENEW_SECONDS)

@@ -77,12 +77,12 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
     cases = [(rng.choice((STEERED, PLAIN, OPTED_OUT)), random_user(rng, admin), random_pod(rng)) for _ in range(CASES)]
     for item in every_policy():
         assert admin.apply(path_of(item), item).allowed
-    eventually("the policies", lambda: effects(admin, STEERED, probe()) == (True, True))
+    eventually("the policies", lambda: all(acting(admin)))
     by_policy = [effects(api, namespace, pod) for namespace, api, pod in cases]
     notes_by_policy = notes(admin, random.Random(SEED))
     for item in every_policy():
         assert admin.delete(path_of(item)).allowed
-    eventually("the policies' end", lambda: effects(admin, STEERED, probe()) == (False, False))
+    eventually("the policies' end", lambda: not any(acting(admin)))
     pairs = renewed(None, ["127.0.0.1"], datetime.now(UTC))
     assert pairs is not None
     server = Webhook(
@@ -97,7 +97,7 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
             client = {"url": f"https://127.0.0.1:{server.port}/{definition}", "caBundle": pairs.as_secret()["ca.crt"]}
             path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/topomend-{definition}"
             assert admin.patch(path, {"webhooks": [webhook(INSTALLATION, definition, client)]}).allowed
-        eventually("the webhooks", lambda: effects(admin, STEERED, probe()) == (True, True))
+        eventually("the webhooks", lambda: all(acting(admin)))
         by_webhook = [effects(api, namespace, pod) for namespace, api, pod in cases]
         notes_by_webhook = notes(admin, random.Random(SEED))
     finally:
@@ -112,6 +112,26 @@ def test_webhook_and_policies_gate_and_stamp_the_same_pods(admin: API) -> None:
 def probe() -> dict[str, Any]:
     container = {"name": "c", "image": "none", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
     return {"containers": [container], "metadata": {}}
+
+
+def acting(admin: API) -> tuple[bool, ...]:
+    """Whether each definition acts: new ones come into force one by one, and end so."""
+    steered, stamped = effects(admin, STEERED, probe())
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": BRAKED, "controller": True}
+    braked_gates, _ = effects(admin, PLAIN, probe() | {"metadata": {"ownerReferences": [owner]}})
+    return steered, stamped, group.FIT_GATE in braked_gates, notes_changes(admin)
+
+
+def notes_changes(admin: API) -> bool:
+    """Whether it is noted on a stamped pod that somebody has changed it."""
+    path, name = f"/api/v1/namespaces/{PLAIN}/pods", next(_names)
+    metadata = {"name": name, "annotations": {group.CREATOR_ANNOTATION: "somebody"}}
+    spec = {**probe(), "nodeSelector": {"no": "node"}}
+    del spec["metadata"]
+    assert admin.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).allowed
+    answer = admin.patch(f"{path}/{name}", {"metadata": {"annotations": {"a": "1"}}}, dry_run=True)
+    assert admin.delete(f"{path}/{name}").allowed
+    return group.CHANGED_ANNOTATION in answer.content["metadata"]["annotations"]
 
 
 def effects(api: API, namespace: str, pod: dict[str, Any]) -> tuple[Any, ...]:

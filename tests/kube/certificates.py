@@ -47,7 +47,7 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 def _openssl(folder: Path, *arguments: str) -> None:
     command = ["openssl", *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=240)
 
 
 @dataclass

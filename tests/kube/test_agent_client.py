@@ -141,9 +141,9 @@ def test_a_success_that_is_no_object_is_no_answer(client_of: ClientOf, body: byt
 def test_a_port_that_refuses_is_no_answer(client_of: ClientOf) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(Unanswered, match=r"GET /api/v1/nodes/n1: .*refused"):
-        client_of(port).node("n1")
+        port = free.getsockname()[1]  # which nobody else gets meanwhile
+        with pytest.raises(Unanswered, match=r"GET /api/v1/nodes/n1: .*refused"):
+            client_of(port).node("n1")
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "a: [", "clusters: 3", "kind: Config\ncurrent-context: gone\n"])

@@ -1,6 +1,7 @@
 """What the operator's client sends, and what it makes of pages, streams and lost answers. The server is a real one."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pytest
 from tests.clusters import Cluster
 
 from topomend.kube.client import (
+    CLAIMS,
     EVENTS,
     FIRST_PAGE,
     MAX_PAGE,
@@ -203,6 +205,17 @@ def test_a_list_in_another_language_is_unanswered(client: Client, server: APISer
         client.list(PODS)
 
 
+def test_a_server_that_never_answers_is_given_up_after_as_long_as_its_reader_says(kubeconfig: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        content = json.loads(kubeconfig.read_text())
+        content["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        kubeconfig.write_text(json.dumps(content))
+        client = connect(str(kubeconfig))
+        with pytest.raises(Unanswered, match="timed out"):
+            client.get(CLAIMS, "data", "ns", seconds=0.1)
+        client.close()
+
+
 # Watches
 
 
@@ -218,7 +231,7 @@ def test_a_watch_tells_changes_from_deletions(client: Client, server: APIServer)
     ]
     [request] = server.asked
     assert request.path == "/api/v1/namespaces/ns/pods"
-    assert (request.query["watch"], request.query["resourceVersion"]) == ("1", "5")
+    assert (request.query["watch"], request.query["resourceVersion"]) == ("true", "5")
 
 
 def test_a_watch_from_a_version_that_is_too_old_is_gone_whichever_way_the_server_says_it(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.processes import end
 from tests.waiting import eventually
 
 from topomend.kube.client import Client, Resource, connect
@@ -39,15 +40,27 @@ def _is_listed(client: Client, resource: Resource) -> bool:
     return True
 
 
-def start_agent(sandbox: Sandbox, name: str, log: Path) -> subprocess.Popen[bytes]:
-    """The agent of a node, as a process that sees the node's machine."""
+def start_agent(sandbox: Sandbox, name: str, log: Path, kubelet_config: Path | None = None) -> subprocess.Popen[bytes]:
+    """The agent of a node, as a process that sees the node's machine. ``kubelet_config`` replaces the kubelet's own."""
     node = sandbox.node(name)
-    flags = ["--node-name", name, "--kubelet-config", node.kubelet_config, "--pod-resources", node.pod_resources]
+    flags = [
+        "--node-name",
+        name,
+        "--kubelet-config",
+        kubelet_config or node.kubelet_config,
+        "--pod-resources",
+        node.pod_resources,
+    ]
     flags += ["--kubelet-state", node.kubelet_state]
     with log.open("wb") as stream:
         return subprocess.Popen(
             [*sandbox.exec_prefix(name), sys.executable, "-m", "topomend.cli", "agent", *map(str, flags)],
-            env={**os.environ, "KUBECONFIG": str(sandbox.kubeconfig), "PYTHONPATH": str(ROOT / "operator")},
+            env={
+                **os.environ,
+                "KUBECONFIG": str(sandbox.kubeconfig),
+                "PYTHONPATH": str(ROOT / "operator"),
+                "PYTHONFAULTHANDLER": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
@@ -75,9 +88,3 @@ class Agents:
             process = start_agent(sandbox, node.name, self._folder / f"agent-{node.name}.log")
             self._stack.callback(end, process)
         return client
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and wait until it has."""
-    process.terminate()
-    process.wait(15)

@@ -47,7 +47,7 @@ class Server:
 
     def publish(self, status: Mapping[str, Any], node: NodeFacts = NODE) -> tuple[str, str]:
         """The status and the reason of the condition that the publisher adds."""
-        result = self._publisher.publish(Figures(KubeletSettings(), (), self._zones), status, node)
+        result = self._publisher.publish(Figures(KubeletSettings(), (), self._zones, lambda: None), status, node)
         *others, added = result["conditions"]
         assert others == status["conditions"]
         assert added["type"] == CONDITION

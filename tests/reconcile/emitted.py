@@ -7,17 +7,24 @@ from topomend.runtime.event_recorder import Regarding
 
 
 class Emitted:
-    """Every Event as kind and name of its object, type, reason, action and note."""
+    """Every Event as kind and name of its object, type, reason, action and note; ``facts`` has what it is told by."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, ...]] = []
+        self.facts: list[tuple[str, Regarding | None]] = []
         self.budget = True
         self.announcer = Announcer(self)  # type: ignore[arg-type]  # all that it calls is here
 
-    def emit(self, regarding: Regarding, *words: str, **_: Any) -> None:
+    def emit(
+        self, regarding: Regarding, *words: str, fact: str = "", related: Regarding | None = None, **_: Any
+    ) -> None:
         self.events.append((f"{regarding.kind}/{regarding.name}", *words))
+        self.facts.append((fact, related))
 
     def has_budget(self, _: Regarding) -> bool:
+        return self.budget
+
+    def is_new(self, *_: object) -> bool:
         return self.budget
 
     def reasons(self) -> list[str]:

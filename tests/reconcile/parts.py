@@ -16,6 +16,7 @@ from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import NodePods
 from topomend.reconcile.placement.reservations import Reservations
+from topomend.reconcile.placement.untried_pods import UntriedPods
 from topomend.reconcile.store import Store
 from topomend.runtime.backoff import Backoff
 
@@ -34,17 +35,27 @@ class Parts:
         self.metrics = Metrics(lambda: self.store.snapshot, lambda: 0, lambda: True)
         announcer = self.emitted.announcer
         explainer = Explainer(self.store, announcer, self.metrics, self.reported.append, self.clock)
+        self.node_pods = NodePods(cluster.client, self.store, clock=self.clock)
         reservations = Reservations(
             self.store,
-            NodePods(cluster.client, self.store, clock=self.clock),
+            self.node_pods,
             NodeBackoff(Backoff(self.clock)),
             self.metrics,
             clock=self.clock,
         )
         self.placeholders = Placeholders(cluster.client, self.store, SYSTEM, enabled=placeholders, clock=self.clock)
         self.scale_up = ScaleUp(cluster.client, self.store, self.placeholders, self.clock)
+        self.untried = UntriedPods(self.store, self.clock)
         self.collaborators = Collaborators(
-            cluster.client, self.store, reservations, explainer, announcer, self.metrics, self.scale_up, self.clock
+            cluster.client,
+            self.store,
+            reservations,
+            explainer,
+            announcer,
+            self.metrics,
+            self.scale_up,
+            self.untried,
+            self.clock,
         )
 
     def watch(self, *pods: WatchedPod) -> None:

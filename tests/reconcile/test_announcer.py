@@ -21,7 +21,7 @@ def emitted() -> Emitted:
 
 @pytest.mark.parametrize(
     ("explanation", "reason"),
-    [(Explained("why", "cpu"), "TopologyRefusalExplained"), (ReplayMismatch("why"), "ReplayMismatch")],
+    [(Explained("why", ("cpu",)), "TopologyRefusalExplained"), (ReplayMismatch("why"), "ReplayMismatch")],
 )
 def test_a_refusal_is_explained_on_the_pod_its_owner_and_its_record(
     explanation: Explained | ReplayMismatch, reason: str, emitted: Emitted
@@ -34,14 +34,14 @@ def test_a_refusal_is_explained_on_the_pod_its_owner_and_its_record(
 
 
 def test_a_bare_pod_without_a_record_has_the_only_event(emitted: Emitted) -> None:
-    emitted.announcer.refusal_explained(refused_pod(), Explained("why", "cpu"), None, None)
+    emitted.announcer.refusal_explained(refused_pod(), Explained("why", ("cpu",)), None, None)
     assert [name for name, *_ in emitted.events] == ["Pod/p"]
 
 
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        (gated_pod(gates=(FIT_GATE,)), ("Normal", "UngateDeferred", "Ungate")),
+        (gated_pod(gates=(FIT_GATE,)), ("Warning", "UngateDeferred", "Ungate")),
         (gated_pod(gates=(RELAUNCH_GATE,)), ("Warning", "RelaunchDeferred", "Relaunch")),
         (refused_pod(), ("Warning", "RelaunchDeferred", "Relaunch")),
     ],
@@ -52,6 +52,37 @@ def test_a_pod_that_no_node_admits_is_deferred_by_what_would_be_done_with_it(
 ) -> None:
     emitted.announcer.unschedulable(pod, "no node admits it now")
     assert emitted.events == [("Pod/p", *expected, "no node admits it now; retried when a node changes")]
+
+
+WEB = Owner("ReplicaSet", "web", "9", "apps/v1")
+
+
+def test_a_pod_that_waits_is_told_of_on_its_owner_too_and_each_event_refers_to_the_other(emitted: Emitted) -> None:
+    emitted.announcer.unschedulable(gated_pod(owner=WEB), "no node admits it now", "closest: a lacks 1 of 3 cpu")
+    note = "no node admits it now; closest: a lacks 1 of 3 cpu; retried when a node changes"
+    assert emitted.events == [
+        ("Pod/p", "Warning", "UngateDeferred", "Ungate", note),
+        ("ReplicaSet/web", "Warning", "UngateDeferred", "Ungate", f"p waits: {note}"),
+    ]
+    assert [fact for fact, _ in emitted.facts] == ["no node admits it now"] * 2, "figures make no new event"
+    assert [related.name for _, related in emitted.facts if related] == ["web", "p"]
+
+
+def test_a_pod_that_waits_for_its_turn_asks_nobody_to_act(emitted: Emitted) -> None:
+    emitted.announcer.waits_for_turn(gated_pod(owner=WEB), "a NUMA 1 admits it, but is reserved for wide")
+    [(name, kind, reason, _, note)] = emitted.events
+    assert (name, kind, reason) == ("Pod/p", "Normal", "WaitingForTurn")
+    assert note.startswith("a NUMA 1 admits it, but is reserved for wide; ")
+
+
+def test_of_many_pods_that_one_node_refuses_for_the_same_the_owner_is_told_once(emitted: Emitted) -> None:
+    for name in ("p", "q"):
+        pod = refused_pod(name, owner=WEB)
+        emitted.announcer.refusal_explained(pod, Explained(f"a refuses {name}", ("cpu",)), None, None)
+    of_owner = [fact for event, (fact, _) in zip(emitted.events, emitted.facts, strict=True) if "Set" in event[0]]
+    assert len(of_owner) == 2
+    assert len(set(of_owner)) == 1
+    assert emitted.facts[0][0] == "TopologyRefusalExplained", "a pod is refused once"
 
 
 def test_a_relaunch_names_both_pods_the_nodes_and_the_attempt_on_pod_and_record(emitted: Emitted) -> None:

@@ -7,9 +7,11 @@ from tests.reconcile.emitted import Emitted
 
 from topomend.cache import changes
 from topomend.cache.snapshot import Refusal, Snapshot
+from topomend.decide.feasibility import diagnose
 from topomend.decide.plan import PUBLICATION_SECONDS
+from topomend.model.pod import Pod
 from topomend.reconcile import explainer
-from topomend.reconcile.explainer import Explainer
+from topomend.reconcile.explainer import CLOSEST_SECONDS, Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import RETRY_SECONDS, Result
@@ -108,6 +110,63 @@ def test_a_pod_waits_for_capacity_or_where_not_even_an_empty_node_admits_it_for_
     [(_, _, event, _, text)] = operator.emitted.events
     assert event == ("NoNodeCanEverAdmit" if never else "UngateDeferred")
     assert note.message in text
+
+
+def test_a_gated_pods_event_names_the_closest_node_and_why_it_is_gated_where_one_is_posted() -> None:
+    operator = Operator(FRAGMENTED)
+    pod = gated_pod(cpus=3)
+    diagnosis = diagnose(FRAGMENTED, pod.pod, pod.placement)
+    operator.explainer.report_gated(pod, diagnosis.summary(""), diagnosis, "gated because web-1 was refused")
+    [(_, kind, reason, _, text)] = operator.emitted.events
+    assert (kind, reason) == ("Warning", "UngateDeferred")
+    assert "; closest: a lacks 1 of 3 cpu (free 1 on NUMA 0, 2 on NUMA 1)" in text
+    assert "would be admitted with 2 CPUs" in text
+    assert "; gated because web-1 was refused; retried" in text
+
+
+def test_the_closest_node_is_sought_once_in_a_while_for_all_pods_of_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(FRAGMENTED)
+    sought: list[str] = []
+
+    def words(_: Snapshot, pod: Pod, *__: object) -> str:
+        sought.append(pod.name)
+        return f"for {pod.name}"
+
+    monkeypatch.setattr(explainer, "closest_words", words)
+
+    def report(name: str, cpus: int) -> str:
+        pod = gated_pod(name, cpus)
+        diagnosis = diagnose(FRAGMENTED, pod.pod, pod.placement)
+        operator.explainer.report_gated(pod, "no node admits it now", diagnosis)
+        return operator.emitted.events[-1][-1]
+
+    assert "; for p;" in report("p", 3)
+    assert "; for p;" in report("q", 3)
+    assert "; for wide;" in report("wide", 4)
+    operator.clock.now += CLOSEST_SECONDS
+    assert "; for q;" in report("q", 3)
+    assert sought == ["p", "wide", "q"]
+
+
+def test_nothing_more_is_found_out_where_no_event_would_be_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(FRAGMENTED)
+    operator.emitted.budget = False
+    monkeypatch.setattr(explainer, "closest_words", lambda *_: pytest.fail("asked"))
+    pod = gated_pod(cpus=3)
+    operator.explainer.report_unschedulable(pod, "why", diagnosis=diagnose(FRAGMENTED, pod.pod, pod.placement))
+    assert len(operator.emitted.events) == 1, "the recorder drops it"
+
+
+def test_a_pod_that_a_node_admits_waits_for_its_turn() -> None:
+    operator = Operator(FRAGMENTED)
+    pod = gated_pod(cpus=2)
+    diagnosis = diagnose(FRAGMENTED, pod.pod, pod.placement)
+    assert diagnosis.candidates
+    assert operator.explainer.report_gated(pod, "reserved", diagnosis) == (
+        False,
+        Result(RETRY_SECONDS, on_capacity=True),
+    )
+    assert operator.emitted.reasons() == ["WaitingForTurn"]
 
 
 def test_why_a_gated_pod_is_infeasible_is_not_found_out_where_nobody_could_be_told(

@@ -97,7 +97,7 @@ def test_a_gated_pod_holds_no_node_after_a_request_that_fails(
         if not fails.failed:
             return
         for pod in pods:
-            assert gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid)) == DONE
+            assert gated_pods.reconcile(PodID.of(pod)) == DONE
         assert [gates(cluster, pod.name) for pod in pods] == [()] * size
         cluster.remove_all()
     pytest.fail(f"more than {MOST_REQUESTS} requests")

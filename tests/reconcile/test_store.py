@@ -82,7 +82,7 @@ def test_changes_are_applied_while_another_thread_decides(store: Store) -> None:
     decided_on = store.without(POD)
     other = threading.Thread(target=store.apply, args=(changes.PodAssumed(guaranteed_pod("other", 1), ("a",), 1.0),))
     other.start()
-    other.join(10)
+    other.join(60)
     assert assumed(store.snapshot) == ["other"]
     assert store.assume(POD, ("a",), decided_on, 1.0) == ("a",)
 
@@ -95,7 +95,7 @@ def test_pods_are_never_assumed_beyond_what_a_node_admits(store: Store) -> None:
         pod = guaranteed_pod(name, 2)
         while True:
             snapshot = store.without(pod)
-            verdict, _ = admit(snapshot.publications["a"].state_with_assumed, pod)
+            verdict, _ = admit(snapshot.publications["a"].state_with_assumed(), pod)
             if not verdict.admitted:
                 return
             if not store.assume(pod, ("a",), snapshot, 1.0):

@@ -23,7 +23,7 @@ def at_once(actions: Sequence[Callable[[], object]]) -> None:
     together = threading.Barrier(len(actions))
 
     def run(action: Callable[[], object]) -> None:
-        together.wait(10)
+        together.wait(60)
         action()
 
     threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
@@ -31,5 +31,5 @@ def at_once(actions: Sequence[Callable[[], object]]) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(120)
     assert not any(thread.is_alive() for thread in threads)

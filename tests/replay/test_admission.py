@@ -1,14 +1,17 @@
 """What an admission leaves on the node, what its verdict says, and kubelets that do not start."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.builders import TWO_NUMA_NODES, node_state, pod
 from tests.replay.verdicts import REFUSED, admit_all, of, verdict_line
 
 from topomend.model.bitmask import parse_id_list
+from topomend.model.known_machines import find_machine
 from topomend.model.node_state import ContainerAllocation, MemoryBlock, NodeState, PodAllocation
 from topomend.replay.admission import admit, release, shared_pool, start_refusal
+from topomend.replay.fast_path.admission import FastAdmission
 
 GPU = f"{TWO_NUMA_NODES} device:v.com/gpu@0=2,1=2"
 
@@ -150,6 +153,33 @@ def test_the_kubelet_would_not_start_with(state: NodeState, why: str) -> None:
     verdict, after = admit(state, pod("p", of(1)))
     assert (verdict.admitted, verdict.reason, verdict.message) == (False, "KubeletWouldNotStart", why)
     assert after is state
+
+
+@pytest.mark.parametrize(
+    ("settings", "container", "hangs"),
+    [
+        ({"policy": "best-effort", "memory_manager": "Static"}, "cpu=4 memory=1Gi", True),
+        ({"policy": "single-numa-node", "memory_manager": "Static"}, "cpu=4 memory=1Gi", True),
+        ({"policy": "none", "memory_manager": "Static"}, "cpu=4 memory=1Gi", True),
+        ({"policy": "restricted"}, "cpu=4 memory=1Gi", False),
+        ({"policy": "restricted"}, "cpu=4 memory=1Gi nvidia.com/gpu=1", False),
+        ({"policy": "restricted", "version": "v1.35.5"}, "cpu=4 memory=1Gi nvidia.com/gpu=1", True),
+        ({"policy": "none", "version": "v1.35.5"}, "cpu=4 memory=1Gi nvidia.com/gpu=1", False),
+    ],
+    ids=["memory", "single nodes", "no policy", "two nodes have CPUs", "four have GPUs", "1.35 asks all", "no hints"],
+)
+def test_a_kubelet_that_makes_all_masks_of_34_numa_nodes_hangs(
+    settings: dict[str, Any], container: str, *, hangs: bool
+) -> None:
+    """Of the CPU Manager those with CPUs count, of the Device Manager since 1.36 those with such a device."""
+    machine = find_machine("GB200")
+    assert machine is not None
+    settings |= {"reserved_memory": "1Gi"} if "memory_manager" in settings else {}
+    state = node_state(machine.shape, options="max-allowable-numa-nodes=34", **settings)
+    asking = pod("p", container)
+    verdict, _ = admit(state, asking)
+    assert (verdict.reason, verdict.admitted) == ("KubeletWouldHang" if hangs else "", not hangs)
+    assert FastAdmission(asking).admits(state) == verdict.admitted
 
 
 def test_policy_none_does_not_read_its_options() -> None:

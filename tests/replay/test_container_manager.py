@@ -10,7 +10,7 @@ from tests.builders import node_state
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Core, Machine, NUMANode
 from topomend.replay import container_manager
-from topomend.replay.container_manager import ContainerManager, start
+from topomend.replay.container_manager import MAX_SETTINGS, ContainerManager, start
 
 GIB = 1 << 30
 
@@ -89,19 +89,14 @@ def test_a_remembered_start_does_not_keep_its_machine_alive() -> None:
     assert gone() is None
 
 
-def test_a_kubelet_is_kept_as_long_as_its_machine_is_in_use() -> None:
-    gc.collect()
-    before = len(container_manager._started), len(container_manager._by_content)
-    states = [node_state(f"numa:2 cores:2 memory:{size}Mi") for size in range(1001, 1011)]
-    for state in states:
-        start(state.machine, state.kubelet)
-    assert len(container_manager._by_content) == before[1] + len(states)
-    del state, states
-    gc.collect()
-    assert (len(container_manager._started), len(container_manager._by_content)) == before
-
-
-def test_nodes_with_equal_machines_and_settings_share_one_started_kubelet() -> None:
+def test_nodes_that_share_a_machine_and_have_equal_settings_share_one_started_kubelet() -> None:
     state = node_state()
-    assert start(state.machine, state.kubelet) is start(replace(state.machine), replace(state.kubelet))
+    assert start(state.machine, state.kubelet) is start(state.machine, replace(state.kubelet))
     assert start(state.machine, state.kubelet) is not start(state.machine, replace(state.kubelet, version="v1.30.0"))
+
+
+def test_a_machine_keeps_few_of_the_kubelets_that_explanations_try() -> None:
+    state = node_state()
+    for minor in range(3 * MAX_SETTINGS):
+        start(state.machine, replace(state.kubelet, version=f"v1.{minor}.0"))
+    assert len(state.machine.kept(container_manager._Started)) == MAX_SETTINGS

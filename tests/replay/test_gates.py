@@ -23,8 +23,15 @@ def test_others_are_said_not_to_be_and_get_the_rules_of_the_nearest(version: str
     warning = f"kubelet version {version}: the rules of {replayed} were replayed"
     nearest = gates(f"{replayed}.0")
     assert gates(version).unmodelled == (warning,)
-    for field in Gates.__dataclass_fields__:
-        assert field == "unmodelled" or getattr(gates(version), field) == getattr(nearest, field)
+    for field in Gates.__dataclass_fields__.keys() - {"unmodelled", "preferred_first"}:
+        assert getattr(gates(version), field) == getattr(nearest, field)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_so"), [("v1.37.9", False), ("v1.38.0-beta.0", True), ("v1.38.1", True), ("nonsense", False)]
+)
+def test_only_the_next_release_looks_among_preferred_hints_first(version: str, is_so: bool) -> None:
+    assert gates(version).preferred_first == is_so
 
 
 def test_no_version_is_unknown() -> None:

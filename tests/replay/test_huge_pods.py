@@ -18,9 +18,9 @@ MAX_SECONDS = 10.0
 def test_a_pod_of_ten_thousand_containers_has_its_verdict_in_time(scope: str, cpu: int, admitted: bool) -> None:
     huge = pod("huge", *[f"cpu={cpu}m memory=1"] * CONTAINERS)
     state = node_state(scope=scope)
-    start = time.process_time()
+    start = time.thread_time()
     verdict, _ = admit(state, huge)
-    took = time.process_time() - start
+    took = time.thread_time() - start
     print(f"{took:.2f} s")
     assert verdict.admitted == admitted
     assert took < MAX_SECONDS

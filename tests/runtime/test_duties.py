@@ -17,7 +17,8 @@ class Running:
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
-        self.stopped, self.leads, self.released = threading.Event(), threading.Event(), threading.Event()
+        self.stopped, self.leads = threading.Event(), threading.Event()
+        self.hangs, self.released = threading.Event(), threading.Event()
         self.leads.set()
         self.now = 0.0
 
@@ -34,6 +35,7 @@ class Running:
         return running
 
     def hang(self) -> None:
+        self.hangs.set()
         self.released.wait()
 
     def goes_on(self, name: str) -> bool:
@@ -84,6 +86,7 @@ def test_whatever_a_duty_raises_the_others_and_itself_are_done_again(running: Ru
 
 def test_a_duty_that_never_ends_delays_no_other_and_is_named_after_a_while(running: Running) -> None:
     duties = running.start(hangs=running.hang, other=nothing)
+    running.hangs.wait()
     assert running.goes_on("other")
     running.now = 100.0
     assert running.goes_on("other")
@@ -129,7 +132,8 @@ def test_a_failure_that_lasts_is_said_once_a_minute(
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.levelno > logging.DEBUG]
+    """What the duties said, and no thread that an earlier test left."""
+    return [record for record in caplog.records if record.name == Duties.__module__ and record.levelno > logging.DEBUG]
 
 
 def test_a_pause_that_the_api_server_asks_for_is_kept() -> None:

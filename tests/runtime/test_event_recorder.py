@@ -1,19 +1,22 @@
 """Events as they are posted: their words fit the API server's limit, in bytes, and each object has a budget."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from tests.clock import Clock
 from tests.clusters import Cluster
 from tests.waiting import eventually
 
-from topomend.kube.client import EVENTS, NAMESPACES
+from topomend.kube.client import EVENTS, NAMESPACES, Client
 from topomend.kube.errors import AlreadyExists
 from topomend.runtime.event_recorder import (
     MAX_NOTE,
     NAMESPACE_BURST,
     OBJECT_BURST,
+    REPEAT_SECONDS,
     EventRecorder,
     Regarding,
     _cut,
@@ -24,8 +27,6 @@ QUIET = "quiet-events"
 
 @pytest.fixture
 def recorder(two_nodes: Cluster) -> Iterator[EventRecorder]:
-    with suppress(AlreadyExists):
-        two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUIET}})
     made = EventRecorder(two_nodes.client, Clock())
     yield made
     made.stop()
@@ -50,14 +51,35 @@ def test_an_object_has_a_burst_of_events_and_then_waits(two_nodes: Cluster, reco
     assert posted(two_nodes, "chatty") == OBJECT_BURST
 
 
+class HeldClient:
+    """Posts nothing before it is opened, so that the queue is as full as the test made it; notes the order."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.opened = threading.Event()
+        self.regarded: list[str] = []
+
+    def create(self, resource: Any, body: dict[str, Any], namespace: str) -> None:
+        self.opened.wait()
+        self.regarded.append(body["regarding"]["name"])
+        self._client.create(resource, body, namespace)
+
+
 @pytest.mark.cluster
-def test_a_namespace_with_many_objects_uses_up_its_own_events_only(two_nodes: Cluster, recorder: EventRecorder) -> None:
+def test_a_namespace_with_many_objects_uses_up_its_own_events_only(two_nodes: Cluster) -> None:
+    with suppress(AlreadyExists):
+        two_nodes.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": QUIET}})
+    held = HeldClient(two_nodes.client)
+    recorder = EventRecorder(held, Clock())  # type: ignore[arg-type]
     for number in range(NAMESPACE_BURST + 100):
         recorder.emit(regarding(f"noisy-{number}"), "Normal", "Tried", "Try", "note")
     recorder.emit(regarding("silent", QUIET), "Normal", "Tried", "Try", "note")
-    eventually("the other namespace's event, by turns", lambda: posted(two_nodes, "silent"))
-    assert posted(two_nodes, "noisy-") < NAMESPACE_BURST
-    eventually("the rest", lambda: posted(two_nodes, "noisy-") == NAMESPACE_BURST)
+    held.opened.set()
+    eventually("all events that are within the budgets", lambda: posted(two_nodes, "noisy-") == NAMESPACE_BURST)
+    recorder.stop()
+    assert held.regarded.index("silent") <= 2
+    assert len(held.regarded) == NAMESPACE_BURST + 1
+    assert posted(two_nodes, "silent") == 1
 
 
 @pytest.mark.parametrize(
@@ -71,3 +93,43 @@ def test_a_note_that_is_too_long_is_cut_to_the_bytes_that_an_event_may_have(note
 
 def test_a_note_that_fits_stays() -> None:
     assert _cut("x" * MAX_NOTE) == "x" * MAX_NOTE
+
+
+class Kept:
+    """A client that keeps what is posted."""
+
+    def __init__(self) -> None:
+        self.posted: list[dict[str, Any]] = []
+
+    def create(self, _: Any, body: dict[str, Any], __: str) -> None:
+        self.posted.append(body)
+
+
+def posted_by(client: Kept, recorder: EventRecorder) -> list[tuple[str, str]]:
+    """The objects and notes of the events, once all are posted."""
+    recorder.stop()
+    return [(body["regarding"]["name"], body["note"]) for body in client.posted]
+
+
+def test_of_one_fact_in_other_figures_the_first_event_is_posted_and_after_five_minutes_the_next() -> None:
+    client, clock = Kept(), Clock()
+    recorder = EventRecorder(client, clock)  # type: ignore[arg-type]
+    assert recorder.is_new(regarding("p"), "Waits", "lacks cpu")
+    for number in range(3):
+        recorder.emit(regarding("p"), "Warning", "Waits", "Wait", f"lacks {number} cpu", fact="lacks cpu")
+        assert not recorder.is_new(regarding("p"), "Waits", "lacks cpu")
+    assert recorder.is_new(regarding("p"), "Waits", "lacks memory")
+    clock.now += REPEAT_SECONDS
+    recorder.emit(regarding("p"), "Warning", "Waits", "Wait", "lacks 3 cpu", fact="lacks cpu")
+    assert posted_by(client, recorder) == [("p", "lacks 0 cpu"), ("p", "lacks 3 cpu")]
+
+
+def test_an_event_goes_to_those_whom_people_describe_with_names_of_their_own() -> None:
+    client = Kept()
+    above = regarding("web")
+    recorder = EventRecorder(client, Clock(), described=lambda one: (one, above))  # type: ignore[arg-type]
+    recorder.emit(regarding("web-1"), "Warning", "Waits", "Wait", "why", related=regarding("p"))
+    assert posted_by(client, recorder) == [("web-1", "why"), ("web", "why")]
+    names = [body["metadata"]["name"].rpartition(".")[0] for body in client.posted]
+    assert names == ["web-1", "web"]
+    assert {body["related"]["uid"] for body in client.posted} == {"uid-of-p"}

@@ -12,14 +12,14 @@ def test_the_death_of_any_thread_is_reported_with_its_name_and_error() -> None:
     died: list[str] = []
 
     def fail() -> None:
-        raise ImportError("no module named kopf")
+        raise ImportError("no module named ssl")
 
     with watched(died.append):
-        for target, name in ((fail, "streams-start"), (lambda: None, "other")):
+        for target, name in ((fail, "watch-pods"), (lambda: None, "other")):
             thread = threading.Thread(target=target, name=name)
             thread.start()
             thread.join()
-    assert died == ["thread streams-start has died: ImportError: no module named kopf"]
+    assert died == ["thread watch-pods has died: ImportError: no module named ssl"]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

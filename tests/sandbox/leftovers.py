@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from tests.waiting import stretched
 
 PATIENCE = 20.0
 
@@ -45,7 +46,7 @@ def eventually(condition: Callable[[], object], patience: float = PATIENCE) -> b
 
 def assert_nothing_left(cache: Path) -> None:
     """No process, mount or socket of a sandbox below ``cache`` is there, or soon will not be."""
-    eventually(lambda: not processes(cache))
+    eventually(lambda: not processes(cache), stretched(PATIENCE))
     assert processes(cache) == []
     assert mounts(cache) == []
     assert sockets(cache) == []

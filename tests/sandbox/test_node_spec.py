@@ -89,3 +89,31 @@ def test_a_kubelet_may_be_three_minor_versions_older_than_its_api_server(kubelet
 def test_a_kubelet_of_any_other_version_is_refused(kubelet: str, api_server: str) -> None:
     with pytest.raises(InvalidNodeSpec, match=f"node n: a kubelet {kubelet} does not work with an API server"):
         check_nodes([NodeSpec.of_shape("n", "numa:2 cores:2", version=kubelet)], api_server)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"topology_manager_policy": "restricted"}, "at most 8 NUMA nodes, and the machine has 34; set the option"),
+        ({}, "all sets of the machine's 34 NUMA nodes, .* choose None"),
+    ],
+)
+def test_a_kubelet_that_would_not_serve_so_many_numa_nodes_is_refused(settings: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidNodeSpec, match=words):
+        NodeSpec.of_shape("a", "GB200", **settings)
+
+
+def test_many_numa_nodes_are_served_with_the_option_and_without_a_memory_manager() -> None:
+    options = {"max-allowable-numa-nodes": "34"}
+    spec = NodeSpec.of_shape(
+        "a",
+        "GB200",
+        topology_manager_policy="restricted",
+        topology_manager_policy_options=options,
+        memory_manager_policy="None",
+    )
+    assert len(spec.machine.numa_nodes) == 34
+
+
+def test_the_first_cpu_that_is_online_is_reserved() -> None:
+    assert NodeSpec.of_shape("a", "cores:4 offline:0-1").kubelet.reserved_cpus == 4

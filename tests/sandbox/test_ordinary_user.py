@@ -123,7 +123,7 @@ os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "topomend.cli", "sandbox
         "PYTHONPATH": str(Path(topomend.__file__).parents[1]),
     }
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "this user may not make any" in done.stderr

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.sandbox.leftovers import assert_nothing_left, eventually, mounts, processes
+from tests.sandbox.leftovers import PATIENCE, assert_nothing_left, eventually, mounts, processes
+from tests.waiting import stretched
 
 import topomend
 from topomend.model.kubelet import DEFAULT_VERSION
@@ -83,7 +84,7 @@ def test_ctrl_c_while_it_comes_up_leaves_nothing(cache: Path, stage: str) -> Non
         wait_for(up, stage)
         time.sleep(0.3)
         up.send_signal(signal.SIGINT)
-        output, _ = up.communicate(timeout=30)
+        output, _ = up.communicate(timeout=stretched(30))
     assert up.returncode != 0
     assert "Traceback" not in output
     assert_nothing_left(cache)
@@ -93,7 +94,7 @@ def test_a_supervisor_killed_with_sigkill_takes_its_programs_along_and_down_clea
     assert run_sandbox("up", "--name", "t").returncode == 0
     (supervisor,) = (p for p in psutil.process_iter() if is_supervisor_of(p, cache))
     supervisor.kill()
-    assert eventually(lambda: not processes(cache))
+    assert eventually(lambda: not processes(cache), stretched(PATIENCE))
     assert run_sandbox("status", "--name", "t").returncode == 3
     assert run_sandbox("down", "--name", "t").returncode == 0
     assert_nothing_left(cache)
@@ -142,7 +143,7 @@ except ProgramFailed as error:
     print(error)
 """
     with start("-c", script) as parent:
-        output, _ = parent.communicate(timeout=120)
+        output, _ = parent.communicate(timeout=240)
     assert output.startswith("kubelet-one ended with ")
     assert "NoSuchGate" in output
     log = Path(output.strip().rpartition("(log: ")[2].rstrip(")"))

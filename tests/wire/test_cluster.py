@@ -9,6 +9,7 @@ from topomend.wire.cluster import (
     MAX_AFFINITY_RULES,
     MAX_AFFINITY_VALUES,
     MAX_AMOUNTS,
+    MAX_CLAIMS,
     MAX_CONTAINERS,
     MAX_RULES,
     read_node,
@@ -130,6 +131,23 @@ TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 def test_what_only_the_scheduler_judges_is_named(spec: dict[str, Any], rules: tuple[str, ...]) -> None:
     content = pod(metadata={"name": "p", "namespace": "ns", "uid": "1"}, spec=spec)
     assert read_watched_pod(content).scheduler_rules == rules
+
+
+def test_a_pod_names_its_claims_those_that_are_made_for_it_too() -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "keys", "secret": {"secretName": "s"}},
+    ]
+    read = read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes}))
+    assert read.claims == ("shared", "p-scratch")
+    assert read.placement.volumes is None, "where these are is not known yet"
+    assert read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes[2:]})).placement.volumes == ()
+
+
+def test_of_a_pod_with_a_thousand_claims_few_are_kept() -> None:
+    volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}} for n in range(1_000)]
+    assert len(read_watched_pod(pod(metadata={"name": "p"}, spec={"volumes": volumes})).claims) == MAX_CLAIMS + 1
 
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}

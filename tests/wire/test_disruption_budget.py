@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as kube-scheduler reads them."""
+"""PodDisruptionBudgets as kube-scheduler and the API server read them."""
 
 from typing import Any
 
@@ -18,12 +18,16 @@ def test_labels_and_expressions_are_one_selector() -> None:
     read = read_budget(budget({"matchLabels": {"app": "web"}, "matchExpressions": [expression]}, disruptionsAllowed=2))
     requirements = (Requirement("app", "In", ("web",)), Requirement("tier", "NotIn", ("test",)))
     assert read.selects == Placement(terms=(NodeSelectorTerm(requirements),))
-    assert (read.allowed, read.leaving) == (2, frozenset())
+    assert (read.allowed, read.leaving, read.empty) == (2, frozenset(), False)
 
 
-@pytest.mark.parametrize("selector", [None, {}])
-def test_without_a_selector_it_selects_no_pod(selector: Any) -> None:
-    assert read_budget(budget(selector)).selects == Placement(terms=(NodeSelectorTerm(),))
+@pytest.mark.parametrize(
+    ("selector", "empty"),
+    [(None, False), ({}, True), ({"matchLabels": {}}, True), ({"matchLabels": {}, "matchExpressions": []}, True)],
+)
+def test_without_a_requirement_it_selects_no_pod_and_an_empty_one_is_named(selector: Any, *, empty: bool) -> None:
+    read = read_budget(budget(selector))
+    assert (read.selects, read.empty) == (Placement(terms=(NodeSelectorTerm(),)), empty)
 
 
 def test_pods_whose_eviction_was_granted_are_named() -> None:

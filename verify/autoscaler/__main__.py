@@ -14,8 +14,8 @@ from typing import Any
 from tests.clusters import SYSTEM, Cluster, agents_on, cluster_of, pod, steer
 from tests.operator_process import Operator
 from tests.waiting import eventually
+from tools.commands import Unavailable
 from verify.autoscaler import karpenter
-from verify.commands import Unavailable
 
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS
 from topomend.sandbox import NodeSpec

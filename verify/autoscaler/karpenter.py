@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from tests.clusters import CRDS
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 
 from topomend.kube.client import Client, Resource
 from topomend.kube.errors import APIError

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.audit_log import audited
-from tests.live.conftest import end
+from tests.processes import end
 from verify.bench.etcd import Etcd
 from verify.bench.operator_cost import NODE, STEERED, Crowd, Size, fill, make_crowd, wait_until_cached
 from verify.contended.hold import Times, arrive, is_gated_at_birth, quantiles, times_of

@@ -25,7 +25,7 @@ from uuid import UUID
 
 import psutil
 from tests.deploy.api import API, administrator
-from tests.live.conftest import end
+from tests.processes import end
 from verify.background import Background
 from verify.bench import workloads
 from verify.bench.etcd import Etcd
@@ -36,6 +36,7 @@ from verify.targets import Target, judge
 
 from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Client, connect
 from topomend.kube.errors import NotFound
+from topomend.model.bitmask import parse_id_list
 from topomend.model.condition import Condition, Summary
 from topomend.model.machine import PCIDevice
 from topomend.model.node_state import NodeState
@@ -111,6 +112,20 @@ class Crowd:
         content = {**self._topology, "status": {**status, "machine": machine, HEARTBEAT: _now()}}
         content["metadata"] = {**self._topology["metadata"], "name": name, "uid": _uid(2, number)}
         return f"topomend.io/nodetopologies/{name}", content
+
+    def occupied(self, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The pods that the node's NodeTopology lists, and that object, in which each has a name of its own."""
+        key, topology = self.topology(number)
+        entries = [{**entry, "name": f"{entry['name']}-{number}"} for entry in topology["status"]["pods"]]
+        for position, entry in enumerate(entries):
+            cpus = sum(parse_id_list(container.get("cpus", "")).bit_count() for container in entry["containers"])
+            uid = _uid(6, 100 * number + position)
+            pod_key, content = self._on_node(number, entry["name"], uid, entry["namespace"])
+            spec = copy.deepcopy(content["spec"])
+            amounts = {"cpu": str(cpus), "memory": "1Gi"}
+            spec["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+            yield pod_key, {**content, "spec": spec}
+        yield key, {**topology, "status": {**topology["status"], "pods": entries}}
 
     def refused(self, number: int, namespace: str) -> tuple[str, dict[str, Any]]:
         """A pod that requests 4 CPUs and was refused by its kubelet."""

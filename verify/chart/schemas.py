@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from verify.chart.programs import go
+from tools.go_programs import go
 
 from topomend.sandbox.build import locked
 from topomend.sandbox.go_modules import ENVIRONMENT, minor_of

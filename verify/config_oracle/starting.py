@@ -46,7 +46,6 @@ def around(*edges: int) -> Draw:
 
 
 _INT32 = around(0, 0, 1, 100, 1000, 65535, -5)
-_TEXT = one_of("", "a", "/system.slice", "/", "ü", 'x"y', "a\nb", "A B", "\u200b", "\x01", "\U0001f600")
 _QUANTITIES = (
     "0", "0Mi", "100Mi", "1Gi", "500m", "1.5Gi", "1e3", "-1", "-1.500", "-05Ki", "1k", "2000", "1000m", "1.0", "",
     "abc", "1Zi", ".", "+",

@@ -1,8 +1,6 @@
-"""Random texts that are nearly YAML or JSON: scalars that look like another type, tabs, anchors, merges, bytes."""
+"""Random values in YAML that look like another type, with tags and anchors, and texts that are slightly wrong."""
 
-import json
 from random import Random
-from typing import Any
 
 SCALARS = [
     "a",
@@ -192,39 +190,6 @@ PIECES = [
 ]
 
 
-def random_text(random: Random) -> bytes:
-    """A text, often slightly wrong."""
-    text = _valid(random)
-    for _ in range(random.choice((0, 0, 1, 1, 2, 4))):
-        text = mutated(random, text)
-    raw = text.encode(errors="surrogatepass")
-    if random.random() < 0.03:
-        at = random.randrange(len(raw) + 1)
-        raw = raw[:at] + bytes([random.randrange(256)]) + raw[at:]
-    if random.random() < 0.02:
-        raw = text.encode(random.choice(("utf-16", "utf-8-sig", "utf-16-le")), errors="surrogatepass")
-    return raw
-
-
-def _valid(random: Random) -> str:
-    if random.random() < 0.3:
-        return json.dumps(
-            random_value(random), indent=random.choice((None, 1, "\t")), ensure_ascii=random.random() < 0.5
-        )
-    head = random.choice(("", "", "", "---\n", "--- ", "# c\n", "%YAML 1.1\n---\n"))
-    tail = random.choice(("", "", "", "\n", "---\n", "\n...\n", "---\na: 1\n", "---\n[", "# c"))
-    return head + block(random, 0, 3) + tail
-
-
-def random_value(random: Random, depth: int = 3) -> Any:
-    kind = random.random()
-    if depth and kind < 0.4:
-        return {scalar(random): random_value(random, depth - 1) for _ in range(random.randrange(4))}
-    if depth and kind < 0.55:
-        return [random_value(random, depth - 1) for _ in range(random.randrange(4))]
-    return random.choice((None, True, False, 0, 1, -1, 1.5, 1e30, 1 << 63, 1 << 70, "", "a", "\t", "é", "0", "true"))
-
-
 def scalar(random: Random) -> str:
     text = random.choice(SCALARS)
     if random.random() < 0.1:
@@ -234,33 +199,6 @@ def scalar(random: Random) -> str:
     if random.random() < 0.05:
         return f"*{random.choice('ab')}"
     return text
-
-
-def block(random: Random, indent: int, depth: int) -> str:
-    """A map or list in block style, or a scalar or collection in flow style."""
-    kind = random.random()
-    pad = " " * indent
-    gap = random.choice((" ", " ", " ", "  ", "\t", " \t"))
-    if depth and kind < 0.5:
-        lines = []
-        for _ in range(random.randrange(1, 4)):
-            key = random.choice((scalar(random), random.choice("abcd"), random.choice("abcd")))
-            if random.random() < 0.1:
-                lines.append(f"{pad}<<:{gap}{random.choice(('*a', '*b', '[*a, *b]', '{a: 1}', '1'))}\n")
-            elif depth > 1 and random.random() < 0.4:
-                anchor = random.choice(("", "", " &a", " &b", " !!map"))
-                lines.append(f"{pad}{key}:{anchor}\n{block(random, indent + random.choice((1, 2)), depth - 1)}")
-            else:
-                lines.append(
-                    f"{pad}{key}:{gap}{flow(random, 2)}{random.choice(('', '', ' # c', chr(9), chr(9) + '# c'))}\n"
-                )
-        return "".join(lines)
-    if depth and kind < 0.65:
-        return "".join(f"{pad}-{gap}{flow(random, 2)}\n" for _ in range(random.randrange(1, 4)))
-    if kind < 0.72:
-        style = random.choice(("|", ">", "|-", ">-", "|+"))
-        return f"{pad}{style}\n{pad} {random.choice(SCALARS)}\n{pad} {random.choice(SCALARS)}\n"
-    return f"{pad}{flow(random, 2)}\n"
 
 
 def flow(random: Random, depth: int) -> str:

@@ -3,6 +3,7 @@
 The same seed gives the same arrivals to every way of placing them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -65,8 +66,12 @@ def arrivals(chance: Random, pods: int, load: float, mean_seconds: float = MEAN_
     for number in range(pods):
         now += chance.expovariate(1.0)
         drawn.append(_arrival(chance, f"pod-{number:04}", now, mean_seconds))
-    seconds = sum(arrival.cpus * arrival.seconds for arrival in drawn) / (load * free_cpus())
-    return [replace(arrival, at=arrival.at * seconds / now) for arrival in drawn]
+    return stretched(drawn, sum(arrival.cpus * arrival.seconds for arrival in drawn) / (load * free_cpus()))
+
+
+def stretched(drawn: Sequence[Arrival], seconds: float) -> list[Arrival]:
+    """The same arrivals, of which the last one comes after so many seconds."""
+    return [replace(arrival, at=arrival.at * seconds / drawn[-1].at) for arrival in drawn]
 
 
 def free_cpus() -> int:

@@ -18,7 +18,8 @@ from typing import Any
 import psutil
 from deploy.manifests import objects
 from tests.deploy.api import administrator, path_of
-from tests.live.conftest import end, start_agent
+from tests.live.conftest import start_agent
+from tests.processes import end
 from verify.contended.arrivals import LONGEST, MACHINES, MEAN_SECONDS, Arrival
 from verify.contended.outcome import Outcome, Stay
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.builders import pod_manifest
 from tests.clusters import Cluster, agents_on, cluster_of, steer
 from tests.operator_process import Operator
-from tests.waiting import eventually
+from tests.waiting import TimedOut, eventually
 from verify.differential.workloads import (
     DEVICE_CLASS,
     DRIVER,
@@ -131,6 +132,7 @@ def _furnish(cluster: Cluster) -> None:
 
 def compare(cluster: Cluster, seed: int, numbers: range) -> Compared:
     """Run the workloads of these numbers in both ways."""
+    _check_gated(cluster)
     plain, _ = _run(cluster, PLAIN, _batch(seed, numbers, PLAIN))
     batch = _batch(seed, numbers, STEERED)
     steered, pods = _run(cluster, STEERED, batch, plain)
@@ -139,6 +141,13 @@ def compare(cluster: Cluster, seed: int, numbers: range) -> Compared:
     )
     wanted = sum(workload.pods for workload in batch)
     return Compared(wanted, sum(plain.values()), sum(steered.values()), worse)
+
+
+def _check_gated(cluster: Cluster) -> None:
+    """Gating ends where the operator does not renew it: the run would be a plain one. Raises TimedOut."""
+    made = cluster.client.create(PODS, pod_manifest("tried-again", "cpu=1 memory=64Mi"), STEERED, dry_run=True)
+    if not made["spec"].get("schedulingGates"):
+        raise TimedOut("new pods are not gated: the operator has not renewed its policies")
 
 
 def _batch(seed: int, numbers: range, namespace: str) -> list[Workload]:

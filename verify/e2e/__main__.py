@@ -6,7 +6,7 @@ supports; 2 the machine does not allow containers.
 
 import sys
 
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 from verify.e2e.prerequisites import MissingPrograms, check
 
 from topomend.sandbox.go_modules import NotARelease, minor_of

@@ -21,9 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import grpc
 from tests.waiting import eventually
-from verify.chart import programs as chart_programs
-from verify.e2e import keeper, prerequisites
+from tools.chart import programs as chart_programs
+from verify.e2e import image_store, keeper, prerequisites
 from verify.e2e.api import API, Object, Refused
 from verify.e2e.certificates import Authority, kubeconfig
 from verify.e2e.cgroups import GroupTree, Memory
@@ -68,13 +69,15 @@ START_SECONDS = 120.0
 class Cluster:
     """A running cluster; a context manager that removes it."""
 
-    def __init__(self, network: Network, archives: Sequence[Path], pause: str) -> None:
-        self._network, self._archives, self._pause = network, archives, pause
+    def __init__(self, network: Network, pause: str) -> None:
+        self._network, self._pause = network, pause
         self._numbers = itertools.count(1)
         self._keeper = keeper.Keeper(_new_folder())
         self.folder = self._keeper.folder
         self.groups = GroupTree(self.folder.name)
         self._space = Space(self._keeper.pid, {"PATH": _path(), "HOME": str(INSIDE)})
+        self._snapshotter = _snapshotter(self.folder, self._space)
+        self._store = Path()
         self._nodes: dict[str, _RunningNode] = {}
         self._programs: list[Program] = []
         self.api = API(self._space.root / INSIDE.relative_to("/") / "api.sock")
@@ -99,9 +102,10 @@ class Cluster:
         prerequisites.check()
         binaries = {TOOLS: ensure_binary(on_progress), KUBERNETES: ensure_binary(on_progress, release)}
         keeper.remove_abandoned()
-        cluster = cls(network, archives, pause)
+        cluster = cls(network, pause)
         try:
             cluster._start_control_plane(binaries)
+            cluster._store = image_store.unpacked(archives, cluster._snapshotter, cluster._space)
             with ThreadPoolExecutor() as pool:
                 list(pool.map(cluster.add_node, nodes))
         except BaseException:
@@ -117,14 +121,7 @@ class Cluster:
         argv = ["containerd", "--config", str(CONTAINERD_CONFIG)]
         running.containerd = self._start_on(running, "containerd", argv)
         self._wait_for_runtime(running)
-        for archive in self._archives:
-            self._import(running, archive)
         self.start_kubelet(node.name)
-
-    def import_image(self, archive: Path) -> None:
-        """Import another archive on every node."""
-        for node in self._nodes.values():
-            self._import(node, archive)
 
     def start_kubelet(self, name: str) -> None:
         """Start the kubelet of a node, and wait until the node is ready."""
@@ -175,6 +172,16 @@ class Cluster:
             *arguments,
         ]
         return self._space.run(*argv, seconds=seconds)
+
+    def start(self, name: str, *argv: str) -> Program:
+        """Start a further program beside the control plane; it ends with the cluster."""
+        program = self._space.start(name, argv, self._log(name))
+        self._programs.append(program)
+        return program
+
+    def run(self, *argv: str) -> str:
+        """Run a command beside the control plane; return its output. Raises Failed."""
+        return self._space.run(*argv)
 
     def exec(self, namespace: str, pod: str, *argv: str) -> str:
         """Run a command in the first container of a pod; return its output. Raises Failed."""
@@ -333,7 +340,7 @@ class Cluster:
             self._network,
             cni_folder=prerequisites.cni_folder(),
             pause=self._pause,
-            snapshotter=self._snapshotter(),
+            snapshotter=self._snapshotter,
         )
         start = node.layout(settings)
         server_authority = control_plane.Files(self.folder).certificate
@@ -350,6 +357,7 @@ class Cluster:
         for link, target in node.links.items():
             (folder / link.relative_to("/")).symlink_to(target)
         (folder / "var" / "run").symlink_to("/run")
+        image_store.give(self._store, folder / "var" / "lib" / "containerd")
         return _RunningNode(node, folder, self._node_space(node, folder), [*kubelet_flags(node, address), *start.flags])
 
     def _node_space(self, node: Node, folder: Path) -> Space:
@@ -378,23 +386,9 @@ class Cluster:
         def answers() -> bool:
             assert node.containerd is not None
             node.containerd.check()
-            return node.space.attempt("ctr", "--address", str(CONTAINERD_SOCKET), "version").returncode == 0
+            return _answers_kubelets(node.space.root / CONTAINERD_SOCKET.relative_to("/"))
 
         eventually(f"containerd of {node.node.name}", answers, START_SECONDS)
-
-    def _import(self, node: "_RunningNode", archive: Path) -> None:
-        # Through its standard input: the folder that the archive is in may be one that the node does not see.
-        argv = ["ctr", "--address", str(CONTAINERD_SOCKET), "--namespace", "k8s.io", "images", "import"]
-        node.space.feed(archive, *argv, "--snapshotter", self._snapshotter(), "-")
-
-    def _snapshotter(self) -> str:
-        """overlayfs, or native where the cluster's folder is on an overlay itself."""
-        for name in ("lower", "upper", "work", "merged"):
-            (self.folder / "overlay" / name).mkdir(parents=True, exist_ok=True)
-        at = INSIDE / "overlay"
-        options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
-        trial = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, str(at / "merged")]
-        return "native" if self._space.attempt(*trial).returncode else "overlayfs"
 
 
 @dataclass
@@ -407,6 +401,31 @@ class _RunningNode:
     flags: Sequence[str]
     containerd: Program | None = None
     kubelet: Program | None = None
+
+
+def _answers_kubelets(socket: Path) -> bool:
+    """Whether containerd serves the CRI: it answers its own clients before, and until then a kubelet ends."""
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        ask: Callable[..., object] = channel.unary_unary("/runtime.v1.RuntimeService/Version")
+        try:
+            ask(b"", timeout=5)
+        except grpc.RpcError:
+            return False
+    return True
+
+
+def _snapshotter(folder: Path, space: Space) -> str:
+    """overlayfs, or native where the cluster's folder is on an overlay itself.
+
+    Asked once: where two nodes try the same folders at a time, one of them fails, and copies the image for each
+    container.
+    """
+    for name in ("lower", "upper", "work", "merged"):
+        (folder / "overlay" / name).mkdir(parents=True, exist_ok=True)
+    at = INSIDE / "overlay"
+    options = f"lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work"
+    trial = ["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", options, str(at / "merged")]
+    return "native" if space.attempt(*trial).returncode else "overlayfs"
 
 
 def scheduler_configuration(files: control_plane.Files) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from verify.e2e import images
 
+from topomend import __version__
 from topomend.model.kubelet import DEFAULT_VERSION
 from topomend.sandbox.go_modules import minor_of
 
@@ -14,7 +15,8 @@ RELEASE = os.environ.get("TOPOMEND_KUBERNETES") or DEFAULT_VERSION
 
 MINOR = minor_of(RELEASE)
 
-TAG, NEXT_TAG = "v0.1.0", "v0.1.1"
+TAG = f"v{__version__}"
+NEXT_TAG = f"{TAG}-next"
 """The tag that the manifests have, and the one that a cluster is upgraded to."""
 
 

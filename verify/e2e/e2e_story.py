@@ -1,6 +1,7 @@
 """topomend as a user installs it: the image, unchanged ``deploy/``, real containers. One story; the tests run in order.
 
-topomend is installed by the first test and uninstalled by the last; each in between leaves no pod of its own.
+topomend is installed by the first test; each leaves no pod of its own. At the end kubectl uninstalls it, and helm takes
+over what kubectl has installed anew.
 TOPOMEND_KUBERNETES names the release of the control plane and the kubelets. The figures are written to FIGURES.
 """
 
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from deploy.helm.chart import CHART
 from tests.waiting import eventually, stretched
 from verify.e2e import images
 from verify.e2e.api import Object
@@ -28,6 +30,7 @@ from verify.e2e.installed import (
     LEASE,
     OPERATOR,
     RELAUNCHED,
+    SELFTESTED,
     Installed,
     name_of,
     uid_of,
@@ -53,7 +56,7 @@ from verify.e2e.programs import Failed
 
 from topomend.model.quantity import parse_quantity, value
 from topomend.sandbox.go_modules import OLDEST_MINOR
-from topomend.wire.group import CREATOR_ANNOTATION, PLACEHOLDER_GATE
+from topomend.wire.group import CREATOR_ANNOTATION, PLACEHOLDER_GATE, SELFTEST_LABEL
 
 HERE, THERE = "node-1", "node-2"
 CONFIGZ_MINOR = 33
@@ -66,6 +69,9 @@ CURE = "kubeadm"
 """The component that cures the agents of these nodes, whose layout is kubeadm's, where kubelets refuse configz."""
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+TAKE = ("--take-ownership", "--force-conflicts")
+"""kubectl owns the fields that it has applied; helm 4 applies by the server too."""
 
 NEW_PODS = 100
 LIVES = 10
@@ -117,7 +123,7 @@ def test_agents_and_operators_are_ready_soon_after_kubectl_apply(story: Installe
         kubelet = story.cluster.api.get(f"{NODE_TOPOLOGIES}/{node}")["status"]["kubelet"]
         assert (kubelet["version"], kubelet["topologyManagerPolicy"]) == (RELEASE, "single-numa-node")
         assert kubelet["cpuManagerPolicy"] == "static"
-    assert story.cluster.numa("check") == "Every node publishes its topology.\n"
+    assert "Nothing is wrong: " in story.cluster.numa("check", "--wait", "60")
     assert {item["spec"]["nodeName"] for item in story.ours() if name_of(item).startswith("topomend-operator")} == {
         HERE,
         THERE,
@@ -148,6 +154,25 @@ def test_a_pod_with_an_exclusive_cpu_has_it_and_no_other_process_may_use_it(stor
             processes = story.cluster.processes(other, container["name"])
             goal = f"{name_of(other)} to leave CPU {cpus}"
             eventually(goal, partial(_leave, processes, int(cpus)), 15)
+
+
+def test_a_selftest_agrees_and_leaves_nothing_to_anybody(story: Installed) -> None:
+    began = time.monotonic()
+    asked = ("selftest", HERE, "--yes", "--image", images.IDLE, "-o", "json")
+    answer = json.loads(story.cluster.numa(*asked, seconds=600.0))
+    seconds = time.monotonic() - began
+    cases = answer["cases"]
+    story.figures[SELFTESTED] = f"{answer['counts']['agrees']} of {len(cases)} cases agree, {seconds:.0f} s"
+    assert answer["counts"] == {"agrees": len(cases), "differs": 0, "unsure": 0, "notTried": 0}, cases
+    assert answer["notes"] == []
+    cpus = {case["name"]: [each["cpus"] for each in case["happened"]["containers"]] for case in cases}
+    assert cpus["shared-cpu"] == []
+    assert [one.isdigit() for one in cpus["one-cpu"]] == [True]
+    namespaces = story.cluster.api.items("/api/v1/namespaces")
+    assert [name_of(item) for item in namespaces if SELFTEST_LABEL in _labels(item)] == []
+    tried = [moment.object for moment in story.pods.moments() if SELFTEST_LABEL in _labels(moment.object)]
+    assert {name_of(item) for item in tried} == {case["name"] for case in cases}
+    assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in tried)
 
 
 def test_a_refused_pod_is_explained_and_runs_on_the_other_node_with_exactly_its_cpus(story: Installed) -> None:
@@ -353,6 +378,23 @@ def test_kubectl_delete_leaves_no_object_of_topomend(story: Installed) -> None:
     assert not any(is_gated(item) or item["metadata"].get("finalizers") for item in after)
 
 
+def test_helm_takes_over_what_kubectl_has_applied(story: Installed, tmp_path: Path) -> None:
+    story.install([HERE, THERE], story.manifests(tmp_path) if story.components else Path("deploy"))
+    before = {uid_of(item) for item in story.cluster.api.items(NODE_TOPOLOGIES)}
+    layout = [f"--set=kubelet.layout={CURE}"] if story.components else []
+    began = time.monotonic()
+    wait = ("--wait", "--timeout=100s")
+    story.cluster.helm("install", "topomend", str(CHART), *TAKE, *layout, *wait)
+    story.figures["helm install over kubectl apply"] = f"{time.monotonic() - began:.1f} s"
+    story.wait_until_it_works([HERE, THERE])
+    assert {uid_of(item) for item in story.cluster.api.items(NODE_TOPOLOGIES)} == before
+    assert "Nothing is wrong: " in story.cluster.numa("check", "--wait", "60")
+    story.relaunch("taken-over", HERE, THERE)
+    story.clear()
+    story.cluster.helm("uninstall", "topomend", *wait)
+    assert story.ours() == []
+
+
 def _configured_webhooks(story: Installed) -> list[str]:
     """The configurations of topomend that name a webhook."""
     ours = [item for item in story.cluster.api.items(WEBHOOKS) if name_of(item).startswith("topomend-")]
@@ -384,6 +426,11 @@ def _lease(story: Installed) -> Object:
 
 def _storm(story: Installed) -> list[Object]:
     return [item for item in story.cluster.api.items(PODS) if _is_storm(item)]
+
+
+def _labels(item: Object) -> Object:
+    labels: Object = item["metadata"].get("labels", {})
+    return labels
 
 
 def _is_storm(item: Object) -> bool:

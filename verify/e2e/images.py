@@ -7,23 +7,22 @@ cache folder, named after a digest of their sources. ``deploy/image/build.py`` b
 import hashlib
 import io
 import json
-import platform
 import re
 import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.image import build
 from deploy.manifests import ROOT
-from verify.commands import Unavailable, run, succeeds
+from tools.commands import Unavailable, run, succeeds
 from verify.e2e.prerequisites import BASE_PACKAGE, BUILDER_PACKAGE
 
 from topomend.sandbox.build import locked
-from topomend.sandbox.layout import cache_folder
+from topomend.sandbox.layout import cache_folder, remove_tree
 from topomend.sandbox.toolchain import find_go
 
 Progress = Callable[[str], None]
@@ -34,12 +33,14 @@ IDLE = "topomend-e2e.invalid/idle:v1"
 DEBIAN_SUITE = "trixie"
 """The release of Debian that has the Python of the Dockerfile's base, 3.13."""
 
+MAKING_SECONDS = 3600.0
+"""The most that a base takes: a minute, or a quarter of an hour for a foreign processor, which QEMU emulates."""
+
 DEBIAN_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 
 WORKING_TREE = build.Commit("working-tree", 1_600_000_000)
 """The same for every build, so that a digest of the sources identifies an image. git is not asked."""
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _POLICY = {"default": [{"type": "insecureAcceptAnything"}]}
 
 MACHINE_FILES = ("/etc/ssl/certs", "/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf")
@@ -108,11 +109,16 @@ def idle_image(on_progress: Progress) -> Path:
     return archive
 
 
+def unpacked_folder(archives: Iterable[Path], made_by: Sequence[str]) -> Path:
+    """Where these archives are kept unpacked by the programs that the words ``made_by`` tell."""
+    return _folder() / f"unpacked-{_digest_of([*(archive.name for archive in archives), *made_by])}"
+
+
 def archive_of(reference: str, name: str, program: bytes) -> bytes:
     """An image that holds one file, its entry point, in the format of ``docker save``."""
     layer = _tar({name: program})
     configuration = {
-        "architecture": _ARCHITECTURES[platform.machine()],
+        "architecture": build.native(),
         "os": "linux",
         "config": {"Entrypoint": [f"/{name}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
@@ -138,7 +144,7 @@ def find_engine() -> build.Engine:
 def _build(engine: build.Engine, tag: str, archive: Path, on_progress: Progress, root: Path) -> None:
     inputs = build.Inputs(WORKING_TREE, version=tag, flags=("--quiet",), folder=root)
     if engine.name == "buildah":
-        storage = _Storage.at(_folder() / "storage")
+        storage = Storage.at(_folder() / "storage")
         engine = storage.engine
         inputs = replace(inputs, base=storage.base(on_progress), flags=(*inputs.flags, *storage.build_flags()))
     partial = archive.with_suffix(".partial")
@@ -153,13 +159,13 @@ def _build(engine: build.Engine, tag: str, archive: Path, on_progress: Progress,
 
 
 @dataclass(frozen=True)
-class _Storage:
+class Storage:
     """A storage of buildah's own, for root on a machine without a container engine. Build steps run in a chroot."""
 
     engine: build.Engine
 
     @classmethod
-    def at(cls, folder: Path) -> "_Storage":
+    def at(cls, folder: Path) -> "Storage":
         """The storage in ``folder``; emptied first if it has grown too large."""
         folder.mkdir(parents=True, exist_ok=True)
         # Debian's buildah, installed without its recommended packages, has no file that says whose images it trusts.
@@ -177,26 +183,50 @@ class _Storage:
         volumes = [f"--volume={path}:{path}:ro" for path in MACHINE_FILES if Path(path).exists()]
         return ["--isolation=chroot", "--layers", "--network=host", "--pull-never", *volumes]
 
-    def base(self, on_progress: Progress) -> str:
-        """The name of the base: the Dockerfile's own, pulled, or one made of Debian's packages."""
+    def base(self, on_progress: Progress, architecture: str = "") -> str:
+        """The name of the base: the Dockerfile's own, pulled, or one made of Debian's packages.
+
+        ``architecture`` is Go's and Debian's name of a processor, by default this machine's. QEMU runs a foreign one's.
+        """
+        of_machine = ["--arch", architecture] if architecture else []
         declared = re.search(r"^ARG PYTHON=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
         assert declared is not None
         official = declared[1] if "/" in declared[1] else f"docker.io/library/{declared[1]}"
-        debian = f"localhost/topomend-base:{_digest_of([*DEBIAN_PACKAGES, DEBIAN_SUITE, *map(str, _apt_files())])}"
-        for stored in (official, debian):
+        made_of = [*DEBIAN_PACKAGES, DEBIAN_SUITE, *map(str, _apt_files()), *of_machine]
+        debian = f"localhost/topomend-base:{_digest_of(made_of)}"
+        pulled = f"localhost/topomend-base:{_digest_of([official, architecture])}" if architecture else official
+        for stored in (pulled, debian):
             if self._has(stored):
                 return stored
         on_progress(f"pulling {official}")
         try:
-            self._run("pull", *self.engine.flags, "--quiet", official, seconds=120)
+            self._run("pull", *self.engine.flags, *of_machine, "--quiet", official, seconds=120)
         except Unavailable as error:
             on_progress(f"cannot pull it ({str(error)[-160:]}): making a base of Debian's packages")
         else:
-            return official
-        self._make_base(debian)
+            if architecture:
+                # A pulled name is of the processor that was pulled last.
+                self._run("tag", official, pulled)
+                self._run("rmi", official)
+            return pulled
+        self._make_base(debian, architecture)
         return debian
 
-    def _make_base(self, reference: str) -> None:
+    def base_of_all(self, on_progress: Progress, architectures: Iterable[str]) -> str:
+        """The name of a base that has this machine's processor, which builds, and all of these."""
+        native = build.native()
+        # The native one last: a foreign one that is pulled takes its name.
+        foreign = [self.base(on_progress, each) for each in architectures if each != native]
+        bases = [*foreign, self.base(on_progress)]
+        if not foreign:
+            return bases[0]
+        index = f"localhost/topomend-base:{_digest_of(bases)}"
+        # Its bases may have been made anew.
+        succeeds("buildah", *self.engine.options, "manifest", "rm", index)
+        self._run("manifest", "create", index, *bases)
+        return index
+
+    def _make_base(self, reference: str, architecture: str) -> None:
         """Debian's own Python with the command ``python``, and this machine's package sources."""
         if shutil.which("mmdebstrap") is None:
             raise Unavailable(f"no base can be made: apt-get install --no-install-recommends {BASE_PACKAGE}")
@@ -205,8 +235,21 @@ class _Storage:
             setup = [f"--customize-hook=copy-in {path} {path.parent}" for path in _apt_files()]
             link = "--customize-hook=ln -s python3 $1/usr/bin/python"
             include = f"--include={','.join(DEBIAN_PACKAGES)}"
-            run("mmdebstrap", "--variant=minbase", include, link, *setup, DEBIAN_SUITE, str(root))
+            foreign = [f"--architectures={architecture}"] if architecture else []
+            run(
+                "mmdebstrap",
+                *foreign,
+                "--variant=minbase",
+                include,
+                link,
+                *setup,
+                DEBIAN_SUITE,
+                str(root),
+                seconds=MAKING_SECONDS,
+            )
             container = self._run("from", *self.engine.flags, "scratch").strip()
+            if architecture:
+                self._run("config", f"--arch={architecture}", container)
             self._run("add", container, str(root), "/")
             self._run("commit", *self.engine.flags, "--rm", container, reference)
 
@@ -250,10 +293,10 @@ def _digest_of(words: Iterable[str]) -> str:
 
 
 def _remove_unused() -> None:
-    """Remove the archives that no cluster has used lately: each has a quarter of a gigabyte."""
-    for path in _folder().glob("topomend-*.tar"):
+    """Remove the archives that no cluster has used lately, and what was unpacked: each has a quarter of a gigabyte."""
+    for path in (*_folder().glob("topomend-*.tar"), *_folder().glob("unpacked-*")):
         if path.stat().st_mtime < time.time() - KEPT_SECONDS:
-            path.unlink()
+            remove_tree(path) if path.is_dir() else path.unlink()
 
 
 def _tar(files: dict[str, bytes]) -> bytes:

@@ -30,6 +30,7 @@ APPLIED = "apply to everything ready"
 EXPLAINED = "refused to explained"
 RELAUNCHED = "refused to running elsewhere"
 BRAKED = "refused pods of a Deployment of 2"
+SELFTESTED = "kubectl numa selftest"
 DRAINED = "kubectl numa drain"
 
 EXPECTED = {

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from deploy.image.build import find_engine
-from verify.commands import Unavailable, run
+from tools.commands import Unavailable, run
 from verify.e2e.cgroups import CgroupsUnavailable, GroupTree
 
 PACKAGES = {

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 from verify.e2e import images
 from verify.e2e.api import Object
 from verify.e2e.cluster import Cluster
-from verify.e2e.conftest import NEXT_TAG, TAG
+from verify.e2e.conftest import NEXT_TAG
 from verify.e2e.installed import AGENT, OPERATOR, Installed, name_of, uid_of
 from verify.e2e.node import Node
 from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES, is_refused
@@ -27,6 +27,9 @@ MOST_REFUSED = 3
 """The refused pods of a storm of one replica before the brake takes effect."""
 
 ORDERS = {"operators first": ("Deployment", "DaemonSet"), "agents first": ("DaemonSet", "Deployment")}
+TAG = "v0.1.0"
+"""The tag that the manifests of the earlier commit have."""
+
 NAMESPACES = {"Deployment": OPERATOR, "DaemonSet": AGENT}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

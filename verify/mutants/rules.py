@@ -214,13 +214,7 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "effort.py": [
-        ("a pod of many containers has the share of one", "working_on", "max(1, containers)", "1"),
-        (
-            "what was asked of a node for the same pod costs it nothing",
-            "working_on",
-            "meter.spent[node] = meter.spent.get(node, 0.0) + meter.clock() - began",
-            "pass",
-        ),
+        ("a pod of many containers has the share of one", "Shares.working_on", "max(1, containers)", "1"),
     ],
     "simulation.py": [
         (
@@ -230,22 +224,10 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
             "known",
         ),
         (
-            "a pod that is known counts twice",
-            "simulation_of",
-            "for holder in state.pods if (holder.namespace, holder.name) not in names",
-            "for holder in state.pods",
-        ),
-        (
             "rules about the facts of an unknown Node are judged",
             "Simulation._judged",
             'replace(bound, node="", placement=placement, strict_groups=False)',
             'replace(bound, node="")',
-        ),
-        (
-            "init containers hold what they held for good",
-            "_held",
-            "ContainerKind.INIT if container.init else ContainerKind.APP",
-            "ContainerKind.APP",
         ),
     ],
     "startup/state/restore.py": [
@@ -294,7 +276,7 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "best-effort and restricted take single NUMA nodes only",
             "decide",
-            "hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced)",
+            "hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced, effort=effort)",
             "hint = merge_single(info, offers)",
         ),
         (
@@ -467,7 +449,7 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "a wide machine forgets the intersections with memory in use",
             "WideMerge.fittest_intersection",
-            "named = set(_intersections(intersections, self._longest.masks)) - {0}",
+            "named = set(_intersections(intersections, self._longest.masks, self._effort)) - {0}",
             "named: set[int] = set()",
         ),
         (
@@ -601,8 +583,8 @@ _BROKEN: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "the preferred width counts free CPUs only",
             "CPUManager._hints",
-            "least_width(Family(universe, (sizes,)))",
-            "least_width(Family(universe, (per_node(free, count),)))",
+            "least_width(Family(universe, (sizes,)), self._effort)",
+            "least_width(Family(universe, (per_node(free, count),)), self._effort)",
         ),
         (
             "align-by-socket rounds the sockets that a request needs down",

@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--version", default=DEFAULT_VERSION, help="the kubelet's version (default: %(default)s)")
     parser.add_argument(
-        "--recorded", type=int, default=100, help="cases on each recorded machine (default: %(default)s)"
+        "--recorded", type=int, default=100, help="cases on each recorded and known machine (default: %(default)s)"
     )
     parser.add_argument(
         "--fit", action="store_true", help="cases for the kubelet's fit check, which follows its managers"

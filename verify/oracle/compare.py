@@ -21,6 +21,7 @@ from verify.oracle.build import oracle_binary
 from verify.oracle.generate import random_case
 from verify.oracle.generate_fit import random_fit_case
 from verify.oracle.kubelet_oracle import Answer, Case, KubeletOracle
+from verify.oracle.made import KNOWN, machine_of_shape, random_shape
 from verify.oracle.merging import Merging
 from verify.oracle.recorded import RECORDED, recorded_machine
 from verify.oracle.rules import passed, rules_of
@@ -34,6 +35,9 @@ BATCH = 500
 
 VARIED = 7
 """One case in so many is a kept case with a change. An odd number, so that every way of merging gets some."""
+
+MADE = 5
+"""One case in so many is on the machine of a random shape."""
 
 MERGINGS = tuple(Merging)
 """The ways of merging hints, by turns."""
@@ -130,6 +134,8 @@ def compare(
 def _managers_case(seed: int, machine: Case | None) -> Case:
     if machine is None and seed % VARIED == 0:
         return varied_case(Random(seed))
+    if machine is None and seed % MADE == 0:
+        machine = machine_of_shape(random_shape(Random(seed)))
     return random_case(Random(seed), machine)
 
 
@@ -174,22 +180,26 @@ def _nameless(text: str) -> str:
     return re.sub(r"\d+(,\d+|-\d+)*", "N", re.sub(r"\b[a-z]+\.(com|org|io)/[a-z]+", "RESOURCE", text))[:160]
 
 
-def compare_batch(seeds: range, version: str = DEFAULT_VERSION, recorded: str = "", *, fit: bool = False) -> Report:
-    """Play one batch, on random machines or on a recorded one, in a process of a pool."""
-    machine = recorded_machine(recorded) if recorded else None
+def compare_batch(seeds: range, version: str = DEFAULT_VERSION, named: str = "", *, fit: bool = False) -> Report:
+    """Play one batch, on random machines or on a recorded or known one, in a process of a pool."""
+    machine = _named_machine(named) if named else None
     with KubeletOracle(oracle_binary(version)) as oracle:
         report = compare(seeds, oracle, version=version, machine=machine, fit=fit)
-    if recorded:
-        report.seen[f"machine: recorded {recorded}"] = len(seeds)
+    if named:
+        report.seen[f"machine: {'recorded ' * (named in RECORDED)}{named}"] = len(seeds)
     return report
+
+
+def _named_machine(name: str) -> Case:
+    return recorded_machine(name) if name in RECORDED else machine_of_shape(name)
 
 
 def compare_all(
     seed: int, cases: int, processes: int, *, version: str = DEFAULT_VERSION, recorded: int = 0, fit: bool = False
 ) -> Report:
-    """Play ``cases`` cases from ``seed`` on, and ``recorded`` cases on each recorded machine, in parallel."""
+    """Play ``cases`` cases from ``seed`` on, and ``recorded`` ones on each recorded or known machine, in parallel."""
     batches = [(range(first, min(first + BATCH, seed + cases)), "") for first in range(seed, seed + cases, BATCH)]
-    batches += [(range(seed, seed + recorded), name) for name in RECORDED if recorded]
+    batches += [(range(seed, seed + recorded), name) for name in (*RECORDED, *KNOWN) if recorded]
     cases = sum(len(seeds) for seeds, _ in batches)
     report, begin = Report(), time.monotonic()
     with ProcessPoolExecutor(processes, multiprocessing.get_context("forkserver")) as pool:

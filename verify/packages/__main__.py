@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 from verify.packages.environment import LOWEST, NEWEST, Environment, build_wheel
 from verify.packages.pythons import newest, oldest
 from verify.packages.trial import COLUMNS, try_out

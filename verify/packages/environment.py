@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.manifests import ROOT
-from verify.commands import Unavailable, run
+from tools.commands import Unavailable, run
 from verify.packages.pythons import version
 
 LOWEST, NEWEST = "lowest-direct", "highest"

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from deploy.manifests import ROOT
-from verify.commands import Unavailable, run, succeeds
+from tools.commands import Unavailable, run, succeeds
 
 _MINORS = range(30)
 _PYENV = Path.home() / ".pyenv" / "versions"

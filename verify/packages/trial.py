@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from deploy.manifests import ROOT
-from verify.commands import Unavailable, run
+from tools.commands import Unavailable, run
 from verify.packages.environment import Environment
 
 COLUMNS = ("PYTHON", "PACKAGES", "HELP", "SIMULATE", "DISCOVER", "TYPES", "TESTS", "SECONDS")

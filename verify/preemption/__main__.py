@@ -8,6 +8,7 @@ import secrets
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,16 +24,21 @@ class Figures:
 
     def __init__(self) -> None:
         self.compared: list[Compared] = []
-        self.worse = self.unknown = 0
+        self.worse = self.worse_than_plain = self.worse_by_itself = self.unknown = 0
         self._lock = threading.Lock()
 
     def add(self, one: Compared) -> None:
         """Count a cluster, and print it where it fares worse."""
         with self._lock:
             self.compared.append(one)
-            for problem in one.worse:
-                self._say(f"WORSE {one.cluster.number}: {problem}\n  {one}")
+            number = one.cluster.number
+            if one.worse:
+                self._say("\n    ".join([f"WORSE {number}: {', '.join(one.worse)}\n  {one}", *one.steered.told]))
+            if one.worse_by_itself and one.again:
+                self._say("\n    ".join([f"PLAIN AGAIN {number}: {', '.join(one.worse_by_itself)}", *one.again.told]))
             self.worse += bool(one.worse)
+            self.worse_than_plain += bool(one.worse_than_plain)
+            self.worse_by_itself += bool(one.worse_by_itself)
             if len(self.compared) % SHOWN == 0:
                 self._say(self.text())
 
@@ -44,17 +50,21 @@ class Figures:
 
     def text(self) -> str:
         """All sums in one line."""
-        plain, steered = [one.plain for one in self.compared], [one.steered for one in self.compared]
-        both = [
+        ways = {"plain": [one.plain for one in self.compared], "steered": [one.steered for one in self.compared]}
+        again = [one.again for one in self.compared if one.again]
+        figures = [
             f"{name}: {sum(len(outcome.ran) for outcome in outcomes)} ran, "
             f"{sum(outcome.refused for outcome in outcomes)} refused, "
             f"{sum(len(outcome.victims) for outcome in outcomes)} victims, "
             f"{sum(outcome.in_vain for outcome in outcomes)} in vain"
-            for name, outcomes in (("plain", plain), ("steered", steered))
+            for name, outcomes in (ways | ({"plain again": again} if again else {})).items()
         ]
         pods = sum(len(one.cluster.urgent) for one in self.compared)
         counts = f"{len(self.compared)} clusters with {pods} urgent pods, {self.unknown} unknown"
-        return f"{counts}; {'; '.join(both)}; {self.worse} fare worse"
+        worse = f"{self.worse} fare worse steered, {self.worse_than_plain} of them than plain"
+        if again:
+            worse += f"; {self.worse_by_itself} fare worse than plain when plain again"
+        return "; ".join([counts, *figures, worse])
 
     @staticmethod
     def _say(text: str) -> None:
@@ -67,16 +77,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m verify.preemption", description=__doc__)
     parser.add_argument("--clusters", type=int, default=1_000, help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one (default: %(default)s)")
+    parser.add_argument("--only", type=int, nargs="+", help="the numbers of those to run, instead of a range")
     parser.add_argument("--lanes", type=int, default=4, help="how many side by side (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32), help="repeats a run (default: random)")
+    parser.add_argument("--baseline", action="store_true", help="run each plain once more, and compare that as well")
     options = parser.parse_args()
     sys.stdout.write(f"seed {options.seed}: repeat with --seed {options.seed} --clusters {options.clusters}\n")
-    figures, lanes = Figures(), min(options.lanes, options.clusters)
-    numbers = range(options.first, options.first + options.clusters)
+    numbers = options.only or range(options.first, options.first + options.clusters)
+    figures, lanes = Figures(), min(options.lanes, len(numbers))
     with tempfile.TemporaryDirectory(prefix="topomend-preemption-") as folder, arena(Path(folder), lanes) as place:
         with ThreadPoolExecutor(lanes) as pool:
             tasks = [
-                pool.submit(run, place, lane, options.seed, numbers[lane::lanes], figures) for lane in range(lanes)
+                pool.submit(run, place, lane, options.seed, numbers[lane::lanes], figures, baseline=options.baseline)
+                for lane in range(lanes)
             ]
         for task in tasks:
             task.result()
@@ -84,11 +97,13 @@ def main() -> int:
     return 1 if figures.worse or figures.unknown else 0
 
 
-def run(place: Arena, lane: int, seed: int, numbers: range, figures: Figures) -> None:
+def run(
+    place: Arena, lane: int, seed: int, numbers: Sequence[int], figures: Figures, *, baseline: bool = False
+) -> None:
     """Run clusters one after the other on the nodes of one lane."""
     for number in numbers:
         try:
-            figures.add(compare(place, lane, seed, number))
+            figures.add(compare(place, lane, seed, number, baseline=baseline))
         except TimedOut as late:
             figures.unable(number, late)
 

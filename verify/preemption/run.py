@@ -6,18 +6,29 @@ Each cluster has two nodes of its own, by a label. The operator runs all the tim
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tests.builders import pod_manifest
 from tests.clusters import Cluster, agents_on, cluster_of, shown, steer
 from tests.operator_process import Operator
-from tests.waiting import eventually, stretched
+from tests.waiting import TimedOut, eventually, stretched
 from verify.differential.workloads import api_object
 from verify.preemption.clusters import NODES, PRIORITIES, SHAPE, RandomCluster, random_cluster
 
-from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, PODS, PRIORITY_CLASSES, Resource
+from topomend.kube.client import (
+    BUDGETS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    NAMESPACES,
+    NODE_TOPOLOGIES,
+    PODS,
+    PRIORITY_CLASSES,
+    Resource,
+)
 from topomend.kube.client import NODES as NODE_OBJECTS
 from topomend.kube.errors import NotFound
 from topomend.sandbox import NodeSpec
@@ -36,21 +47,27 @@ POLL_SECONDS = 0.3
 
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
-BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
+UNTOLD = ("Pulling", "Pulled", "Created", "Started", "SuccessfulCreate", "ScalingReplicaSet")
+"""Reasons of events that say nothing of why a pod runs where it does."""
+
 CONTROLLERS = {
-    "Deployment": Resource("apps/v1", "deployments"),
-    "DaemonSet": Resource("apps/v1", "daemonsets"),
+    "Deployment": DEPLOYMENTS,
+    "DaemonSet": DAEMON_SETS,
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of a cluster: the urgent pods that ``ran`` by name with their node, how many were ``refused``, and the
-    nodes of its ``victims`` by uid."""
+    nodes of its ``victims`` by uid.
+
+    ``told`` is what its events say, in order, for whoever asks why.
+    """
 
     ran: Mapping[str, str] = field(default_factory=dict)
     refused: int = 0
     victims: Mapping[str, str] = field(default_factory=dict)
+    told: Sequence[str] = field(default=(), compare=False, repr=False)
 
     @property
     def in_vain(self) -> int:
@@ -60,26 +77,44 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Compared:
-    """A cluster, both outcomes, and what is worse."""
+    """A cluster, its outcomes, and what is worse.
+
+    ``again`` is a second plain run, where there was one: kube-scheduler alone does not always end alike.
+    """
 
     cluster: RandomCluster
     plain: Outcome
     steered: Outcome
+    again: Outcome | None = None
 
     @property
     def worse(self) -> list[str]:
-        """In words; empty where nothing is."""
-        plain, steered = self.plain, self.steered
-        problems = []
-        if missing := plain.ran.keys() - steered.ran.keys():
-            problems.append(f"{', '.join(sorted(missing))} ran plain, not steered")
-        if steered.ran.keys() == plain.ran.keys() and len(steered.victims) > len(plain.victims):
-            problems.append(f"{len(plain.victims)} victims plain, {len(steered.victims)} steered")
-        if steered.in_vain:
-            problems.append(f"{steered.in_vain} evicted in vain, plain {plain.in_vain}")
-        if steered.refused:
-            problems.append(f"{steered.refused} refused, plain {plain.refused}")
-        return problems
+        """What is worse steered, in words; empty where nothing is. That plain is no better excuses nothing refused or
+        evicted in vain."""
+        return _worse(self.plain, self.steered, Outcome())
+
+    @property
+    def worse_than_plain(self) -> list[str]:
+        """The same by as much as it is more than at the first plain run."""
+        return _worse(self.plain, self.steered, self.plain)
+
+    @property
+    def worse_by_itself(self) -> list[str]:
+        """The same of the second plain run."""
+        return _worse(self.plain, self.again, self.plain) if self.again else []
+
+
+def _worse(plain: Outcome, second: Outcome, excused: Outcome) -> list[str]:
+    problems = []
+    if missing := plain.ran.keys() - second.ran.keys():
+        problems.append(f"{', '.join(sorted(missing))} ran at first only")
+    if second.ran.keys() == plain.ran.keys() and len(second.victims) > len(plain.victims):
+        problems.append(f"{len(second.victims)} victims, {len(plain.victims)} at first")
+    if second.in_vain > excused.in_vain:
+        problems.append(f"{second.in_vain} evicted in vain, {plain.in_vain} at first")
+    if second.refused > excused.refused:
+        problems.append(f"{second.refused} refused, {plain.refused} at first")
+    return problems
 
 
 @dataclass(frozen=True)
@@ -139,11 +174,19 @@ def _furnish(cluster: Cluster, lanes: int) -> None:
             client.create(BUDGETS, budget, f"{name}-{lane}")
 
 
-def compare(arena: Arena, lane: int, seed: int, number: int) -> Compared:
-    """Run cluster ``number`` in both ways on the nodes of one lane. Raises TimedOut where it does not come up."""
+def compare(arena: Arena, lane: int, seed: int, number: int, *, baseline: bool = False) -> Compared:
+    """Run cluster ``number`` in both ways on the nodes of one lane, with ``baseline`` plain once more.
+
+    Raises TimedOut where it does not come up.
+    """
     random = random_cluster(seed, number)
-    plain = _Run(arena.cluster, lane, "plain", random).outcome(Outcome())
-    return Compared(random, plain, _Run(arena.cluster, lane, "steered", random).outcome(plain))
+
+    def outcome(way: str, least: Outcome | None) -> Outcome:
+        return _Run(arena.cluster, lane, way, random).outcome(least)
+
+    plain = outcome("plain", None)
+    again = outcome("plain", plain) if baseline else None
+    return Compared(random, plain, outcome("steered", plain), again)
 
 
 class _Run:
@@ -152,10 +195,14 @@ class _Run:
     def __init__(self, cluster: Cluster, lane: int, way: str, random: RandomCluster) -> None:
         self._cluster, self._client, self._lane, self._random = cluster, cluster.client, lane, random
         self._namespace, self._others = f"{way}-{lane}", f"others-{lane}"
-        self._steered, self._first = way == "steered", dict[str, str]()
+        self._is_steered, self._first = way == "steered", dict[str, str]()
 
-    def outcome(self, least: Outcome) -> Outcome:
-        """What came of it, once at least as many pods run as in ``least`` and nothing changes any more."""
+    def outcome(self, least: Outcome | None) -> Outcome:
+        """What came of it, once nothing changes any more.
+
+        Where it is to be compared, at least as many pods as in ``least`` have all the time they may take.
+        """
+        began = datetime.now(UTC)
         try:
             self._fill()
             for number, urgent in enumerate(self._random.urgent):
@@ -163,10 +210,15 @@ class _Run:
                 self._place(content["spec"], urgent.priority, {LABEL: str(self._lane)})
                 if urgent.disk is not None:
                     self._give_disk(content, urgent.disk)
-                self._client.create(PODS, content, self._namespace)
-            return self._watch(least)
+                self._check_gated(self._client.create(PODS, content, self._namespace))
+            return replace(self._watch(least), told=self._told(began))
         finally:
             self._remove()
+
+    def _check_gated(self, content: Mapping[str, Any]) -> None:
+        """Gating ends where the operator does not renew it in time: the run would be a plain one. Raises TimedOut."""
+        if self._is_steered and not content["spec"].get("schedulingGates"):
+            raise TimedOut(f"{content['metadata']['name']} was not gated: the operator had not renewed its policies")
 
     def _fill(self) -> None:
         for number, filler in enumerate(self._random.fillers):
@@ -218,10 +270,10 @@ class _Run:
     def _volume(self, claim: str) -> str:
         return f"{self._namespace}-{claim}"
 
-    def _watch(self, least: Outcome) -> Outcome:
+    def _watch(self, least: Outcome | None) -> Outcome:
         began = changed = time.monotonic()
         seen = Outcome()
-        most = stretched(MOST_SECONDS) if self._steered else MOST_SECONDS
+        most = stretched(MOST_SECONDS) if least else MOST_SECONDS
         while time.monotonic() - began < most:
             now = self._look()
             if now != seen:
@@ -229,7 +281,7 @@ class _Run:
             quiet = time.monotonic() - changed
             if len(now.ran) == len(self._random.urgent) and quiet >= SETTLE_SECONDS:
                 break
-            if now.ran.keys() >= least.ran.keys() and quiet >= STABLE_SECONDS and not (self._steered and now.in_vain):
+            if quiet >= STABLE_SECONDS and not (least and (least.ran.keys() - now.ran.keys() or now.in_vain)):
                 break
             time.sleep(POLL_SECONDS)
         return seen
@@ -243,6 +295,17 @@ class _Run:
             sum(pod["status"]["phase"] == "Failed" for pod in urgent),
             {uid: node for uid, node in self._first.items() if uid not in staying},
         )
+
+    def _told(self, since: datetime) -> list[str]:
+        """What schedulers, kubelets and the operator said of the pods since then."""
+        lines = []
+        for namespace in (self._namespace, self._others):
+            for event in self._client.list(EVENTS, namespace=namespace).items:
+                when = event["eventTime"] or event["deprecatedFirstTimestamp"]
+                if since <= datetime.fromisoformat(when) and event["reason"] not in UNTOLD:
+                    about = event["regarding"]["name"]
+                    lines.append(f"{when} {namespace}/{about} {event['reason']}: {event['note'][:300]}")
+        return sorted(lines)
 
     def _pods(self, namespace: str) -> Sequence[dict[str, Any]]:
         return self._client.list(PODS, namespace=namespace).items

@@ -38,9 +38,10 @@ def page() -> str:
         ("Labels, annotations, gates and taints", _names),
         ("Kinds", _kinds),
         ("Conditions", lambda: _written("conditions")),
+        ("Node features", lambda: _written("features")),
         ("Events", _events),
-        ("Metrics of the operator", lambda: _metrics(_operator_registry())),
-        ("Metrics of the agent", lambda: _metrics(_agent_registry())),
+        ("Metrics of the operator", lambda: _metrics(operator_registry())),
+        ("Metrics of the agent", lambda: _metrics(agent_registry())),
         ("Exit codes of the commands", _exit_codes),
         ("Causes of refusals", lambda: _written("causes")),
         ("State files with which no kubelet starts", lambda: _written("restart")),
@@ -135,11 +136,13 @@ def _exported(family: Any) -> str:
     return f"{family.name}{suffix}"
 
 
-def _operator_registry() -> CollectorRegistry:
+def operator_registry() -> CollectorRegistry:
+    """What the operator exports."""
     return OperatorMetrics(Snapshot, lambda: 0, lambda: False).registry
 
 
-def _agent_registry() -> CollectorRegistry:
+def agent_registry() -> CollectorRegistry:
+    """What the agent exports."""
     return AgentMetrics().registry
 
 

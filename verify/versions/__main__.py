@@ -20,7 +20,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from tests.waiting import TimedOut
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 from verify.e2e import prerequisites
 from verify.targets import Target, judge
 from verify.versions.cluster import say

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 from verify.vm.node import Guest, booted, start_node
 
 

@@ -11,7 +11,7 @@ import sysconfig
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from verify.commands import run
+from tools.commands import run
 from verify.vm.parts import Parts
 
 SIZE = "6G"

@@ -66,10 +66,11 @@ STARTED_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Guest:
-    """The machine and its published state."""
+    """The machine and its published state. ``kubeconfig`` is the administrator's."""
 
     vm: VirtualMachine
     admin: API
+    kubeconfig: Path
 
     def published(self) -> dict[str, Any]:
         """The NodeTopology; empty if there is none."""
@@ -153,7 +154,7 @@ def booted() -> Iterator[Guest]:
         with VirtualMachine(folder, [*accel, *machine.flags(disk), *_boot(parts.kernel, initramfs)]) as vm:
             vm.wait_for_boot()
             print(f"booted {parts.kernel.name} in {time.monotonic() - began:.0f} s ({' '.join(accel)})")
-            yield Guest(vm, admin)
+            yield Guest(vm, admin, sandbox.kubeconfig)
 
 
 def start_node(guest: Guest) -> None:

@@ -6,10 +6,14 @@ its DaemonSet runs it from the image.
 """
 
 import json
+import time
 
+from click.testing import CliRunner
+from verify.e2e.images import IDLE
 from verify.vm import machine
-from verify.vm.node import KUBELET_LOG, Guest
+from verify.vm.node import KUBELET_LOG, NODE, Guest
 
+from topomend.cli.kubectl_numa import numa
 from topomend.discover.machine.pci_distance import PCIDistance, pci_distance
 from topomend.model.bitmask import mask_of, members
 from topomend.model.machine import Machine, PCIDevice
@@ -53,6 +57,19 @@ def test_every_condition_is_true_beside_a_real_kubelet(node: Guest) -> None:
     assert {condition.type: condition.status for condition in conditions} == dict.fromkeys(
         ("Ready", "HostDiscovered", "KubeletConfigRead", "AllocationsRead"), "True"
     )
+
+
+def test_a_selftest_agrees_with_the_kubelet(node: Guest) -> None:
+    began = time.monotonic()
+    asked = ["selftest", NODE, "--yes", "--image", IDLE, "--timeout", "300", "-o", "json"]
+    result = CliRunner().invoke(numa, [*asked, "--kubeconfig", str(node.kubeconfig)])
+    print(result.stderr, f"after {time.monotonic() - began:.0f} s")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["counts"] == {"agrees": len(answer["cases"]), "differs": 0, "unsure": 0, "notTried": 0}
+    assert answer["notes"] == []
+    refused = {case["name"] for case in answer["cases"] if not case["happened"]["admitted"]}
+    assert {"beyond", "memory-beyond", "huge-pages-1-beyond"} <= refused
 
 
 def test_every_device_that_pods_could_use_is_where_qemu_put_it(node: Guest) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from verify.commands import Unavailable, run
+from tools.commands import Unavailable, run
 
 from topomend.sandbox.layout import cache_folder
 

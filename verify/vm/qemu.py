@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.waiting import stretched
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 
 PROGRAM = "qemu-system-x86_64"
 

@@ -59,6 +59,11 @@
 {{- if kindIs "bool" .Values.kubelet.state.pki | ternary .Values.kubelet.state.pki $ofLayout }}yes{{ end }}
 {{- end }}
 
+{{/* How Prometheus finds the pods; nothing where there are no metrics. */}}
+{{- define "topomend.monitor" -}}
+{{ .Values.metrics.enabled | ternary .Values.metrics.monitor "" }}
+{{- end }}
+
 {{/* Labels of the objects of a hook; the argument is the root and the component. Its pods are no operator's. */}}
 {{- define "topomend.hookLabels" -}}
 app.kubernetes.io/name: topomend

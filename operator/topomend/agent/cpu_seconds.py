@@ -22,7 +22,6 @@ from topomend.replay.container_manager import start
 NAME = "topomend_agent_numa_cpu_seconds"
 
 EXCLUSIVE, RESERVED, SHARED = "exclusive", "reserved", "shared"
-POOLS = (EXCLUSIVE, SHARED, RESERVED)
 
 MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """The modes of proc_stat(5) without guest and guest_nice, which the kernel includes in user and nice."""
@@ -59,9 +58,7 @@ class CPUSeconds(Collector):
 
     def collect(self) -> Iterable[CounterMetricFamily]:
         """The counters up to now, labelled by NUMA node, pool and mode (prometheus_client.Collector)."""
-        family = CounterMetricFamily(
-            NAME, "Seconds that CPUs spent, by numa, pool and mode of /proc/stat.", labels=("numa", "pool", "mode")
-        )
+        (family,) = self.describe()
         with self._lock:
             self._add_up()
             for (numa, pool), seconds in sorted(self._seconds.items()):
@@ -71,7 +68,8 @@ class CPUSeconds(Collector):
 
     def describe(self) -> Iterable[CounterMetricFamily]:
         """The metric without samples, so that the registry reserves its name."""
-        return [CounterMetricFamily(NAME, "")]
+        meaning = "Seconds that CPUs spent, by numa, pool and mode of /proc/stat."
+        return [CounterMetricFamily(NAME, meaning, labels=("numa", "pool", "mode"))]
 
     def _add_up(self) -> bool:
         """Add each CPU's seconds since the last call to its pool. False if the seconds cannot be read now."""

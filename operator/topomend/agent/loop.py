@@ -6,14 +6,13 @@ are left to the rooms that it composes.
 
 import logging
 import signal
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from topomend.agent.health import Health
 from topomend.discover import read_host
@@ -51,6 +50,8 @@ requests a second, each answered by a closed port or a 503."""
 
 PUBLISHED, USAGE, CANNOT_ASK = 0, 2, 3
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +62,8 @@ class AgentSettings:
 
     ``kubelet_address`` (host, or host:port) is the kubelet's endpoint for ``/configz``, None not to request it. The
     request carries a token of the service account ``kubelet_reader`` (namespace/name).
-    Addresses to listen on are HOST:PORT, None for none.
+    Addresses to listen on are HOST:PORT, None for none. ``node_features`` is the namespace of the node's NodeFeature,
+    None not to write one.
     """
 
     node_name: str
@@ -82,6 +84,7 @@ class AgentSettings:
     health_address: str | None = None
     metrics_address: str | None = None
     node_resource_topology: bool = False
+    node_features: str | None = None
 
 
 def run(settings: AgentSettings) -> int:
@@ -111,13 +114,18 @@ def run(settings: AgentSettings) -> int:
     agent = _Agent(
         watcher,
         Publisher(client, settings.node_name, time.monotonic),
-        _second_publisher(settings, client),
+        tuple(_second_publishers(settings, client)),
         health,
         metrics,
     )
-    stop = _stop_on_signals()
     try:
-        return agent.once() if settings.once else agent.repeatedly(settings.interval, stop)
+        if settings.once:
+            return agent.once()
+        _stop_on_signals()
+        agent.repeatedly(settings.interval)
+    except _Stopped:
+        _log.info("stopped by a signal")
+        return PUBLISHED
     finally:
         client.close()
         for served in endpoints:
@@ -158,45 +166,74 @@ def _metrics(settings: AgentSettings) -> "Metrics | None":
     return Metrics(live=settings.root == Path("/"))
 
 
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
+class _Stopped(BaseException):
+    """A signal asked for the end."""
+
+
+def _stop_on_signals() -> None:
+    """Raise _Stopped in the main thread at the first signal.
+
+    That ends the agent in the middle of a request too, which may take 10 s to fail. Nothing is half written: a server
+    takes a request whole, or not at all.
+    """
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
-        stop.set()
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
+        raise _Stopped
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, handle)
-    return stop
 
 
 _SecondPublisher = Callable[[Discovery, Mapping[str, Any], NodeFacts], Mapping[str, Any]]
 """Publishes another object, and returns the status with the condition that says whether that succeeded."""
 
 
-def _second_publisher(settings: AgentSettings, client: AgentClient) -> _SecondPublisher | None:
-    if not settings.node_resource_topology:
-        return None
-    # Imported only if enabled, like the metrics.
-    from topomend.discover.zones import zones  # noqa: PLC0415
+def _second_publishers(settings: AgentSettings, client: AgentClient) -> Iterator[_SecondPublisher]:
+    """Those that are enabled. Imported only then, like the metrics."""
+    if settings.node_resource_topology:
+        yield _zones_publisher(settings.node_name, client)
+    if settings.node_features is not None:
+        yield _features_publisher(settings.node_name, settings.node_features, client)
+
+
+def _zones_publisher(name: str, client: AgentClient) -> _SecondPublisher:
+    from topomend.discover.zones import placements, zones  # noqa: PLC0415
     from topomend.publish.node_resource_topology import Figures, NodeResourceTopologyPublisher  # noqa: PLC0415
 
-    publisher = NodeResourceTopologyPublisher(client, settings.node_name, time.monotonic)
+    publisher = NodeResourceTopologyPublisher(client, name, time.monotonic)
 
     def publish(discovery: Discovery, status: Mapping[str, Any], node: NodeFacts) -> Mapping[str, Any]:
-        figures = Figures(discovery.state.kubelet, discovery.pods, partial(zones, discovery.state))
+        state = discovery.state
+        figures = Figures(state.kubelet, discovery.pods, partial(zones, state), partial(placements, state))
         return publisher.publish(figures, status, node)
+
+    return publish
+
+
+def _features_publisher(name: str, namespace: str, client: AgentClient) -> _SecondPublisher:
+    from topomend.discover.node_features import node_features  # noqa: PLC0415
+    from topomend.publish.node_feature import NodeFeaturePublisher  # noqa: PLC0415
+
+    publisher = NodeFeaturePublisher(client, name, namespace, time.monotonic)
+
+    def publish(discovery: Discovery, status: Mapping[str, Any], node: NodeFacts) -> Mapping[str, Any]:
+        state = discovery.state
+        source = (state.machine, state.kubelet)
+        return publisher.publish(lambda ready: node_features(state, is_ready=ready), source, status, node)
 
     return publish
 
 
 @dataclass(frozen=True)
 class _Agent:
-    """The parts of a running agent; ``second`` and ``metrics`` are None if they are not enabled."""
+    """The parts of a running agent; ``others`` publish further objects, ``metrics`` is None if it is not enabled."""
 
     watcher: "_Watcher"
     publisher: Publisher
-    second: _SecondPublisher | None
+    others: Sequence[_SecondPublisher]
     health: Health
     metrics: "Metrics | None"
 
@@ -209,10 +246,10 @@ class _Agent:
             return CANNOT_ASK
         return PUBLISHED
 
-    def repeatedly(self, interval: float, stop: threading.Event) -> int:
-        """Publish changes until ``stop`` is set, every ``interval`` seconds; returns the exit code."""
+    def repeatedly(self, interval: float) -> NoReturn:
+        """Publish changes for ever, every ``interval`` seconds."""
         retry = Retry(DELAYS)
-        while not stop.is_set():
+        while True:
             self.health.turned()
             if time.monotonic() >= retry.until:
                 try:
@@ -225,17 +262,15 @@ class _Agent:
                     _log.warning("not published, trying again in %.0f s: %s", delay, error)
                 if self.watcher.kubelet_came_back():
                     self.publisher.forget()
-            stop.wait(interval)
-        _log.info("stopped by a signal")
-        return PUBLISHED
+            time.sleep(interval)
 
     def _publish(self) -> None:
         node = self.publisher.node()
         start = time.monotonic()
         discovery, status = self.watcher.look(node)
         took = time.monotonic() - start
-        if self.second is not None:
-            status = self.second(discovery, status, node)
+        for publish in self.others:
+            status = publish(discovery, status, node)
         wrote = self.publisher.publish(status)
         self.health.published()
         if self.metrics is not None:

@@ -15,6 +15,7 @@ from topomend.model.bitmask import NUMAMask
 from topomend.model.node_state import ContainerAllocation, NodeState
 from topomend.model.pod import SINGLE_NUMA_NODE, Pod
 from topomend.replay.admission import admit, allocation_of
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal
 from topomend.wire.group import ALIGNMENT_ANNOTATION
 
@@ -34,7 +35,7 @@ class _AlignedAdmission(FastAdmission):
         """Whether the kubelet of ``node`` would admit the pod, and align it."""
         if not super().admits(node):
             return False
-        return isinstance(self.outcome(node), FastPlacement) or _is_admitted_aligned(node, self.pod)
+        return isinstance(self.outcome(node), FastPlacement) or self._is_admitted_aligned(node)
 
     def outcome(self, node: NodeState) -> FastPlacement | FastRefusal | None:
         """As of any pod, but None also for a placement that may not be an alignment.
@@ -47,15 +48,14 @@ class _AlignedAdmission(FastAdmission):
             return None
         return outcome
 
+    def _is_admitted_aligned(self, node: NodeState) -> bool:
+        verdict, after = admit(node, self.pod, self.effort)
+        return verdict.admitted and is_aligned(after, self.pod)
 
-def admission_of(pod: Pod) -> FastAdmission:
+
+def admission_of(pod: Pod, effort: Effort = UNLIMITED) -> FastAdmission:
     """Which nodes admit the pod and, if it asks for that, align it."""
-    return _AlignedAdmission(pod) if pod.single_numa_node else FastAdmission(pod)
-
-
-def _is_admitted_aligned(node: NodeState, pod: Pod) -> bool:
-    verdict, after = admit(node, pod)
-    return verdict.admitted and is_aligned(after, pod)
+    return _AlignedAdmission(pod, effort) if pod.single_numa_node else FastAdmission(pod, effort)
 
 
 def is_aligned(state: NodeState, pod: Pod) -> bool:

@@ -64,7 +64,26 @@ def after_binding(snapshot: Snapshot, key: PodKey, pod: WatchedPod) -> Snapshot:
         return forget(snapshot, key)
     if key not in snapshot.assumed and not may_allocate(publication.state, pod.pod):
         return snapshot  # a pod without exclusive resources needs no assumption
-    return assume(snapshot, key, AssumedPod(pod.pod, (pod.node,)))
+    before = snapshot.assumed.get(key)
+    displaces = before is not None and before.pod.uid == pod.uid and before.displaces
+    return assume(snapshot, key, AssumedPod(pod.pod, (pod.node,), displaces=displaces))
+
+
+def after_nomination(
+    snapshot: Snapshot, key: PodKey, pod: WatchedPod, nominated_until: float, until: float
+) -> Snapshot:
+    """A pod without a gate waits: where a scheduler has nominated it for a node, it is assumed there.
+
+    That lasts until it is bound, or the scheduler takes the nomination back: then the assumption ends at ``until``.
+    """
+    before = snapshot.assumed.get(key)
+    is_known = before is not None and before.nominated and before.pod.uid == pod.uid
+    if pod.nominated:
+        if before is not None and is_known and before.nodes == (pod.nominated,):
+            return snapshot
+        nominated = AssumedPod(pod.pod, (pod.nominated,), nominated_until, displaces=True, nominated=True)
+        return assume(snapshot, key, nominated)
+    return assume(snapshot, key, replace(before, expires=until, nominated=False)) if before and is_known else snapshot
 
 
 def assume(snapshot: Snapshot, key: PodKey, assumed_pod: AssumedPod) -> Snapshot:

@@ -17,6 +17,7 @@ from topomend.model.pod import Pod
 from topomend.model.quantity import MilliQuantity
 from topomend.model.relaunch_record import Relaunch
 from topomend.replay.admission import admit, release
+from topomend.replay.effort import UNLIMITED, Effort
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -32,7 +33,7 @@ MAX_LATER_STATES = 256
 class LaterStates:
     """States that follow a published one: with pods admitted, and without pods that have ended.
 
-    Each is the same object each time, for what is worked out of a state is remembered by its identity; and a pod that
+    Each is the same object each time, for a state keeps what is worked out of it; and a pod that
     was assumed earlier is not admitted again for a later one. Several threads may use it.
     """
 
@@ -42,10 +43,10 @@ class LaterStates:
         # Whatever has its identity in a key is in the value too, so that no other object can get that identity.
         self._states: dict[tuple[int, int | PodKey], tuple[NodeState, Pod | None, NodeState]] = {}
 
-    def with_pod(self, state: NodeState, pod: Pod) -> NodeState:
-        """The state after ``pod`` was admitted, or refused."""
+    def with_pod(self, state: NodeState, pod: Pod, effort: Effort) -> NodeState:
+        """The state after ``pod`` was admitted, or refused. Raises Overspent."""
         known = self._states.get((id(state), id(pod)))
-        return known[2] if known else self._remember((id(state), id(pod)), state, pod, admit(state, pod)[1])
+        return known[2] if known else self._remember((id(state), id(pod)), state, pod, admit(state, pod, effort)[1])
 
     def without_pod(self, state: NodeState, key: PodKey) -> NodeState:
         """The state after the pod has ended."""
@@ -117,12 +118,11 @@ class Publication:
             state = self.later.without_pod(state, key)
         return state
 
-    @cached_property
-    def state_with_assumed(self) -> NodeState:
-        """``remaining`` with the assumed pods admitted. Worked out on demand, once for all decisions."""
+    def state_with_assumed(self, effort: Effort = UNLIMITED) -> NodeState:
+        """``remaining`` with the assumed pods admitted. Worked out once for all decisions. Raises Overspent."""
         state = self.remaining
         for pod in self.assumed_pods:
-            state = self.later.with_pod(state, pod)
+            state = self.later.with_pod(state, pod, effort)
         return state
 
 
@@ -131,13 +131,16 @@ class AssumedPod:
     """A pod that is about to be admitted on one of ``nodes``, or just was.
 
     ``expires`` is when the assumption ends by itself, in seconds; None is never. ``departed``: the pod left the watch
-    on pods that do not run, so it runs or is gone.
+    on pods that do not run, so it runs or is gone. ``displaces``: kube-scheduler evicts others for it, or may.
+    ``nominated``: it keeps totals of the pod's one node free meanwhile.
     """
 
     pod: Pod
     nodes: tuple[str, ...]
     expires: float | None = None
     departed: bool = False
+    displaces: bool = False
+    nominated: bool = False
 
     @property
     def awaits_binding(self) -> bool:

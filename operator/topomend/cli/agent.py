@@ -93,6 +93,11 @@ Examples:
     is_flag=True,
     help="Also publish the node's NodeResourceTopology, for schedulers that read it. Off by default.",
 )
+@click.option(
+    "--node-features",
+    metavar="NAMESPACE",
+    help="Also publish the node's NodeFeature in this namespace, for Node Feature Discovery. Off by default.",
+)
 @click.option("--once", is_flag=True, help="Publish once and exit.")
 @log_flags
 def agent(*, log_level: str, log_format: str, **settings: Any) -> None:

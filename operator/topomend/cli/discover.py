@@ -8,18 +8,32 @@ from typing import Any
 
 import click
 
-from topomend.cli.output.console import echo
+from topomend.cli.output.console import echo, echo_data
 from topomend.cli.output.failures import CannotAsk
-from topomend.cli.output.formats import DOCUMENTS, NAME, TABLE, WIDE, echo_document, object_name, output_option
+from topomend.cli.output.formats import (
+    DOCUMENTS,
+    JSON,
+    NAME,
+    TABLE,
+    WIDE,
+    YAML,
+    echo_document,
+    object_name,
+    output_option,
+)
 from topomend.cli.output.table import echo_table
 from topomend.discover import Discovery
 from topomend.discover import discover as look
 from topomend.discover.machine.pci_distance import pci_distance
+from topomend.discover.node_features import node_features
 from topomend.model.bitmask import format_id_list
 from topomend.model.machine import HugePages, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.quantity import format_bytes
 from topomend.wire.group import API_VERSION, NODE_TOPOLOGY
+from topomend.wire.published.node_feature import local_source
 from topomend.wire.published.node_topology import node_topology, status_of
+
+NFD = "nfd"
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 MOST_COLUMNS = 24
@@ -33,6 +47,7 @@ Examples:
   topomend discover                                   # this host
   topomend discover -o json > host.json
   topomend discover --root gpu-01 -o wide             # a host packed by topomend capture
+  topomend discover -o nfd                            # labels, as a file of Node Feature Discovery
 """
 
 
@@ -51,13 +66,13 @@ Examples:
 @click.option("--kubelet-state", type=_FOLDER, metavar="DIR", help="The kubelet's root directory.")
 @click.option("--kubelet-version", metavar="VERSION", help="The kubelet's version, such as v1.36.3.")
 @click.option("--node-name", metavar="NAME", help="The node's name. Default: the host's name, or the folder's.")
-@output_option()
+@output_option(TABLE, WIDE, JSON, YAML, NAME, NFD)
 def discover(root: Path, node_name: str | None, output: str, **parts: Path | str | None) -> None:
     """Print this host, or a recorded one, as a NodeTopology.
 
     Works without the kubelet's files and socket; the conditions name each missing or unreadable source. The table lists
-    accelerators, network adapters and storage, -o wide every PCI function. --root reads a machine that topomend capture
-    has packed.
+    accelerators, network adapters and storage, -o wide every PCI function, -o nfd a file for the local source of Node
+    Feature Discovery. --root reads a machine that topomend capture has packed.
     """
     discovery = look(root, **parts, node_name=node_name or _name_of(root))  # type: ignore[arg-type]  # click's own names
     if not discovery.state.machine.cores:
@@ -66,6 +81,9 @@ def discover(root: Path, node_name: str | None, output: str, **parts: Path | str
         )
     if output in DOCUMENTS:
         echo_document(_object(discovery), output)
+    elif output == NFD:
+        is_ready = discovery.conditions[0].status == "True"
+        echo_data(local_source(node_features(discovery.state, is_ready=is_ready)))
     elif output == NAME:
         echo(object_name(API_VERSION, NODE_TOPOLOGY, discovery.state.name))
     else:

@@ -14,11 +14,26 @@ _VERBS = {
     ),
     "aligned": ("topomend.cli.numa.aligned", "aligned", "Show which running containers use a single NUMA node."),
     "fit": ("topomend.cli.numa.fit", "fit", "Count the replicas of a pod that fit now."),
+    "make-room": (
+        "topomend.cli.numa.make_room",
+        "make_room_",
+        "Name the fewest pods that have to go before a pod fits. Ends nobody.",
+    ),
+    "what-if": (
+        "topomend.cli.numa.what_if.what_if",
+        "what_if_",
+        "Say what the kubelets would answer under another policy. Changes nothing.",
+    ),
     "simulate": ("topomend.cli.simulate.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
     "relaunches": ("topomend.cli.numa.relaunches", "relaunches", "List the relaunches of refused pods."),
     "export": ("topomend.cli.numa.export", "export", "Print the contents of a bug report, without secrets."),
     "drain": ("topomend.cli.numa.drain", "drain", "Ungate all pods and remove everything of topomend from them."),
-    "check": ("topomend.cli.numa.check", "check", "Check that every node publishes its topology."),
+    "selftest": (
+        "topomend.cli.numa.selftest.selftest",
+        "selftest",
+        "Try pods on a node, and compare its kubelet with what is predicted.",
+    ),
+    "check": ("topomend.cli.numa.check.check", "check", "Say what is wrong with topomend, nodes and workloads."),
 }
 
 

@@ -1,7 +1,31 @@
-"""Parse the flags that are named after the kubelet's own. Each function raises ValueError that shows a valid form."""
+"""Parse the flags that are named after the kubelet's own. A wrong value gets an error that shows a valid form."""
 
+import re
+from collections.abc import Sequence
+
+from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.output.failures import BadInput
 from topomend.model.kubelet import MemoryReservation
 from topomend.model.quantity import parse_quantity, value
+
+TOPOLOGY_MANAGER_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+TOPOLOGY_MANAGER_SCOPES = ("container", "pod")
+
+_VERSION = re.compile(r"v?\d{1,2}\.\d{1,4}(?:\.\d{1,4})?(?:[-+].{1,60})?", re.ASCII)
+
+
+def read_version(text: str) -> str:
+    """A kubelet's version, which begins with v. Raises ValueError."""
+    if not _VERSION.fullmatch(text):
+        raise ValueError("not a version such as v1.37.2")
+    return text if text.startswith("v") else f"v{text}"
+
+
+def read_choice(flag: str, text: str, known: Sequence[str]) -> str:
+    """One of the values that there are. Raises BadInput, which names ``flag``."""
+    if text not in known:
+        raise BadInput(f"{flag} {text!r} is none of {', '.join(known)}{did_you_mean(text, known)}")
+    return text
 
 
 def read_options(text: str) -> dict[str, str]:

@@ -14,7 +14,18 @@ _COMMANDS = {
     ),
     "discover": ("topomend.cli.discover", "discover", "Print this host, or a recorded one, as a NodeTopology."),
     "capture": ("topomend.cli.capture", "capture", "Pack this machine's topology for a bug report."),
+    "machines": (
+        "topomend.cli.machines",
+        "machines",
+        "List the machines that simulate, lint and sandbox know by name.",
+    ),
+    "lint": ("topomend.cli.lint", "lint", "Say whether a kubelet starts with a configuration, and name traps."),
     "simulate": ("topomend.cli.simulate.simulate", "simulate", "Predict a kubelet's answer to each pod of a list."),
+    "what-if": (
+        "topomend.cli.numa.what_if.offline",
+        "what_if_offline",
+        "Say what the kubelets of a recorded cluster would answer under another policy.",
+    ),
     "sandbox": ("topomend.cli.sandbox.sandbox", "sandbox", "Run a real cluster of made-up NUMA machines."),
     "completion": ("topomend.cli.completion", "completion", "Print the shell completion script of topomend."),
     "demo": ("topomend.cli.sandbox.demo", "demo", "Show in a sandbox how a refused pod is relaunched."),

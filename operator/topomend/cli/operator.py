@@ -49,8 +49,7 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
             "stay tainted; leave the flag out, and have nodes registered without the taint"
         )
     log_to_stderr(log_level, log_format, _FOREIGN_LOGGERS)
-    # kopf warns that it handles no signals; this module handles them.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    logging.getLogger("kopf").setLevel(logging.ERROR)  # it warns that it handles no signals; this module handles them
     # Imported here: the client is slow to import, and --help and bad input do not need it.
     from topomend.controller.operator import Operator  # noqa: PLC0415
     from topomend.kube.client import connect  # noqa: PLC0415

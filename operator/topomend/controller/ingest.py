@@ -409,15 +409,15 @@ class Ingest:
         if is_refusal(pod):
             if pod.owner:
                 self._refused(pod)
-            self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
+            self._enqueue(PodID.of(pod), 0.0)
         elif pod.node:
             self._bound(pod)
         if pod.owner is None and (pod.namespace, pod.name) in self._store.snapshot.unbound:
-            self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
+            self._enqueue(PodID.of(pod), 0.0)
         if RELAUNCH_GATE in pod.gates and pod.replaces:
             self._enqueue(PodID(pod.namespace, pod.name, pod.replaces), 0.0)
         if FIT_GATE in pod.gates:
-            self._enqueue(PodID(pod.namespace, pod.name, pod.uid), 0.0)
+            self._enqueue(PodID.of(pod), 0.0)
 
     def _enqueue_record(self, relaunch: Relaunch) -> None:
         if relaunch.is_open:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 from topomend.cache.changes import TimePassed
 from topomend.controller.ingest import Ingest
 from topomend.controller.relist import Relister
+from topomend.controller.watch_streams import WatchStreams
 from topomend.gating.definitions import Installation
 from topomend.gating.installer import Installer
+from topomend.gating.known_parameters import WATCHED, KnownParameters
 from topomend.gating.parameters import ENSURE_SECONDS, Parameters
 from topomend.kube.client import EVENTS, Client
 from topomend.kube.errors import (
@@ -32,6 +34,7 @@ from topomend.kube.errors import (
 )
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.announcer import Announcer
+from topomend.reconcile.described_owners import DescribedOwners
 from topomend.reconcile.gated.unschedulable_pods import UnschedulablePods
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.nodes.replay_shares import within_shares
@@ -70,7 +73,7 @@ STARTING_SECONDS = 10.0
 """For how long after its first answer an API server may still answer wrongly: it forbids what it has not read yet."""
 
 GATHER_SECONDS = 0.5
-"""The streams list their kinds one after another; one relist serves all lists within this time."""
+"""What cuts one stream often cuts all: one relist serves all that miss events within this time."""
 
 BURST_SECONDS = 0.02
 """Nodes change in bursts: a pod that waits is reconciled once for all changes within this time."""
@@ -89,7 +92,7 @@ MAX_TO_BRAKE = 1_000
 """Refused pods whose controllers are to be braked, of which a tenth may be of one namespace."""
 
 if TYPE_CHECKING:
-    from topomend.controller.watch_streams import WatchStreams
+    from topomend.controller.own_objects import OwnObjects
 
 _log = logging.getLogger(__name__)
 
@@ -110,17 +113,22 @@ class Operator:
         self._store = Store()
         self._leads = threading.Event()
         self._election: LeaderElection | None = None
-        self._parameters = Parameters(client, settings.namespace, settings.pod_name, settings.pod_uid)
+        self._gating_due = threading.Event()
+        self._own_objects: OwnObjects | None = None
+        self._known = KnownParameters(first_listed=self._gating_due.set)
+        self._parameters = Parameters(
+            client, settings.namespace, settings.pod_name, settings.pod_uid, found=self._known.found
+        )
         installation = Installation(settings.namespace, settings.service_account, settings.gating_service)
         self._metrics = Metrics(lambda: self._store.snapshot, lambda: len(self._waiting), self._leads.is_set)
-        self._gating_due = threading.Event()
         self._gating = Installer(
             client,
             installation,
             settings.webhook_address,
             settings.webhook_url,
             self._leads.is_set,
-            due=self._gating_due.set,
+            parameters=self._known,
+            watch=self._watch_own_objects,
             took=self._metrics.answered_in,
         )
         if settings.leader_elect and not self._observes:
@@ -137,7 +145,7 @@ class Operator:
             clock=time.monotonic,
         )
         # Every operator observes, and they post each Event once together.
-        self._recorder = EventRecorder(client, once=self._observes)
+        self._recorder = EventRecorder(client, once=self._observes, described=DescribedOwners(client))
         announcer = Announcer(self._recorder)
         self._hand_back = self._new_hand_back(writing, installation, announcer) if self._observes else None
         self._reconciler = self._new_reconciler(client, announcer)
@@ -149,10 +157,12 @@ class Operator:
             pause_after=_retry_after,
             succeeded=self._metrics.duty_done,
         )
+        self._metrics.duties_begin(self._duties.names)
+        self._metrics.show_while_leading(self._metrics.certificate_expiry, lambda: self._gating.certificate_expiry)
         self._relister = Relister(client, self._ingest, settings.record_seconds)
         self._listed = threading.Event()
         self._relisted = self._tried_to_list = time.monotonic()
-        self._streams: WatchStreams | None = None
+        self._streams = WatchStreams(client, self._ingest.put, self._missed)
 
     def _new_reconciler(self, client: Client, announcer: Announcer) -> Reconciler | Observer:
         """What is done about pods."""
@@ -197,7 +207,6 @@ class Operator:
         workers = self._start_workers()
         relister = threading.Thread(target=self._relist_loop, name="relist", daemon=True)
         relister.start()
-        threading.Thread(target=self._watch_once_listed, name="streams-start", daemon=True).start()
         endpoints = self._serve()
         _log.info("the operator runs with %d workers", self._settings.workers)
         threading.Thread(target=self._wake_up, name="wake-up", daemon=True).start()
@@ -224,8 +233,9 @@ class Operator:
             self._hand_back.close()
         for served in endpoints:
             served.close()
-        if self._streams:
-            self._streams.stop()
+        if self._own_objects:
+            self._own_objects.stop()
+        self._streams.stop()
         self._ingest.stop()
 
     def _serve(self) -> Sequence[Endpoints]:
@@ -305,7 +315,9 @@ class Operator:
         """
         since = self._waiting.remove(pod)
         try:
-            result = within_shares(self._store, lambda: self._reconciler.reconcile(pod), effort.TURN_SECONDS)
+            result = within_shares(
+                self._store, lambda shares: self._reconciler.reconcile(pod, shares), effort.TURN_SECONDS
+            )
         except effort.TurnOver:
             self._queue.add(pod)
             return None
@@ -366,15 +378,12 @@ class Operator:
                 _log.debug("where it happened", exc_info=True)
             self._stopped.wait(time.monotonic() - began)  # the workers need the interpreter too
 
-    def _watch_once_listed(self) -> None:
-        """Start the streams after the first relist: kopf watches only the kinds that exist when it starts."""
-        from topomend.controller.watch_streams import WatchStreams  # noqa: PLC0415  kopf takes long to import: relist meanwhile
+    def _watch_own_objects(self) -> None:
+        from topomend.controller.own_objects import OwnObjects  # noqa: PLC0415  kopf takes a second to import: serve first
 
-        while not self._stopped.is_set():
-            if self._listed.wait(TICK_SECONDS):
-                self._streams = WatchStreams(self._client.access, self._ingest.put, self._missed)
-                self._streams.start()
-                return
+        namespace, access = self._settings.namespace, self._client.access
+        self._own_objects = OwnObjects(access, namespace, WATCHED, self._known.told)
+        self._own_objects.start()
 
     def _keep_time(self) -> None:
         """Tell the snapshot the time: assumptions, silences and set-aside nodes end by it."""
@@ -430,7 +439,9 @@ class Operator:
             return RELIST_RETRY_SECONDS
         except APIError as error:
             _log.warning("the cluster could not be listed: %s; retried", error)
-            return max(RELIST_RETRY_SECONDS, _retry_after(error))
+            asked = _retry_after(error)
+            self._stopped.wait(asked)  # whatever is missed meanwhile
+            return max(0.0, RELIST_RETRY_SECONDS - asked)
         except Exception as error:  # noqa: BLE001  without the relist, what the streams miss is lost
             _log.error("the cluster could not be listed: unexpected: %r; retried", error)
             _log.debug("where it happened", exc_info=True)
@@ -438,6 +449,7 @@ class Operator:
         if not self._listed.is_set():
             _log.info("the cluster is listed")
             self._listed.set()
+            self._streams.start()  # not before: a refused pod would be explained by a snapshot that has no node
         self._relisted = time.monotonic()
         return self._settings.relist_seconds
 
@@ -462,6 +474,8 @@ class Operator:
             return f"no worker has finished a pod for {stalled:.0f} s, and pods wait"
         if duty := self._duties.stuck(STUCK_SECONDS):
             return f"{duty} has not ended for {STUCK_SECONDS:.0f} s"
+        if self._own_objects and self._known.untold_for() > STUCK_SECONDS:
+            return "the policies' parameters can be read but are not watched"
         return self._unwatched()
 
     def _unwatched(self) -> str:
@@ -469,7 +483,7 @@ class Operator:
 
         A list answered since shows that the server is there and this process is at fault.
         """
-        for plural, due in self._streams.overdue() if self._streams else ():
+        for plural, due in self._streams.overdue():
             if self._relisted > due:
                 return f"{plural} can be listed but are not watched"
             self._relist_now.set()

@@ -14,6 +14,7 @@ from topomend.cache.snapshot import PodKey, Publication
 from topomend.model.node_state import NodeState
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, container_requests, requests_of
 from topomend.replay.admission import admit, release
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement
 
 MAX_ORDERS = 30
@@ -24,24 +25,27 @@ MAX_INTERLEAVED = 6
 """Up to so many pods and ends every interleaving is tried; of more none: the agent publishes within a second."""
 
 
-def admitted_in_any_order(publication: Publication, pod: Pod) -> bool:
+def admitted_in_any_order(publication: Publication, pod: Pod, effort: Effort = UNLIMITED) -> bool:
     """Whether the node admits ``pod`` and all pods assumed there, in every order.
 
     True at once where one NUMA node has room for all of them together: that always remains possible.
+    Raises Overspent.
     """
     if not publication.assumed_pods:
         return True
     pods, ended = (*publication.assumed_pods, pod), tuple(publication.ended)
+    # Case: one NUMA node has room for all of them together, whatever the order.
     if _fit_one_numa_node(publication.remaining, pods):
         return True
+    # Case: too many orders to try. An agent publishes within a second, and then there are fewer.
     if ended and len(pods) + len(ended) > MAX_INTERLEAVED:
         return False
-    aligned = _aligned_in_turn(publication, pod)
+    aligned = _aligned_in_turn(publication, pod, effort)
     orders = _orders(pods, aligned, pod if ended else None)
-    return all(_admitted(publication.state, ended, order, aligned, last=pod) for order in orders)
+    return all(_admitted(publication.state, ended, order, aligned, effort, last=pod) for order in orders)
 
 
-def _aligned_in_turn(publication: Publication, pod: Pod) -> Sequence[Pod]:
+def _aligned_in_turn(publication: Publication, pod: Pod, effort: Effort) -> Sequence[Pod]:
     """The pods that ask for alignment and get it if they arrive in the order in which they were ungated.
 
     One that somebody else sent here gets none perhaps, and keeps no other from the node.
@@ -50,14 +54,20 @@ def _aligned_in_turn(publication: Publication, pod: Pod) -> Sequence[Pod]:
     if not any(other.single_numa_node for other in (*publication.assumed_pods, pod)):
         return aligned
     for other in publication.assumed_pods:
-        state = admit(state, other)[1]
+        state = admit(state, other, effort)[1]
         if other.single_numa_node and is_aligned(state, other):
             aligned.append(other)
     return [*aligned, pod]
 
 
-def _admitted(
-    state: NodeState, ended: Sequence[PodKey], pods: Sequence[Pod], aligned: Sequence[Pod], *, last: Pod
+def _admitted(  # noqa: PLR0913  what an order depends on
+    state: NodeState,
+    ended: Sequence[PodKey],
+    pods: Sequence[Pod],
+    aligned: Sequence[Pod],
+    effort: Effort,
+    *,
+    last: Pod,
 ) -> bool:
     """Whether all are admitted in this order, with any ends of other pods between them, and these ``aligned``.
 
@@ -66,16 +76,19 @@ def _admitted(
     """
     if not pods:
         return True
-    if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, aligned, last=last):
+    # Case: the next event is an end. The pods that are left have to be admitted after it as well.
+    if ended and not _admitted(release(state, *ended[0]), ended[1:], pods, aligned, effort, last=last):
         return False
+    # Case: the next event is an arrival. The last pod arrives after all ends, so that branch has just been tried.
     if ended and pods[0] is last:
         return True
-    verdict, after = admit(state, pods[0])
+    verdict, after = admit(state, pods[0], effort)
+    # A pod that was refused before an end cannot have come then: it was ungated for the room that the end made.
     if not verdict.admitted:
         return bool(ended)
     if pods[0] in aligned and not is_aligned(after, pods[0]):
         return False
-    return _admitted(after, ended, pods[1:], aligned, last=last)
+    return _admitted(after, ended, pods[1:], aligned, effort, last=last)
 
 
 def _fit_one_numa_node(state: NodeState, pods: Iterable[Pod]) -> bool:

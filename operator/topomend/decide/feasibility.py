@@ -33,6 +33,7 @@ from topomend.model.kubelet import KubeletSettings
 from topomend.model.pod import ONE_POD, Pod
 from topomend.model.relaunch_record import NodeVerdict
 from topomend.replay.admission import admit, may_allocate
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR
 from topomend.replay.fast_path.admission import PodShape
 
@@ -146,13 +147,15 @@ def diagnose(  # noqa: PLR0913  what an answer depends on
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     *,
     surveys: Surveys | None = None,
+    effort: Effort = UNLIMITED,
 ) -> Diagnosis:
     """Ask every node that is not excluded, or answer by ``surveys``; without these nothing is remembered.
 
     The node that refused the pod is asked again only once it has published since: until then its state is the one that
-    misled the scheduler. Where it is not known which came first, that node is the last candidate.
+    misled the scheduler. Where it is not known which came first, that node is the last candidate. Raises Overspent, and
+    TurnOver where the answers known so far are in ``surveys`` for the next turn.
     """
-    question = question_about(pod, placement)
+    question = question_about(pod, placement, effort)
     candidates, rejected = (surveys or Surveys()).answers_to(snapshot, question)
     own = _own_answers(snapshot, rejected_by, excluded_nodes)
     if own:
@@ -162,11 +165,11 @@ def diagnose(  # noqa: PLR0913  what an answer depends on
         candidates = tuple(sorted(candidates, key=lambda status: status.node == rejected_by.node))
 
     def explain_refusal(name: str) -> str:
-        state = snapshot.publications[name].state_with_assumed
-        verdict, after = admit(state, pod)
+        state = snapshot.publications[name].state_with_assumed(effort)
+        verdict, after = admit(state, pod, effort)
         if verdict.admitted and not is_aligned(after, pod):
             return f"{name} admits {pod.name}, but not on one NUMA node: {why_not_aligned(after, pod)}"
-        return explain(verdict, state, pod)
+        return explain(verdict, state, pod, effort)
 
     def may_refuse(name: str) -> bool:
         publication = snapshot.publications.get(name)
@@ -193,9 +196,14 @@ def kind_of(pod: Pod, placement: Placement) -> PodShape:
     return question_about(pod, placement).kind
 
 
-def any_node_admits(snapshot: Snapshot, names: Iterable[str], pod: Pod, placement: Placement) -> bool:
-    """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state."""
-    question = question_about(pod, placement)
+def any_node_admits(
+    snapshot: Snapshot, names: Iterable[str], pod: Pod, placement: Placement, effort: Effort = UNLIMITED
+) -> bool:
+    """Whether one of these nodes admits the pod by replay, or might because no agent publishes its state.
+
+    Raises Overspent.
+    """
+    question = question_about(pod, placement, effort)
     answers = (status_of(snapshot, snapshot.nodes[name], question) for name in names if name in snapshot.nodes)
     return any(status.admits or (not pod.single_numa_node and _has_no_agent(snapshot, status)) for status in answers)
 
@@ -210,6 +218,17 @@ def hostnames_without_agent(snapshot: Snapshot, pod: Pod, diagnosis: Diagnosis) 
         return ()
     names = [status.node for status in diagnosis.rejected if _has_no_agent(snapshot, status)]
     return tuple(snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in names if name in snapshot.nodes)
+
+
+def refusing_hostnames(snapshot: Snapshot, diagnosis: Diagnosis) -> list[str]:
+    """The hostname labels of the nodes whose kubelets would refuse the pod, or might, if a scheduler bound it there."""
+    names = [
+        status.node
+        for status in diagnosis.rejected
+        if status.is_refusal or status.reason in _DISTRUSTED or status.reason == NOT_ALIGNED
+    ]
+    labels = (snapshot.nodes[name].labels for name in names if name in snapshot.nodes)
+    return [hostname for of_node in labels if (hostname := of_node.get(HOSTNAME_LABEL, ""))]
 
 
 def _has_no_agent(snapshot: Snapshot, status: NodeStatus) -> bool:

@@ -37,11 +37,17 @@ def filter_node(node: Node, placement: Placement, asked: Mapping[str, MilliQuant
 
 
 def filter_node_affinity(node: Node, placement: Placement) -> str:
-    """The name of the filter that rejects the node for its labels; empty where none does."""
+    """The name of the filter that rejects the node for its labels; empty where none does.
+
+    A volume is asked about labels alone, as by component-helpers/storage/volume/helpers.go:CheckNodeAffinity.
+    """
     if not matches_selector(placement, node.labels):
         return "NodeSelector"
     if not matches_terms(placement, node.name, node.labels):
         return "NodeAffinity"
+    volumes = placement.volumes
+    if volumes and not all(matches_terms(Placement(terms=terms), "", node.labels) for terms in volumes):
+        return "VolumeNodeAffinity"
     return "" if HOSTNAME_LABEL in node.labels else NO_HOSTNAME_LABEL
 
 

@@ -6,7 +6,6 @@ one of several nodes would need room on all of them. Owns the choice for the gro
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +18,7 @@ from topomend.decide.survey import Surveys
 from topomend.model.cluster import WatchedPod
 from topomend.model.narrowing import Narrowing
 from topomend.model.pod import requests_of
-from topomend.replay.effort import end_turn
+from topomend.replay.effort import UNLIMITED, Effort
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,15 @@ def choose_for_all(  # noqa: PLR0913  what a choice depends on
     pods: Sequence[WatchedPod],
     reservations: Sequence[queue_order.Reservation] = (),
     excluded_nodes: Mapping[str, ExcludedNodes] | None = None,
-    for_one: Callable[[], AbstractContextManager[None]] = nullcontext,
     *,
     surveys: Surveys | None = None,
+    effort: Effort = UNLIMITED,
+    for_one: Callable[[], Effort] = lambda: UNLIMITED,
 ) -> tuple[Placed, ...] | Unplaced:
     """A node for each of ``pods``, the gated pods of one group, or the first one that gets none.
 
-    ``excluded_nodes`` are by the pod's uid, and as in ``plan.choose``, as ``surveys`` are. The choice for each pod is
-    made within ``for_one``, which gives replay its share of time for one pod. Raises TurnOver.
+    ``excluded_nodes`` are by the pod's uid, and as in ``plan.choose``, as ``surveys`` are. ``effort`` is that of the
+    whole choice, and ``for_one`` begins that of the choice for one pod. Raises Overspent, TurnOver.
     """
     excluded_nodes = excluded_nodes or {}
     first = min(pods, key=lambda pod: pod.order)
@@ -60,9 +60,8 @@ def choose_for_all(  # noqa: PLR0913  what a choice depends on
     placed: list[Placed] = []
     for pod in sorted(pods, key=_largest_first):
         excluded = excluded_nodes.get(pod.uid, NO_EXCLUDED_NODES)
-        end_turn()
-        with for_one():
-            choice = choose(snapshot, pod, None, excluded, reserved, most=1, surveys=surveys)
+        effort.end_turn()
+        choice = choose(snapshot, pod, None, excluded, reserved, most=1, surveys=surveys, effort=for_one())
         if isinstance(choice, RelaunchOn):
             node = choice.nodes[0]
             placed.append(Placed(pod, node, choice.narrowing, choice.reason))

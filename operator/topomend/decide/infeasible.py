@@ -19,6 +19,7 @@ from topomend.model.pod import Pod, is_extended, requests_of
 from topomend.model.quantity import MAX_INT64, MilliQuantity, format_bytes, value
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
 from topomend.replay.admission import admit
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission
 from topomend.replay.qos import is_memory
 
@@ -37,29 +38,29 @@ class _Miss:
     text: str
 
 
-def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
+def why_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement, effort: Effort = UNLIMITED) -> str:
     """Why no node can ever admit ``pod``: the node that comes closest and what it lacks.
 
     Empty where a node could admit it or might (no agent publishes its state), and where the pod selects no node at all.
     Conditions that pass do not count: a node that is not ready or cordoned, a taint, devices that are unhealthy or
-    whose plugin is not back.
+    whose plugin is not back. Raises Overspent.
     """
-    nodes = _refusing_when_empty(snapshot, pod, placement)
+    nodes = _refusing_when_empty(snapshot, pod, placement, effort)
     if not nodes:
         return ""
-    closest = min(_miss(snapshot, node, pod) for node in nodes)
-    words = _remedy_words(snapshot, closest, pod)
+    closest = min(_miss(snapshot, node, pod, effort) for node in nodes)
+    words = _remedy_words(snapshot, closest, pod, effort)
     return f"no node admits {pod.name} even when empty; closest: {closest.text}{f'; {words}' if words else ''}"
 
 
-def is_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement) -> bool:
+def is_infeasible(snapshot: Snapshot, pod: Pod, placement: Placement, effort: Effort) -> bool:
     """Whether ``why_infeasible`` has an answer, which takes several times as long."""
-    return bool(_refusing_when_empty(snapshot, pod, placement))
+    return bool(_refusing_when_empty(snapshot, pod, placement, effort))
 
 
-def _refusing_when_empty(snapshot: Snapshot, pod: Pod, placement: Placement) -> Sequence[Node]:
+def _refusing_when_empty(snapshot: Snapshot, pod: Pod, placement: Placement, effort: Effort) -> Sequence[Node]:
     """The nodes that the pod selects, if none of them could ever admit it; else none."""
-    fit, nodes = admission_of(pod), list[Node]()
+    fit, nodes = admission_of(pod, effort), list[Node]()
     for node in snapshot.nodes.values():
         if filter_node_affinity(node, placement):
             continue
@@ -69,9 +70,12 @@ def _refusing_when_empty(snapshot: Snapshot, pod: Pod, placement: Placement) -> 
     return nodes
 
 
-def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement) -> bool:
-    """Whether a node whose state is published would admit ``pod`` when empty: so would a new node of its kind."""
-    fit = admission_of(pod)
+def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement, effort: Effort) -> bool:
+    """Whether a node whose state is published would admit ``pod`` when empty: so would a new node of its kind.
+
+    Raises Overspent.
+    """
+    fit = admission_of(pod, effort)
     return any(
         _could_admit(snapshot, node, pod, fit)
         for node in snapshot.nodes.values()
@@ -79,14 +83,14 @@ def another_would_admit(snapshot: Snapshot, pod: Pod, placement: Placement) -> b
     )
 
 
-def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod) -> str:
+def _remedy_words(snapshot: Snapshot, closest: _Miss, pod: Pod, effort: Effort) -> str:
     """What the closest node would admit when empty; nothing where its total is too small."""
     publication = snapshot.publications.get(closest.node)
     if publication is None or insufficient_resource(snapshot.nodes[closest.node], pod, ()):
         return ""
     empty = emptied(publication.state)
-    verdict, _ = admit(empty, pod)
-    return "" if verdict.admitted else remedy_of(empty, pod, verdict).words
+    verdict, _ = admit(empty, pod, effort)
+    return "" if verdict.admitted else remedy_of(empty, pod, verdict, effort=effort).words
 
 
 def devices_not_back(snapshot: Snapshot, pod: Pod, placement: Placement) -> str:
@@ -133,16 +137,16 @@ def _healed(state: NodeState) -> NodeState:
     return replace(state, devices=tuple(replace(device, healthy=True) for device in state.devices))
 
 
-def _miss(snapshot: Snapshot, node: Node, pod: Pod) -> _Miss:
+def _miss(snapshot: Snapshot, node: Node, pod: Pod, effort: Effort) -> _Miss:
     """How far the node is from admitting the pod."""
     resource = insufficient_resource(node, pod, ())
     if resource:
         return _insufficient_total(node, pod, resource)
     empty = emptied(snapshot.publications[node.name].state)
-    verdict, after = admit(empty, pod)
+    verdict, after = admit(empty, pod, effort)
     if verdict.admitted:
         return _Miss(0.0, node.name, f"{node.name} would not place it on one NUMA node: {why_not_aligned(after, pod)}")
-    return _Miss(_distance(verdict), node.name, explain(verdict, empty, pod))
+    return _Miss(_distance(verdict), node.name, explain(verdict, empty, pod, effort))
 
 
 def _insufficient_total(node: Node, pod: Pod, resource: str) -> _Miss:

@@ -20,6 +20,7 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import Pod, requests_of
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import admit
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.fast_path.admission import FastAdmission, FastPlacement, FastRefusal, PodShape, shape_of
 
 MAX_MISMATCHES = 3
@@ -96,17 +97,20 @@ class Question:
     replayed: list[tuple[KubeletSettings, str]] = field(default_factory=list)
 
 
-def question_about(pod: Pod, placement: Placement) -> Question:
-    """The question whether a node admits this pod."""
-    fit = admission_of(pod)
+def question_about(pod: Pod, placement: Placement, effort: Effort = UNLIMITED) -> Question:
+    """The question whether a node admits this pod; its answers keep to ``effort``."""
+    fit = admission_of(pod, effort)
     selector = tuple(sorted(placement.node_selector.items()))
     totals = tuple(pod.overhead.items()), tuple(pod.claimed.items())
-    kind = shape_of((fit.shape, totals, selector, placement.terms, placement.tolerations))
+    kind = shape_of((fit.shape, totals, selector, placement.terms, placement.volumes, placement.tolerations))
     return Question(fit, placement, requests_of(pod), kind)
 
 
 def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
-    """The node's answer. It is the same for all pods of a kind, but for one of which the node holds a namesake."""
+    """The node's answer. It is the same for all pods of a kind, but for one of which the node holds a namesake.
+
+    Raises Overspent.
+    """
     publication = snapshot.publications.get(node.name)
     if publication is None or publication.problem:
         problem = snapshot.why_unknown(node.name)
@@ -115,7 +119,7 @@ def status_of(snapshot: Snapshot, node: Node, question: Question) -> NodeStatus:
     if mismatches and len(mismatches.pods) >= MAX_MISMATCHES:
         why = f"{node.name} refused {len(mismatches.pods)} pods in a row that replay admits"
         return _filtered(node, question) or _rejected(node.name, MISMATCHED, why, "with replay mismatches")
-    return _filtered(node, question) or _replayed(node, publication.state_with_assumed, question)
+    return _filtered(node, question) or _replayed(node, publication, question)
 
 
 def just_refused(publication: Publication | None, rejected_by: RejectedBy) -> NodeStatus | None:
@@ -151,7 +155,8 @@ def _filtered(node: Node, question: Question) -> NodeStatus | None:
     return insufficient(node.name, resource) if resource else None
 
 
-def _replayed(node: Node, state: NodeState, question: Question) -> NodeStatus:
+def _replayed(node: Node, publication: Publication, question: Question) -> NodeStatus:
+    state = publication.state_with_assumed(question.fit.effort)
     status = _replay(node, state, question.fit)
     question.replayed.append((state.kubelet, status.reason))
     return status
@@ -163,11 +168,12 @@ def _replay(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
         return _admits(node, outcome.numa_nodes, score_of(state, outcome))
     if isinstance(outcome, FastRefusal):
         return NodeStatus(node.name, outcome.reason, ",".join(outcome.lacking))
-    return _replay_whole(node, state, fit.pod)
+    return _replay_whole(node, state, fit)
 
 
-def _replay_whole(node: Node, state: NodeState, pod: Pod) -> NodeStatus:
-    verdict, after = admit(state, pod)
+def _replay_whole(node: Node, state: NodeState, fit: FastAdmission) -> NodeStatus:
+    pod = fit.pod
+    verdict, after = admit(state, pod, fit.effort)
     if not verdict.admitted:
         return NodeStatus(node.name, verdict.reason, blocking_resources(verdict))
     if not is_aligned(after, pod):

@@ -12,19 +12,20 @@ from itertools import chain, filterfalse, islice
 from topomend.cache.snapshot import Refusal, Snapshot, is_newer
 from topomend.decide.bind_order import admitted_in_any_order
 from topomend.decide.eligibility import REASONS, Limits, Treatment, eligibility
-from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose
+from topomend.decide.feasibility import NO_EXCLUDED_NODES, Diagnosis, ExcludedNodes, diagnose, refusing_hostnames
 from topomend.decide.filters import NO_HOSTNAME_LABEL, filter_node_affinity, judged_by_claim
 from topomend.decide.node_status import NodeStatus, RejectedBy
 from topomend.decide.queue import order as queue_order
 from topomend.decide.survey import Surveys
-from topomend.explain.explanation import blocking_resources, explain
+from topomend.explain.explanation import explain, refused_for
 from topomend.explain.manager_error import device_cause
 from topomend.explain.remedy import remedy_of
 from topomend.model.bitmask import NUMAMask
 from topomend.model.cluster import HOSTNAME_LABEL, WatchedPod
-from topomend.model.narrowing import ANYWHERE, Narrowing, shortest
+from topomend.model.narrowing import ANYWHERE, Narrowing, anywhere_but, shortest
 from topomend.model.pod import requests_of
 from topomend.replay.admission import admit
+from topomend.replay.effort import UNLIMITED, Effort
 
 MAX_NAMED_NODES = 3
 """For how many nodes a pod is ungated: one could fill up or be cordoned, and its node affinity cannot be widened.
@@ -34,6 +35,9 @@ to use none of the best three, where the pod's own siblings may be."""
 
 Reserved = Callable[[], Mapping[str, NUMAMask]]
 """Works out the NUMA nodes, by node, that are reserved for older pods: of thousands that wait few get that far."""
+
+Holder = Callable[[str], str]
+"""For whom NUMA nodes of the node of this name are reserved, in words."""
 
 PUBLICATION_SECONDS = 4.0
 """How long it may take until a state that explains a refusal is known: an agent takes 2 s at worst to publish it, and
@@ -47,8 +51,9 @@ class RelaunchOn:
     """Ungate the pod, or its replacement, for these nodes, best first.
 
     ``others`` are the hostnames of all other nodes that the pod's own rules allow; empty where the pod goes to these
-    nodes alone. ``unsettled`` is a node that admits the pod too once the pods assumed there have arrived, and that the
-    scheduler alone may know to be the right one; empty where there is none.
+    nodes alone. ``is_open`` is that only ``others`` are known to be of no use to it, so that it may go to any but them.
+    ``unsettled`` is a node that admits the pod too once the pods assumed there have arrived, and that the scheduler
+    alone may know to be the right one; empty where there is none.
     """
 
     candidates: tuple[NodeStatus, ...]
@@ -56,6 +61,7 @@ class RelaunchOn:
     reason: str
     others: tuple[str, ...] = ()
     unsettled: str = ""
+    is_open: bool = False
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -67,14 +73,15 @@ class RelaunchOn:
         """What to narrow the pod to; to nothing where any node will do."""
         if self.diagnosis.any_node_will_do:
             return ANYWHERE
-        return shortest([candidate.hostname for candidate in self.candidates], self.others)
+        hosts = tuple(candidate.hostname for candidate in self.candidates)
+        return anywhere_but(hosts, self.others) if self.is_open else shortest(hosts, self.others)
 
     def without(self, nodes: Collection[str]) -> "RelaunchOn":
         """The same for the other nodes; there must be some."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.node not in nodes)
         dropped = [candidate.hostname for candidate in self.candidates if candidate.node in nodes]
-        others = (*self.others, *dropped) if self.others else ()
-        return RelaunchOn(candidates, self.diagnosis, _admits(candidates), others)
+        others = (*self.others, *dropped) if self.others or self.is_open else ()
+        return RelaunchOn(candidates, self.diagnosis, _admits(candidates), others, is_open=self.is_open)
 
 
 @dataclass(frozen=True)
@@ -94,9 +101,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Yield:
-    """Let the older pod ``to`` go first: it needs the same node."""
+    """Let the older pod ``to`` go first: it needs the same node; ``is_untried`` is that others must leave it first."""
 
     to: str
+    is_untried: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,8 +136,9 @@ def plan(  # noqa: PLR0913  what a choice depends on
     reservations: Iterable[queue_order.Reservation] = (),
     *,
     surveys: Surveys | None = None,
+    effort: Effort = UNLIMITED,
 ) -> Plan:
-    """What is to be done about a refused pod; ``excluded_nodes`` and ``surveys`` as in ``diagnose``."""
+    """What is to be done about a refused pod; the rest as in ``diagnose``."""
     verdict = eligibility(refusal.pod, limits)
     if verdict.treatment is Treatment.LEAVE:
         return LeaveAlone(verdict.reason, verdict.limit_reached)
@@ -137,7 +146,7 @@ def plan(  # noqa: PLR0913  what a choice depends on
         return DeleteFailedPod(verdict.reason)
     reserved = partial(queue_order.reserved_numa_nodes, snapshot, refusal.pod, reservations)
     rejected_by = RejectedBy(refusal.pod.node, refusal.version)
-    return choose(snapshot, refusal.pod, rejected_by, excluded_nodes, reserved, surveys=surveys)
+    return choose(snapshot, refusal.pod, rejected_by, excluded_nodes, reserved, surveys=surveys, effort=effort)
 
 
 def choose(  # noqa: PLR0913  what a choice depends on
@@ -147,35 +156,47 @@ def choose(  # noqa: PLR0913  what a choice depends on
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     reserved: Reserved = dict,
     *,
+    holder: Holder = lambda _: "a pod whose turn comes first",
     most: int = MAX_NAMED_NODES,
     surveys: Surveys | None = None,
+    effort: Effort = UNLIMITED,
 ) -> RelaunchOn | Wait:
     """At ``most`` so many nodes for ``pod``, a gated pod or a replacement: not the NUMA nodes ``reserved`` for others.
 
-    ``rejected_by``, ``excluded_nodes`` and ``surveys`` are as in ``diagnose``.
+    The rest is as in ``diagnose``.
     """
-    diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes, surveys=surveys)
+    diagnosis = diagnose(snapshot, pod.pod, pod.placement, rejected_by, excluded_nodes, surveys=surveys, effort=effort)
     if not diagnosis.candidates:
         return Wait(diagnosis, diagnosis.summary("other " if rejected_by else ""))
     unreserved = _unreserved(diagnosis.candidates, reserved())
     if not unreserved:
-        first = diagnosis.candidates[0].place
-        return Wait(diagnosis, f"{first} admits it, but is reserved for a pod whose turn comes first")
+        first = diagnosis.candidates[0]
+        return Wait(diagnosis, f"{first.place} admits it, but is reserved for {holder(first.node)}")
     is_for_all = _has_scheduler_rules(snapshot, pod)
     ordered = _known_first(snapshot, unreserved, rejected_by)
     if is_for_all:
         ordered = unreserved = tuple(ordered)
     usable = (
-        candidate for candidate in ordered if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod)
+        candidate
+        for candidate in ordered
+        if admitted_in_any_order(snapshot.publications[candidate.node], pod.pod, effort)
     )
     candidates = tuple(islice(usable, None if is_for_all else most))
     if not candidates:
         return Wait(diagnosis, f"{unreserved[0].place} admits it once the pods assumed there have arrived")
     if not is_for_all:
         return RelaunchOn(candidates, diagnosis, _admits(candidates))
+    unsettled = _first_left_out(unreserved, candidates)
     # A pod that asks for alignment goes to no node of which replay knows nothing yet.
-    others = () if pod.pod.single_numa_node else _others(snapshot, pod, candidates)
-    return RelaunchOn(candidates, diagnosis, _admits(candidates), others, _first_left_out(unreserved, candidates))
+    if pod.pod.single_numa_node:
+        return RelaunchOn(candidates, diagnosis, _admits(candidates), (), unsettled)
+    if pod.placement.volumes is not None or rejected_by:  # a refused pod runs nowhere without topomend
+        return RelaunchOn(candidates, diagnosis, _admits(candidates), _others(snapshot, pod, candidates), unsettled)
+    # The scheduler alone knows where its volumes are. It makes room on a full node itself.
+    chosen = {candidate.node for candidate in candidates}
+    unusable = [candidate.hostname for candidate in diagnosis.candidates if candidate.node not in chosen]
+    unusable += refusing_hostnames(snapshot, diagnosis)
+    return RelaunchOn(candidates, diagnosis, _admits(candidates), tuple(unusable), unsettled, is_open=True)
 
 
 def _known_first(
@@ -249,16 +270,25 @@ def choose_in_order(  # noqa: PLR0913  what a choice depends on
     excluded_nodes: ExcludedNodes = NO_EXCLUDED_NODES,
     *,
     yields: bool = True,
+    untried: Iterable[WatchedPod] = (),
     surveys: Surveys | None = None,
+    effort: Effort = UNLIMITED,
 ) -> RelaunchOn | Wait | Yield | Settle:
-    """The nodes for a gated pod, or the pods that it yields to; ``yields`` False is that it yields to none."""
+    """The nodes for a gated pod, or the pods that it yields to; ``yields`` False is that it yields to none but the
+    ``untried`` ones, for which others may be evicted in a moment."""
     reserved = partial(queue_order.reserved_numa_nodes, snapshot, pod, reservations)
-    chosen = choose(snapshot, pod, None, excluded_nodes, reserved, surveys=surveys)
-    if isinstance(chosen, Wait) or not yields:
+    holder = partial(queue_order.reserved_for, snapshot, pod, reservations)
+    chosen = choose(snapshot, pod, None, excluded_nodes, reserved, holder=holder, surveys=surveys, effort=effort)
+    if isinstance(chosen, Wait):
+        return chosen
+    older = queue_order.first_in_need(snapshot, untried, chosen.nodes, effort)
+    if older:
+        return Yield(f"{older.namespace}/{older.name}", is_untried=True)
+    if not yields:
         return chosen
     if chosen.unsettled:
         return Settle(chosen.unsettled)
-    older = queue_order.yields_to(snapshot, pod, chosen.nodes, chosen.diagnosis.candidates)
+    older = queue_order.yields_to(snapshot, pod, chosen.nodes, chosen.diagnosis.candidates, effort)
     return Yield(f"{older.namespace}/{older.name}") if older else chosen
 
 
@@ -267,10 +297,10 @@ def choose_in_order(  # noqa: PLR0913  what a choice depends on
 
 @dataclass(frozen=True)
 class Explained:
-    """Why, in one line, by replay of the published state; ``resource`` is what the pod was refused for, where known."""
+    """Why, in one line, by replay of the published state; ``resources`` are those that it was refused for, if known."""
 
     text: str
-    resource: str = "unknown"
+    resources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -287,22 +317,24 @@ class ReplayMismatch:
     text: str
 
 
-def explain_refusal(snapshot: Snapshot, refusal: Refusal, now: float) -> Explained | AwaitsPublication | ReplayMismatch:
-    """Why the pod's node refused it."""
+def explain_refusal(
+    snapshot: Snapshot, refusal: Refusal, now: float, effort: Effort = UNLIMITED
+) -> Explained | AwaitsPublication | ReplayMismatch:
+    """Why the pod's node refused it. Raises Overspent."""
     pod = refusal.pod
     publication = snapshot.publications.get(pod.node)
     if publication is None or publication.problem:
         problem = snapshot.why_unknown(pod.node)
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}); the cause is unknown: {problem}")
-    state = publication.state_with_assumed
-    verdict, _ = admit(state, pod.pod)
+    state = publication.state_with_assumed(effort)
+    verdict, _ = admit(state, pod.pod, effort)
     cause, resource = device_cause(pod.message, pod.pod)
     if not verdict.admitted and (not cause or verdict.message == pod.message):
-        words = remedy_of(state, pod.pod, verdict).words
-        text = f"{explain(verdict, state, pod.pod)}{f'; {words}' if words else ''}"
-        return Explained(text, blocking_resources(verdict))
+        words = remedy_of(state, pod.pod, verdict, effort=effort).words
+        text = f"{explain(verdict, state, pod.pod, effort)}{f'; {words}' if words else ''}"
+        return Explained(text, refused_for(verdict))
     if cause:
-        return Explained(f"{pod.node} refused {pod.name}: {cause}", resource)
+        return Explained(f"{pod.node} refused {pod.name}: {cause}", (resource,))
     if is_newer(publication.version, refusal.version) or publication.ended:
         return Explained(f"{pod.node} refused {pod.name} ({pod.reason}) and would admit it now: its state has changed")
     if now < refusal.first_seen + PUBLICATION_SECONDS:

@@ -15,7 +15,6 @@ from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Publication, ReplayMismatches, Snapshot, replaced
 from topomend.decide.node_status import NodeStatus, Question, status_of
 from topomend.model.cluster import Node
-from topomend.replay.effort import end_turn
 from topomend.replay.fast_path.admission import PodShape
 
 MAX_SURVEYS = 16
@@ -29,13 +28,13 @@ def in_order(statuses: Sequence[NodeStatus]) -> tuple[tuple[NodeStatus, ...], tu
 
 
 class Surveys:
-    """The surveys of the last kinds of pods asked about. Whoever owns them decides how long answers are remembered.
+    """The surveys of the last ``kinds`` of pods asked about. Whoever owns them decides how long answers are remembered.
 
     Several threads may use them: a survey that one of them has is no other's meanwhile.
     """
 
-    def __init__(self) -> None:
-        self._surveys: BoundedDict[PodShape, _Survey] = BoundedDict(MAX_SURVEYS)
+    def __init__(self, kinds: int = MAX_SURVEYS) -> None:
+        self._surveys: BoundedDict[PodShape, _Survey] = BoundedDict(kinds)
 
     def answers_to(
         self, snapshot: Snapshot, question: Question
@@ -77,7 +76,7 @@ class _Survey:
         self._mismatches = snapshot.mismatches
         for number, name in enumerate(sorted(self._due)):
             if number:
-                end_turn()
+                question.fit.effort.end_turn()
             node, publication = snapshot.nodes.get(name), publications.get(name)
             self._replace(name, status_of(snapshot, node, question) if node else None)
             if publication is None:

@@ -6,8 +6,8 @@ Owns the sums and their wording. Leaves the rule to ``filters``, and reading the
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from topomend.decide.filters import too_little_left
-from topomend.decide.node_status import NodeStatus, lacks_total
+from topomend.decide.filters import first_exceeded, too_little_left
+from topomend.decide.node_status import INSUFFICIENT, NodeStatus, lacks_total
 from topomend.explain.explanation import is_bytes
 from topomend.model.cluster import Node
 from topomend.model.node_state import NodeState
@@ -32,6 +32,20 @@ def status_by_totals(node: Node, requests: Requests, used: Requests) -> NodeStat
     """The answer of a node of which too little is left in total; None where enough is."""
     resource = too_little_left(node, requests, used)
     return lacks_total(node.name, resource, shortage_text(node, resource, requests, used)) if resource else None
+
+
+def too_small(nodes: Mapping[str, Node], rejected: Iterable[NodeStatus], requests: Requests) -> dict[str, NodeStatus]:
+    """The answers in numbers of those nodes that would be too small in total for the pod if they had no other."""
+    named = ((status.node, nodes.get(status.node)) for status in rejected if status.reason == INSUFFICIENT)
+    return {name: answer for name, node in named if node and (answer := _by_its_size(node, requests))}
+
+
+def _by_its_size(node: Node, requests: Requests) -> NodeStatus | None:
+    resource = first_exceeded(node, requests, ONE_POD)
+    if not resource:
+        return None
+    has, asked = _texts(resource, node.allocatable.get(resource, 0), requests.get(resource, ONE_POD.get(resource, 0)))
+    return lacks_total(node.name, resource, f"{node.name}: has {has} {resource} for pods in all, {asked} are requested")
 
 
 def shortage_text(node: Node, resource: str, requests: Requests, used: Requests) -> str:

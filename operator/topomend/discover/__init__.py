@@ -50,7 +50,7 @@ def read_host(path: Path, *, whole: bool = False) -> Host:
     return read_host_of(Root(path.absolute()), whole=whole)
 
 
-def read_host_of(root: Root, *, whole: bool = False) -> Host:
+def read_host_of(root: Root, *, whole: bool) -> Host:
     """Read the machine as ``read_host`` does, through a Root that the caller made."""
     machine = read_machine(root, whole=whole)
     machine = replace(machine, pci_devices=read_pci_devices(root, machine, whole=whole))

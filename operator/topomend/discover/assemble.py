@@ -23,7 +23,7 @@ from topomend.model.machine import HugePages, Machine, NUMANode
 from topomend.model.node_state import NodeState, PodAllocation, free_cpus
 from topomend.model.quantity import format_bytes
 from topomend.replay.admission import machine_state_of, release, shared_pool
-from topomend.replay.container_manager import ContainerManager, start
+from topomend.replay.container_manager import ContainerManager, start, why_not_started
 from topomend.replay.startup.state.restore import CPU_STATE, MEMORY_STATE, Restored, restore
 
 MAX_MESSAGE = 1000
@@ -85,7 +85,7 @@ def assemble(name: str, host: Host, config: KubeletConfig, allocations: Allocati
     if state.cpu_pool == shared_pool(replace(state, cpu_pool=None)):
         state = replace(state, cpu_pool=None)
     kubelet = start(machine, settings)
-    if not config.reason and (why := _why_not_started(machine, config.settings, kubelet)):
+    if not config.reason and (why := why_not_started(machine, config.settings, kubelet)):
         contradictions = (*contradictions, f"a kubelet with this configuration would not start on this machine: {why}")
     predicted, torn = _twice_held(state, kubelet)
     if not allocations.reason and (impossible := "; ".join((*_impossible(state), *torn))):
@@ -202,18 +202,6 @@ def _other_policies(settings: KubeletSettings, allocations: Allocations) -> Iter
                 f"{file} is of policy {running[:40]}, but the configuration says {configured[file]}; "
                 "check that it is the kubelet's own"
             )
-
-
-def _why_not_started(machine: Machine, configured: KubeletSettings, kubelet: ContainerManager | str) -> str:
-    """Why a kubelet with these settings would not start, in its own words; empty if it would.
-
-    It resolves reserved CPUs under every policy, before it starts its managers (server.go:getReservedCPUs).
-    """
-    reserved = configured.reserved_cpus or 0
-    if machine.cpus and reserved & ~machine.cpus:
-        online = format_id_list(machine.cpus)
-        return f"reserved-cpus: {format_id_list(reserved)} is not a subset of online-cpus: {online}"
-    return kubelet if isinstance(kubelet, str) else ""
 
 
 def _impossible(state: NodeState) -> Iterator[str]:

@@ -10,10 +10,12 @@ import io
 import os
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from topomend.base.plain_text import plain
 from topomend.discover import read_host_of
 from topomend.discover.assemble import Host
 from topomend.discover.host_files import MAX_BYTES, Root
@@ -107,6 +109,40 @@ def capture(path: Path, folder: str) -> Capture:
         for entry, text in entries:
             archive.addfile(entry, io.BytesIO(text))
     return Capture(host, packed.getvalue(), len(entries))
+
+
+MAX_ENTRIES, MAX_UNPACKED = 1 << 16, 1 << 26
+"""The most files of an archive that are unpacked, and their bytes: a machine of 4,096 CPUs has a tenth."""
+
+
+class NotACapture(ValueError):
+    """A file that is no archive of a machine. The message completes a sentence about it."""
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive that ``capture`` has made into ``folder``: the folder with sys/ in it. Raises NotACapture.
+
+    Anybody may have written the archive: nothing outside ``folder`` is written or linked to, and no more than the
+    limits.
+    """
+    if not hasattr(tarfile, "data_filter"):  # Python 3.11.4 has it
+        raise NotACapture("this Python is too old to unpack it safely: unpack it yourself, and name the folder")
+    left = MAX_UNPACKED
+    try:
+        with tarfile.open(archive, "r:gz") as packed:
+            for number, entry in enumerate(packed):
+                left -= entry.size
+                if number >= MAX_ENTRIES or left < 0:
+                    raise NotACapture("it is larger than any machine's")
+                packed.extract(entry, folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
+        if isinstance(error, NotACapture):
+            raise
+        raise NotACapture(f"it cannot be unpacked ({plain(str(error), 160)})") from error
+    found = next((place.parent for place in sorted(folder.glob("*/sys")) if place.is_dir()), None)
+    if found is None:
+        raise NotACapture("it has no folder that contains sys/")
+    return found
 
 
 def _entries(root: RecordingRoot, folder: str) -> Iterator[tuple[tarfile.TarInfo, bytes]]:

@@ -6,12 +6,16 @@ lists as one without NUMA affinity, which is how the kubelet then treats it. Lea
 """
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import and_
 
+from topomend.model.bitmask import NUMAMask, lowest, mask_of
 from topomend.model.machine import NUMANode
-from topomend.model.node_state import NodeState, allocations, free_cpus
-from topomend.model.zone import Zone, ZoneResource
+from topomend.model.node_state import ContainerAllocation, NodeState, allocations, free_cpus
+from topomend.model.zone import Placement, Zone, ZoneResource
 from topomend.replay.admission import machine_state_of
 from topomend.replay.container_manager import ContainerManager, start
+from topomend.replay.topology.policies import SINGLE_NUMA_NODE
 
 
 def zones(state: NodeState) -> tuple[Zone, ...]:
@@ -35,6 +39,39 @@ def zones(state: NodeState) -> tuple[Zone, ...]:
         )
         for node in state.machine.numa_nodes
     )
+
+
+def placements(state: NodeState) -> tuple[Placement, ...] | None:
+    """The NUMA node of each container with exclusive resources, but for init containers, which are to end.
+
+    None where that is not one for each: schedulers simulate evictions on nodes of the policy single-numa-node alone.
+    """
+    if state.kubelet.topology_manager_policy != SINGLE_NUMA_NODE:
+        return None
+    found = []
+    for pod in state.pods:
+        for container in pod.containers:
+            masks = [] if container.init else list(_masks(state, container))
+            if not masks:
+                continue
+            common = reduce(and_, masks)
+            if common.bit_count() != 1:
+                return None
+            found.append(Placement(pod.namespace, pod.name, container.name, lowest(common)))
+    return tuple(found)
+
+
+def _masks(state: NodeState, container: ContainerAllocation) -> Iterator[NUMAMask]:
+    """The NUMA nodes of each of its resources that a zone lists."""
+    if container.cpus:
+        nodes = state.machine.cpus_of_numa_node
+        yield mask_of(node for node, cpus in nodes.items() if cpus & container.cpus)
+    for block in container.memory:
+        yield block.numa_nodes
+    for allocation in container.devices:
+        for device in state.devices:
+            if device.resource == allocation.resource and device.id in allocation.ids and device.numa_nodes:
+                yield mask_of(device.numa_nodes)
 
 
 def _cpus(state: NodeState, kubelet: ContainerManager, node: NUMANode) -> Iterator[ZoneResource]:

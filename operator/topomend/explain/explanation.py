@@ -18,33 +18,34 @@ from topomend.model.quantity import exact_thousandths, format_bytes
 from topomend.model.verdict import ResourceTrace, Shortage, Verdict
 from topomend.replay import errors, qos
 from topomend.replay.admission import start_refusal
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.gates import MAX_NUMA_NODES, TOPOLOGY_BETA_OPTIONS
 from topomend.replay.lifecycle.predicate import EPHEMERAL_STORAGE
 from topomend.replay.resize import DEFERRED, Resized
 
 
-def explain(verdict: Verdict, node: NodeState, pod: Pod) -> str:
+def explain(verdict: Verdict, node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> str:
     """Why the node refuses the pod, or that it admits it and on which NUMA nodes, in one line.
 
-    ``verdict`` is the answer of ``admit(node, pod)``.
+    ``verdict`` is the answer of ``admit(node, pod)``. Raises Overspent.
     """
     remarks = _unmodelled(verdict.unmodelled)
     if verdict.admitted:
         return f"{node.name} admits {verdict.name}{_placement(verdict)}{remarks}"
-    cause = cause_of(verdict, node, pod)
+    cause = cause_of(verdict, node, pod, effort)
     subject = f"container {cause.container}" if cause.container else verdict.name
     if refused_merge(verdict) is not None and not cause.container:
         subject = f"{verdict.name} as a whole (scope pod)"
     return f"{node.name} refuses {subject}: {cause.text} ({node.kubelet.topology_manager_policy}){remarks}"
 
 
-def cause_of(verdict: Verdict, node: NodeState, pod: Pod) -> Cause:
+def cause_of(verdict: Verdict, node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> Cause:
     """The cause of a refusal: ``verdict`` is the answer of ``admit(node, pod)``, and not an admission."""
     merge = refused_merge(verdict)
     if merge is not None:
-        return cause_of_merge(verdict, merge, node, pod)
+        return cause_of_merge(verdict, merge, node, pod, effort)
     if verdict.failure is not None:
-        return cause_of_failure(verdict.failure, verdict, node, pod)
+        return cause_of_failure(verdict.failure, verdict, node, pod, effort)
     if verdict.shortages:
         return _cause_of_totals(verdict)
     if verdict.message.startswith(errors.MESSAGE_PREFIX):
@@ -72,14 +73,17 @@ def amounts(verdict: Verdict) -> tuple[str, ...]:
     )
 
 
-def blocking_resources(verdict: Verdict) -> str:
-    """For a summary: the resources that the pod was refused for, joined by commas, or the kubelet's reason."""
+def refused_for(verdict: Verdict) -> tuple[str, ...]:
+    """The resources that the pod was refused for, or the kubelet's reason."""
     merge = refused_merge(verdict)
     if verdict.failure:
-        return verdict.failure.provider
-    if merge is None:
-        return verdict.reason
-    return ",".join(blocking(merge)) or verdict.reason
+        return (verdict.failure.provider,)
+    return (tuple(blocking(merge)) if merge else ()) or (verdict.reason,)
+
+
+def blocking_resources(verdict: Verdict) -> str:
+    """For a summary: the resources that the pod was refused for, joined by commas, or the kubelet's reason."""
+    return ",".join(refused_for(verdict))
 
 
 def numa_nodes_text(verdict: Verdict) -> str:

@@ -1,5 +1,7 @@
 """The cause of a refusal by a manager's own error: it could not give what the hints had promised, or gave no hint."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from topomend.explain.cause import Cause, Kind
@@ -9,24 +11,53 @@ from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import Failure, ResourceTrace, Verdict
 from topomend.replay.admission import admit
 from topomend.replay.cpu import static as cpu_static
+from topomend.replay.effort import Effort
 from topomend.replay.memory import static as memory_static
+from topomend.replay.qos import CPU
 
 
-def cause_of_failure(failure: Failure, verdict: Verdict, node: NodeState, pod: Pod) -> Cause:
+def cause_of_failure(failure: Failure, verdict: Verdict, node: NodeState, pod: Pod, effort: Effort) -> Cause:
     """Why a manager could not give what the merge had agreed upon."""
-    sentence = f"{failure.provider}: {failure.error}"
+    sentence = _in_words(failure, verdict, pod)
     resources = (failure.provider,)
     known = next(((kind, why, remedy) for kind, words, why, remedy in _ERRORS if words in failure.error), None)
     if known is None:
         return Cause(Kind.MANAGER_ERROR, failure.container, resources, sentence)
     kind, why, remedy = known
-    if kind in {Kind.NO_FREE_CORES, Kind.NOT_ENOUGH_FREE} and _is_init_at_fault(failure, node, pod):
+    if kind in {Kind.NO_FREE_CORES, Kind.NOT_ENOUGH_FREE} and _is_init_at_fault(failure, node, pod, effort):
         return Cause(Kind.INIT_CONTAINERS, failure.container, resources, f"{sentence}: {why}; {_INIT_HOLDS}", remedy)
     if failure.provider == memory_static.PROVIDER:
         pinned = why_pinned(_memory_traces(failure, verdict, node, pod), verdict, is_chosen=kind is Kind.MEMORY_GROUP)
         if pinned:
             return Cause(Kind.MEMORY_GROUP, failure.container, resources, f"{sentence}: {pinned}")
     return Cause(kind, failure.container, resources, f"{sentence}: {why}", remedy)
+
+
+def _in_words(failure: Failure, verdict: Verdict, pod: Pod) -> str:
+    """The manager's error for those who wrote the pod.
+
+    The CPU Manager's has the numbers of its last step: of 5 CPUs it lacks 3 after it took the 2 that are free.
+    """
+    if _TOO_FEW_CPUS not in failure.error:
+        return f"{failure.provider}: {failure.error}"
+    asked = sum(_cpus_of(pod, failure.container))
+    free = next((sum(count for _, count in trace.free) for trace in _cpu_traces(failure, verdict, pod)), None)
+    if free is None and (step := _STEP.search(failure.error)) and int(step["requested"]) == asked:
+        free = int(step["available"])
+    return f"cpu requests {asked}" + ("" if free is None else f", free {free} in all")
+
+
+def _cpus_of(pod: Pod, name: str) -> Iterator[int]:
+    """The whole CPUs that the container of this name requests."""
+    return (each.resources.requests.get(CPU, 0) // 1000 for each in pod.containers if each.name == name)
+
+
+def _cpu_traces(failure: Failure, verdict: Verdict, pod: Pod) -> Iterator[ResourceTrace]:
+    """What was free before the container; nothing where no merge was about it alone."""
+    whole = failure.container if len(pod.containers) == 1 else None
+    for merge in verdict.merges:
+        if (merge.container or whole) == failure.container:
+            yield from (trace for trace in merge.resources if trace.provider == failure.provider)
 
 
 def device_cause(message: str, pod: Pod) -> tuple[str, str]:
@@ -62,6 +93,10 @@ _REJECTED, _UNEXPECTED = "Pod was rejected: Allocate failed due to ", ", which i
 
 _OF_DEVICES = (Kind.DEVICE_NOT_BACK, Kind.DEVICE_UNHEALTHY)
 
+_TOO_FEW_CPUS = "not enough cpus available"
+
+_STEP = re.compile(r"requested=(?P<requested>\d+), available=(?P<available>\d+)")
+
 _INIT_HOLDS = "CPUs that its init containers took stay with the pod and are not counted"
 
 
@@ -84,7 +119,7 @@ _ERRORS: tuple[tuple[Kind, str, str, str], ...] = (
         "containers without exclusive resources would have nothing left of the pod's",
         "request more for the pod as a whole",
     ),
-    (Kind.NOT_ENOUGH_FREE, "not enough cpus available", "the node has too few free CPUs in all", ""),
+    (Kind.NOT_ENOUGH_FREE, _TOO_FEW_CPUS, "the node has too few free CPUs", ""),
     (Kind.NOT_ENOUGH_FREE, "requested number of devices unavailable", "too few healthy devices are free", ""),
     (
         Kind.DEVICE_NOT_BACK,
@@ -132,7 +167,7 @@ _ERRORS: tuple[tuple[Kind, str, str, str], ...] = (
 )
 
 
-def _is_init_at_fault(failure: Failure, node: NodeState, pod: Pod) -> bool:
+def _is_init_at_fault(failure: Failure, node: NodeState, pod: Pod, effort: Effort) -> bool:
     """Whether the CPU Manager would not fail for the container without the init containers before it."""
     if failure.provider != cpu_static.PROVIDER:
         return False
@@ -140,7 +175,7 @@ def _is_init_at_fault(failure: Failure, node: NodeState, pod: Pod) -> bool:
     others = tuple(each for each in pod.containers[:position] if each.kind is not ContainerKind.INIT)
     if len(others) == position:
         return False
-    verdict, _ = admit(node, replace(pod, containers=others + pod.containers[position:]))
+    verdict, _ = admit(node, replace(pod, containers=others + pod.containers[position:]), effort)
     same = verdict.failure
     return same is None or (same.provider, same.container) != (failure.provider, failure.container)
 

@@ -5,7 +5,7 @@ across them, and take other memory only as the whole group. Those with memory of
 Source: memorymanager/policy_static.go:isAffinityViolatingNUMAAllocations, calculateHints.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -16,7 +16,7 @@ from topomend.model.bitmask import NUMAMask, mask_of, members
 from topomend.model.node_state import NodeState, PodAllocation
 from topomend.model.pod import Pod
 from topomend.model.verdict import Preference, ResourceTrace, Verdict
-from topomend.replay.admission import is_admitted, providers_of, release
+from topomend.replay.admission import providers_of, release
 from topomend.replay.container_manager import start
 from topomend.replay.memory.static import PROVIDER
 from topomend.replay.qos import qos_class
@@ -28,9 +28,16 @@ MAX_HOLDERS = 2
 
 
 def cause_of_pinned_memory(
-    kinds: Sequence[ResourceTrace], verdict: Verdict, node: NodeState, pod: Pod, width: int
+    kinds: Sequence[ResourceTrace],
+    verdict: Verdict,
+    node: NodeState,
+    admits: Callable[[NodeState], bool],
+    width: int,
 ) -> Cause:
-    """Why memory fits no ``width`` NUMA nodes though enough is free; ``kinds`` are memory and huge pages."""
+    """Why memory fits no ``width`` NUMA nodes though enough is free; ``kinds`` are memory and huge pages.
+
+    ``admits`` is whether the node would admit the pod in another state.
+    """
     trace = kinds[0]
     asked = f"{trace.resource} requests {amount_text(trace, trace.requested)}"
     groups, alone = _in_the_way(kinds, width)
@@ -39,7 +46,7 @@ def cause_of_pinned_memory(
     prefers = f" and prefers {width} NUMA nodes" if alone else ""
     sentence = f"{asked}{prefers}, and {free}, but {words}"
     return Cause(
-        Kind.MEMORY_GROUP, verdict.merges[-1].container, (trace.resource,), sentence, _waits_for(groups, node, pod)
+        Kind.MEMORY_GROUP, verdict.merges[-1].container, (trace.resource,), sentence, _waits_for(groups, node, admits)
     )
 
 
@@ -158,13 +165,13 @@ def _fits(kinds: Iterable[ResourceTrace], nodes: NUMAMask, width: int) -> bool:
     return least is not None and least <= width
 
 
-def _waits_for(groups: Sequence[NUMAMask], node: NodeState, pod: Pod) -> str:
+def _waits_for(groups: Sequence[NUMAMask], node: NodeState, admits: Callable[[NodeState], bool]) -> str:
     """The pods whose memory forms the groups, where their end would help."""
     holders = [holder for holder in node.pods if _holds(holder, groups)]
     after = node
     for holder in holders:
         after = release(after, holder.namespace, holder.name)
-    if not holders or not is_admitted(after, pod):
+    if not holders or not admits(after):
         return ""
     names = [f"{holder.namespace}/{holder.name}" for holder in holders]
     more = f" and {len(names) - MAX_HOLDERS} more" if len(names) > MAX_HOLDERS else ""

@@ -1,6 +1,7 @@
 """The cause of a merge that the policy refused, from the masks and preferences that were merged."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import TypeAlias
@@ -14,8 +15,9 @@ from topomend.model.node_state import NodeState
 from topomend.model.pod import ContainerKind, Pod
 from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrace, Verdict
 from topomend.replay import qos
-from topomend.replay.admission import is_with_scope_admitted, reserved_cpus
+from topomend.replay.admission import is_admitted, is_with_scope_admitted, reserved_cpus
 from topomend.replay.devices.manager import numa_mask
+from topomend.replay.effort import Effort
 from topomend.replay.topology.hints import Family, Threshold
 from topomend.replay.topology.merge import least_width
 
@@ -28,13 +30,14 @@ def refused_merge(verdict: Verdict) -> MergeTrace | None:
     return next((merge for merge in verdict.merges if not merge.admitted), None)
 
 
-def cause_of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod) -> Cause:
+def cause_of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod, effort: Effort) -> Cause:
     """Why the policy refused ``merge``: of a whole pod the scope, where one container at a time would be admitted."""
     failed = next((trace for trace in merge.resources if trace.error), None)
     if failed is not None:
-        return cause_of_failure(Failure(merge.container, failed.provider, failed.error), verdict, node, pod)
-    cause = _of_merge(verdict, merge, node, pod)
-    if not merge.container and is_with_scope_admitted(node, pod, "container"):
+        failure = Failure(merge.container, failed.provider, failed.error)
+        return cause_of_failure(failure, verdict, node, pod, effort)
+    cause = _of_merge(verdict, merge, node, pod, effort)
+    if not merge.container and is_with_scope_admitted(node, pod, "container", effort):
         together = " and ".join(f"{amount_text(trace, trace.requested)} {trace.resource}" for trace in _aligned(merge))
         sentence = f"its containers together request {together}, and scope pod gives all of them the same NUMA nodes"
         return Cause(
@@ -47,7 +50,7 @@ def cause_of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Po
     return cause
 
 
-def _of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod) -> Cause:
+def _of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod, effort: Effort) -> Cause:
     """The cause by the resources that offer no mask which the policy could admit, or by all of them together."""
     aligned = _aligned(merge)
     stuck = [trace for trace in aligned if not trace.preferred]
@@ -58,7 +61,7 @@ def _of_merge(verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod) ->
         remedy = next((cause.remedy for cause in causes if cause.remedy), "")
         return Cause(causes[0].kind, merge.container, blocking(merge), sentence, remedy)
     if stuck:
-        return _cause_of_stuck(stuck[0], verdict, merge, node, pod)
+        return _cause_of_stuck(stuck[0], verdict, merge, node, lambda state: is_admitted(state, pod, effort))
     if aligned and not set.intersection(*(set(trace.preferred_widths) for trace in aligned)):
         return _cause_of_widths(aligned, merge)
     return _cause_of_places(aligned, merge, pod)
@@ -76,6 +79,14 @@ def blocking(merge: MergeTrace) -> tuple[str, ...]:
     short = [trace for trace in stuck if _is_short(trace, merge)]
     grouped = [trace for trace in stuck if trace.groups]
     return tuple(trace.resource for trace in short or grouped or aligned)
+
+
+def lacking(merge: MergeTrace) -> tuple[tuple[ResourceTrace, int], ...]:
+    """The resources of which no NUMA nodes have enough free, as many as the policy lets the pod have, and how much
+    the best of them lack: in CPUs, bytes or devices."""
+    short = [trace for trace in _aligned(merge) if not trace.preferred and _is_short(trace, merge)]
+    missing = ((trace, trace.requested - _most(_free(trace), _width(trace, merge))) for trace in short)
+    return tuple((trace, amount) for trace, amount in missing if amount > 0)
 
 
 def _width(trace: ResourceTrace, merge: MergeTrace) -> int:
@@ -114,7 +125,7 @@ def _most(amounts: Amounts, width: int) -> int:
     if all(mask.bit_count() == 1 for mask in by_mask):
         return sum(sorted(by_mask.values(), reverse=True)[:width])
     nodes, total = reduce(or_, by_mask), sum(by_mask.values())
-    return next((need for need in range(total, 0, -1) if _holds(amounts, nodes, need, width)), 0)
+    return bisect_left(range(total), x=True, key=lambda need: not _holds(amounts, nodes, need + 1, width))
 
 
 def _holds(amounts: Amounts, nodes: NUMAMask, need: int, width: int) -> bool:
@@ -221,8 +232,13 @@ def _cause_of_devices(trace: ResourceTrace, merge: MergeTrace, node: NodeState) 
     return None
 
 
-def _cause_of_stuck(trace: ResourceTrace, verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod) -> Cause:
-    """Why a resource offers no usable mask although enough is free: groups of memory, init containers, kinds of it."""
+def _cause_of_stuck(
+    trace: ResourceTrace, verdict: Verdict, merge: MergeTrace, node: NodeState, admits: Callable[[NodeState], bool]
+) -> Cause:
+    """Why a resource offers no usable mask although enough is free: groups of memory, init containers, kinds of it.
+
+    ``admits`` is whether the node would admit the pod in another state.
+    """
     width = _width(trace, merge)
     asked = f"{trace.resource} requests {amount_text(trace, trace.requested)}"
     if trace.required:
@@ -234,20 +250,24 @@ def _cause_of_stuck(trace: ResourceTrace, verdict: Verdict, merge: MergeTrace, n
         return Cause(Kind.INIT_CONTAINERS, merge.container, (trace.resource,), sentence, remedy)
     if trace.provider == "memory":
         kinds = [other for other in _aligned(merge) if other.provider == "memory"]
-        return _cause_of_memory(kinds, verdict, merge, node, pod)
+        return _cause_of_memory(kinds, verdict, merge, node, admits)
     sentence = f"{asked}, which {width} NUMA nodes could hold: free {free_text(trace)}"
     return Cause(Kind.PREFERRED_BY_NONE, merge.container, (trace.resource,), sentence)
 
 
 def _cause_of_memory(
-    kinds: Sequence[ResourceTrace], verdict: Verdict, merge: MergeTrace, node: NodeState, pod: Pod
+    kinds: Sequence[ResourceTrace],
+    verdict: Verdict,
+    merge: MergeTrace,
+    node: NodeState,
+    admits: Callable[[NodeState], bool],
 ) -> Cause:
     """Why memory and huge pages, which come from the same NUMA nodes, fit none although enough of each is free."""
     width = _width(kinds[0], merge)
     free = tuple([Threshold(_free(kind), kind.requested) for kind in kinds])
     least = least_width(Family(mask_of(number for number, _ in kinds[0].free), free))
     if least is not None and least <= width:
-        return cause_of_pinned_memory(kinds, verdict, node, pod, width)
+        return cause_of_pinned_memory(kinds, verdict, node, admits, width)
     if width == 1:
         return _cause_of_places(kinds, merge, None)
     asked = " and ".join(f"{kind.resource} requests {amount_text(kind, kind.requested)}" for kind in kinds)

@@ -16,7 +16,7 @@ from topomend.model.quantity import exact_bytes, is_whole, value
 from topomend.model.verdict import Shortage, Verdict
 from topomend.replay import qos
 from topomend.replay.admission import admit, is_admitted, release
-from topomend.replay.effort import SURVEY_SECONDS, working_on
+from topomend.replay.effort import SURVEY_SECONDS, UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_HANG
 
 MAX_ENDS = 4
@@ -32,49 +32,55 @@ class Remedy:
 
     ``amounts`` are the nearest amounts, ``settings`` those of the kubelet that help. ``words`` name the remedies:
     ``would be admitted with 16 CPUs``. Where no amount is at fault and something else helps, they name no amount.
+    ``ends`` is the pod of the node, as namespace/name, whose end alone would help; empty without one.
     """
 
     amounts: tuple[NearestAmount, ...] = ()
     settings: tuple[SettingRemedy, ...] = ()
     words: str = ""
+    ends: str = ""
 
 
 Ask = Callable[[NodeState, Pod], Verdict]
 """Asks a kubelet about a pod."""
 
 
-def _ask_managers(node: NodeState, pod: Pod) -> Verdict:
-    return admit(node, pod)[0]
-
-
-def remedy_of(node: NodeState, pod: Pod, verdict: Verdict, *, ask: Ask | None = None) -> Remedy:
+def remedy_of(
+    node: NodeState, pod: Pod, verdict: Verdict, *, ask: Ask | None = None, effort: Effort = UNLIMITED
+) -> Remedy:
     """What would get a refused pod admitted by ``node``; empty if no single change does.
 
     ``verdict`` is the refusal. ``ask`` is asked about every change; without one the kubelet's managers alone are.
+    Raises Overspent.
     """
 
     def admits(state: NodeState, changed: Pod) -> bool:
-        return ask(state, changed).admitted if ask else is_admitted(state, changed)
+        return ask(state, changed).admitted if ask else is_admitted(state, changed, effort)
 
-    with working_on(node.name, len(pod.containers), SURVEY_SECONDS):
-        amounts = tuple(_amounts(node, pod, verdict, ask))
+    with effort.working_on(node.name, len(pod.containers), SURVEY_SECONDS):
+        amounts = tuple(_amounts(node, pod, verdict, ask, effort))
         settings = tuple(setting_remedies(node, pod, verdict, admits))
-        by_amount = [_with_amount(node, pod, amount) for amount in amounts[:MAX_AMOUNTS]]
+        by_amount = [_with_amount(node, pod, amount, effort) for amount in amounts[:MAX_AMOUNTS]]
         others = [setting.words for setting in settings]
         if breaks_kubelet(verdict) and not settings:
             others += [f"without {resource}" for resource in _dropped(node, pod, verdict, admits)]
         ways = others if others and breaks_kubelet(verdict) else by_amount + others
-        ways += [f"once {name} ends" for name in _ending(node, pod, admits)]
-    return Remedy(amounts, settings, f"would be admitted {' or '.join(ways)}" if ways else "")
+        ends = next(_ending(node, pod, admits), "")
+        ways += [f"once {ends} ends"] if ends else []
+    return Remedy(amounts, settings, f"would be admitted {' or '.join(ways)}" if ways else "", ends)
 
 
-def _amounts(node: NodeState, pod: Pod, verdict: Verdict, ask: Ask | None) -> Iterator[NearestAmount]:
+def _amounts(node: NodeState, pod: Pod, verdict: Verdict, ask: Ask | None, effort: Effort) -> Iterator[NearestAmount]:
     """The nearest amounts that the kubelet admits, those of its totals among it if ``ask`` knows them."""
     if verdict.shortages:
-        yield from fitting_amounts(node, pod, verdict.shortages, ask or _ask_managers)
+
+        def ask_managers(state: NodeState, changed: Pod) -> Verdict:
+            return admit(state, changed, effort)[0]
+
+        yield from fitting_amounts(node, pod, verdict.shortages, ask or ask_managers, effort)
         return
-    for amount in nearest_amounts(node, pod):
-        within = within_totals(node, pod, amount, ask) if ask else amount
+    for amount in nearest_amounts(node, pod, effort):
+        within = within_totals(node, pod, amount, ask, effort) if ask else amount
         if within:
             yield within
 
@@ -94,21 +100,23 @@ def changed_pod(pod: Pod, amount: NearestAmount) -> Pod:
     return with_quantity(pod, position, amount.resource, amount.admitted * 1000)
 
 
-def _with_amount(node: NodeState, pod: Pod, amount: NearestAmount) -> str:
+def _with_amount(node: NodeState, pod: Pod, amount: NearestAmount, effort: Effort) -> str:
     where = f" in container {amount.container}" if len(pod.containers) > 1 else ""
-    return f"with {amount_words(amount)}{where}{_spans(node, pod, amount)}"
+    return f"with {amount_words(amount)}{where}{_spans(node, pod, amount, effort)}"
 
 
-def _spans(node: NodeState, pod: Pod, amount: NearestAmount) -> str:
+def _spans(node: NodeState, pod: Pod, amount: NearestAmount, effort: Effort) -> str:
     """Where more of a resource is the remedy: the NUMA nodes that the container then spans."""
     if amount.admitted < amount.asked:
         return ""
-    verdict, _ = admit(node, changed_pod(pod, amount))
+    verdict, _ = admit(node, changed_pod(pod, amount), effort)
     mask = next((placed.affinity or 0 for placed in verdict.containers if placed.name == amount.container), 0)
     return f", which spans the same {mask.bit_count()} NUMA nodes" if mask.bit_count() > 1 else ""
 
 
-def fitting_amounts(node: NodeState, pod: Pod, shortages: tuple[Shortage, ...], ask: Ask) -> Iterator[NearestAmount]:
+def fitting_amounts(
+    node: NodeState, pod: Pod, shortages: tuple[Shortage, ...], ask: Ask, effort: Effort
+) -> Iterator[NearestAmount]:
     """For each container the most of the one resource that the node lacks in total with which it admits the pod.
 
     Empty where several are lacking. Only whole CPUs are looked at.
@@ -118,12 +126,12 @@ def fitting_amounts(node: NodeState, pod: Pod, shortages: tuple[Shortage, ...], 
         for resource, quantity in sorted(container.resources.requests.items()):
             if resources == {resource} and quantity and is_whole(quantity):
                 asked = quantity // 1000
-                lower = within_totals(node, pod, NearestAmount(container.name, resource, asked, asked), ask)
+                lower = within_totals(node, pod, NearestAmount(container.name, resource, asked, asked), ask, effort)
                 if lower:
                     yield lower
 
 
-def within_totals(node: NodeState, pod: Pod, amount: NearestAmount, ask: Ask) -> NearestAmount | None:
+def within_totals(node: NodeState, pod: Pod, amount: NearestAmount, ask: Ask, effort: Effort) -> NearestAmount | None:
     """The amount itself if the kubelet admits it, otherwise the next lower one that fits its totals too.
 
     None where there is none, or where another resource is lacking.
@@ -141,7 +149,7 @@ def within_totals(node: NodeState, pod: Pod, amount: NearestAmount, ask: Ask) ->
     lower = replace(amount, admitted=most)
     if ask(node, changed_pod(pod, lower)).admitted:
         return lower
-    for near in nearest_amounts(node, changed_pod(pod, lower)):
+    for near in nearest_amounts(node, changed_pod(pod, lower), effort):
         if (near.container, near.resource) == (amount.container, amount.resource) and near.admitted < most:
             found = replace(amount, admitted=near.admitted)
             return found if ask(node, changed_pod(pod, found)).admitted else None

@@ -13,7 +13,6 @@ from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState, allocations
 from topomend.model.pod import Pod
 from topomend.model.verdict import Verdict
-from topomend.replay.admission import is_admitted
 from topomend.replay.container_manager import start
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.errors import KUBELET_WOULD_CRASH, KUBELET_WOULD_HANG, KUBELET_WOULD_NOT_START
@@ -52,9 +51,7 @@ def allowing_numa_nodes(kubelet: KubeletSettings, count: int) -> KubeletSettings
     return replace(kubelet, topology_manager_policy_options=options)
 
 
-def setting_remedies(
-    node: NodeState, pod: Pod, verdict: Verdict, admits: Admits = is_admitted
-) -> Iterator[SettingRemedy]:
+def setting_remedies(node: NodeState, pod: Pod, verdict: Verdict, admits: Admits) -> Iterator[SettingRemedy]:
     """The settings that help; ``verdict`` is the refusal."""
 
     def helps(kubelet: KubeletSettings) -> bool:

@@ -51,6 +51,15 @@ def renewed(known: KeyPairs | None, hosts: Sequence[str], now: dt.datetime) -> K
     return None
 
 
+def expiry(known: KeyPairs) -> float:
+    """When the certificate or the authority that issued it ends, whichever is first, in Unix time.
+
+    ``renewed`` has read both. A renewal shows at the next call, once the Secret has it.
+    """
+    pair = (x509.load_pem_x509_certificates(known.authority)[0], x509.load_pem_x509_certificate(known.certificate))
+    return min(certificate.not_valid_after_utc.timestamp() for certificate in pair)
+
+
 def _is_due(certificate: x509.Certificate, now: dt.datetime) -> bool:
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return now > certificate.not_valid_before_utc + RENEWED_AFTER * life

@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 from topomend.gating.definitions import ADMISSION, BRAKE, NAMES, STEER, Installation, policy_and_binding, webhook
 from topomend.gating.key_pairs import KeyPairs, Unusable
+from topomend.gating.known_parameters import KnownParameters
 from topomend.gating.opted_out import OptedOutNamespaces
-from topomend.gating.parameter_watch import ParameterWatch
 from topomend.gating.webhook import Webhook
 from topomend.kube.client import (
     MUTATING_ADMISSION_POLICIES,
@@ -62,8 +62,9 @@ class Installer:
     """Keeps one installation's gating in force. ``ensure`` is called by one thread, again and again.
 
     ``address`` is where the webhook listens, empty for nowhere. ``url`` is how the API server reaches it, empty for the
-    installation's Service. Only while ``leads`` returns True is anything written. ``due`` is called, in a thread of its
-    own, when ``ensure`` should be called at once. ``took`` gets the seconds of each answer of the webhook.
+    installation's Service. Only while ``leads`` returns True is anything written. ``parameters`` are those by which
+    the webhook answers; ``watch`` is called once it needs them kept up to date. ``took`` gets the seconds of each
+    answer.
     """
 
     def __init__(  # noqa: PLR0913  where it listens, where it is reached
@@ -74,12 +75,13 @@ class Installer:
         url: str,
         leads: Callable[[], bool],
         *,
-        due: Callable[[], None],
+        parameters: KnownParameters,
+        watch: Callable[[], None],
         took: Callable[[float], None],
     ) -> None:
         self._client, self._installation, self._leads = client, installation, leads
         self._address, self._url = address, url.rstrip("/")
-        self._parameters = ParameterWatch(client, installation.namespace, due)
+        self._parameters, self._watch_parameters = parameters, watch
         self._opted_out, self._took = OptedOutNamespaces(client), took
         self._webhook: Webhook | None = None
         self._shown: KeyPairs | None = None
@@ -89,6 +91,8 @@ class Installer:
         self._applied_at = 0.0
         self._problem: str | None = None
         self._version: str | None = None
+        self.certificate_expiry = 0.0
+        """When the certificate or its authority ends, in Unix time, as this operator read it while it led; 0 before."""
 
     @property
     def is_ready(self) -> bool:
@@ -131,7 +135,6 @@ class Installer:
         """Answer no more, once no API server asks."""
         if self._webhook is not None:
             self._webhook.close(linger=0.0 if self._url else LINGER_SECONDS)
-        self._parameters.stop()
 
     def _install(self) -> None:
         configurations = self._configurations()
@@ -226,9 +229,10 @@ class Installer:
         if shown is None:
             return  # the leading operator has not issued any yet
         if self._webhook is None:
-            self._parameters.start()
+            self._parameters.read(self._client, self._installation.namespace)
             self._webhook = Webhook(self._address, shown, self._parameters.parameter, self._opted_out.has, self._took)
             _log.info("the admission webhook listens at %s", self._address)
+            self._watch_parameters()
         elif shown != self._shown:
             self._webhook.use(shown)
         self._shown = shown
@@ -241,9 +245,11 @@ class Installer:
         known = KeyPairs.of_secret(secret.get("data") or {})
         if not self._leads():
             return known, None
-        from topomend.gating.certificates import renewed  # noqa: PLC0415  8 MiB, and most operators do not lead
+        # 8 MiB, and most operators do not lead.
+        from topomend.gating.certificates import expiry, renewed  # noqa: PLC0415
 
         fresh = renewed(known, self._hosts(), dt.datetime.now(dt.UTC))
+        self.certificate_expiry = expiry(known) if known else 0.0
         if fresh is not None:
             version = {"resourceVersion": secret["metadata"]["resourceVersion"]}
             self._client.merge(SECRETS, name, {"metadata": version, "data": fresh.as_secret()}, namespace)

@@ -10,6 +10,8 @@ clock, which each write shows: a clock here that is wrong, or that jumps, is put
 """
 
 import logging
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,11 +41,19 @@ class Parameters:
     """Keeps both objects in ``namespace``, the operator's own.
 
     ``client`` must be able to write without leading. ``pod_name`` and ``pod_uid`` are those of the operator's own pod,
-    empty if it does not run in one.
+    empty if it does not run in one. ``found`` gets each object as it was found, and when it was asked for by
+    ``time.monotonic``.
     """
 
-    def __init__(self, client: Client, namespace: str, pod_name: str, pod_uid: str) -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        found: Callable[[Resource, dict[str, Any], float], None],
+    ) -> None:
+        self._client, self._namespace, self._found = client, namespace, found
         self._owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod_uid} if pod_uid else None
         self._problems: dict[str, str] = {}
         self._late = timedelta()
@@ -64,10 +74,12 @@ class Parameters:
         self.ensured = True
 
     def _ensure(self, resource: Resource, kind: str, name: str, *, renews: bool) -> None:
+        asked = time.monotonic()
         try:
             parameter = self._client.get(resource, name, self._namespace)
         except NotFound:
             parameter = self._create(resource, kind, name)
+        self._found(resource, parameter, asked)
         owners = parameter["metadata"].get("ownerReferences", [])
         patch: dict[str, Any] = {}
         if self._owner is not None and all(owner.get("uid") != self._owner["uid"] for owner in owners):
@@ -101,11 +113,14 @@ class Parameters:
         return timestamp(datetime.now(UTC) + self._late + timedelta(seconds=seconds))
 
     def _learn_time(self, written: dict[str, Any]) -> None:
-        """Compare the clock here with that by which the API server has noted this write, the last of the object."""
-        metadata = written["metadata"]
-        times = [entry.get("time", "") for entry in metadata.get("managedFields", [])]
+        """Compare the clock here with that by which the API server has noted this write, the last of the object.
+
+        It notes none of an object that was created without a field of its own
+        (apimachinery pkg/util/managedfields/internal/skipnonapplied.go): then nothing is learnt.
+        """
+        times = [entry.get("time", "") for entry in written["metadata"].get("managedFields", [])]
         try:
-            noted = datetime.fromisoformat(max([*times, metadata.get("creationTimestamp", "")]))
+            noted = datetime.fromisoformat(max(times, default=""))
         except ValueError:
             return
         late = noted - datetime.now(UTC)

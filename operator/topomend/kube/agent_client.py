@@ -15,6 +15,7 @@ from topomend.kube.connection.transport import FAILURES, Transport
 from topomend.kube.errors import Unanswered, answered, refused
 from topomend.kube.words import failure, unknown_account
 from topomend.wire.group import API_VERSION
+from topomend.wire.published import node_feature as features
 from topomend.wire.published import node_resource_topology as zones
 
 TIMEOUT_SECONDS = 10.0
@@ -70,6 +71,14 @@ class AgentClient:
         """Create or change the object (server-side apply). Raises Conflict where another manager owns a field of it."""
         return self._apply(f"{_NODE_RESOURCE_TOPOLOGIES}/{quote(name)}", content, manager, force=False)
 
+    def node_feature(self, name: str, namespace: str) -> dict[str, Any]:
+        """The NodeFeature object."""
+        return self._ask("GET", _node_feature(name, namespace))
+
+    def apply_node_feature(self, name: str, namespace: str, content: Mapping[str, Any], manager: str) -> dict[str, Any]:
+        """Create or change the object (server-side apply). Raises Conflict where another manager owns a field of it."""
+        return self._apply(_node_feature(name, namespace), content, manager, force=False)
+
     def request_token(self, namespace: str, account: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a TokenRequest with this ``spec`` for a service account."""
         path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(account)}/token"
@@ -106,3 +115,7 @@ class AgentClient:
     def _headers(self, content_type: str | None) -> Headers:
         typed = (("Content-Type", content_type),) if content_type else ()
         return (("Accept", "application/json"), *typed, *self.access.credentials.headers())
+
+
+def _node_feature(name: str, namespace: str) -> str:
+    return f"/apis/{features.API_VERSION}/namespaces/{quote(namespace)}/nodefeatures/{quote(name)}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
@@ -32,6 +33,12 @@ USER_AGENT = f"topomend/{__version__}"
 WATCH_SECONDS = 300
 """How long one watch lasts: whoever watches then lists again, which heals whatever a watch may have missed."""
 
+SILENT_SECONDS = 10.0
+"""How much later than it said an API server may end a watch. Until then a connection may be dead without a sign."""
+
+MAX_LINE_BYTES = 32 << 20
+"""No event is longer (see ``list_stream.MAX_OBJECT_CHARACTERS``)."""
+
 FIELD_MANAGER = "topomend"
 """The name under which applied fields are ours."""
 
@@ -45,6 +52,9 @@ PAGE_BYTES = 4 << 20
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """A list without what the objects say. A server that cannot leave it out sends it."""
+
+_DISCOVERY = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io,application/json"
+"""All kinds in one answer."""
 
 _Read = TypeVar("_Read")
 
@@ -102,9 +112,18 @@ NAMESPACES = Resource("v1", "namespaces", namespaced=False)
 EVENTS = Resource("events.k8s.io/v1", "events")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 DEPLOYMENTS = Resource("apps/v1", "deployments")
+REPLICA_SETS = Resource("apps/v1", "replicasets")
+STATEFUL_SETS = Resource("apps/v1", "statefulsets")
+DAEMON_SETS = Resource("apps/v1", "daemonsets")
+JOBS = Resource("batch/v1", "jobs")
+CRON_JOBS = Resource("batch/v1", "cronjobs")
+REPLICATION_CONTROLLERS = Resource("v1", "replicationcontrollers")
 SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
 SELF_SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
+BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
+CLAIMS = Resource("v1", "persistentvolumeclaims")
+VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "deviceclasses", namespaced=False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io/v1", "resourceclaims")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "resourceslices", namespaced=False)
@@ -118,6 +137,13 @@ MUTATING_ADMISSION_POLICIES = Resource("admissionregistration.k8s.io/v1", "mutat
 MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
     "admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", namespaced=False
 )
+VALIDATING_ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False
+)
+VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False
+)
+CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 
 
 class Client:
@@ -144,9 +170,11 @@ class Client:
         limited._creates_alone = resource
         return limited
 
-    def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
-        """One object. Raises APIError."""
-        return self._ask("GET", resource.path(namespace, name))
+    def get(
+        self, resource: Resource, name: str, namespace: str = "", *, seconds: float = READ_SECONDS
+    ) -> dict[str, Any]:
+        """One object. ``seconds`` is how long the API server may be silent. Raises APIError."""
+        return self._ask("GET", resource.path(namespace, name), seconds=seconds)
 
     def list(
         self, resource: Resource, *, namespace: str = "", fields: str = "", labels: str = "", cached: bool = False
@@ -213,6 +241,16 @@ class Client:
             except (BrokenList, UnicodeDecodeError) as error:
                 raise Unanswered(f"{request}: {error}") from error
 
+    def newest_version(self, resource: Resource) -> str:
+        """The resourceVersion of a list of all objects of this kind now, to watch from. Raises APIError.
+
+        A page of one object has it too, and costs the API server no more than that object.
+        """
+        with self._stream(resource.path(), {"limit": "1"}, _METADATA) as page:
+            for _ in page:
+                pass
+            return str(page.metadata.get("resourceVersion", ""))
+
     def watch(
         self, resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = ""
     ) -> Iterator[WatchEvent]:
@@ -220,14 +258,31 @@ class Client:
 
         Raises Gone where ``version`` is too old, Unanswered where the stream breaks off, and other APIErrors.
         """
-        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
-        query |= {"fieldSelector": fields} if fields else {}
+        query = {"fieldSelector": fields} if fields else {}
         query |= {"labelSelector": labels} if labels else {}
+        with self.watch_lines(resource, version, WATCH_SECONDS, namespace=namespace, query=query) as lines:
+            for line in lines:
+                yield _watch_event(answered(200, line, f"GET {resource.path(namespace)}"))
+
+    @contextmanager
+    def watch_lines(
+        self,
+        resource: Resource,
+        version: str,
+        seconds: int,
+        *,
+        namespace: str = "",
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[Iterator[bytes]]:
+        """The lines of a watch since ``version`` as they arrive, each an event as JSON. The watch is answered by now.
+
+        The API server ends it after ``seconds``. One that says nothing for so long, and for SILENT_SECONDS more, is
+        taken for dead. ``query`` are further parameters of the request. Raises APIError.
+        """
         path = resource.path(namespace)
-        target = f"{path}?{urlencode(query)}"
-        with self._answer("GET", target, seconds=WATCH_SECONDS + READ_SECONDS) as response:
-            for line in self._lines(response, f"GET {path}"):
-                yield _watch_event(answered(response.status, line, f"GET {path}"))
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds), **query}
+        with self._answer("GET", f"{path}?{urlencode(query)}", seconds=seconds + SILENT_SECONDS) as response:
+            yield self._lines(response, f"GET {path}")
 
     def version(self) -> str:
         """The API server's version, such as ``v1.36.3``. Raises APIError."""
@@ -250,6 +305,18 @@ class Client:
             return False
         return any(listed.get("name") == resource.plural for listed in answer.get("resources") or ())
 
+    def schemas(self, api_version: str) -> dict[str, Any]:
+        """The OpenAPI schemas of a group's version by their names; empty where it is not served. Raises APIError.
+
+        Every user that the API server knows may read them (ClusterRole ``system:discovery``).
+        """
+        try:
+            answer = self._ask("GET", f"/openapi/v3/apis/{quote(api_version)}")
+        except NotFound:
+            return {}
+        schemas = (answer.get("components") or {}).get("schemas")
+        return schemas if isinstance(schemas, dict) else {}
+
     def resource_of(self, api_version: str, kind: str) -> Resource | None:
         """The resource that the API server serves as this kind; None where it serves none. Raises APIError."""
         try:
@@ -260,6 +327,21 @@ class Client:
             if listed.get("kind") == kind and "/" not in listed.get("name", "/"):
                 return Resource(api_version, listed["name"], bool(listed.get("namespaced")))
         return None
+
+    def groups(self) -> dict[str, Any]:
+        """All groups but the core one, with their versions and kinds (APIGroupDiscoveryList). Raises APIError."""
+        with self._answer("GET", "/apis", accept=_DISCOVERY) as response:
+            with self._unanswered("GET /apis"):
+                content = response.read()
+            return answered(response.status, content, "GET /apis")
+
+    def check(self, resource: Resource, content: Mapping[str, Any], namespace: str = "") -> None:
+        """Have the API server read an object strictly, which it does before anything else, and create nothing.
+
+        Raises Invalid that names each unknown field, and other APIErrors, which say nothing of fields.
+        """
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
+        self._ask("POST", resource.path(namespace), content, query=query)
 
     def create(
         self, resource: Resource, content: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
@@ -329,7 +411,7 @@ class Client:
         """Close the connections."""
         self._official.close()
 
-    def _ask(
+    def _ask(  # noqa: PLR0913  the parts of a request
         self,
         method: str,
         path: str,
@@ -337,9 +419,10 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = _JSON,
+        seconds: float = READ_SECONDS,
     ) -> dict[str, Any]:
         target = path + (f"?{urlencode(query)}" if query else "")
-        with self._answer(method, target, body, content_type) as response:
+        with self._answer(method, target, body, content_type, seconds=seconds) as response:
             with self._unanswered(f"{method} {path}"):
                 content = response.read()
             return answered(response.status, content, f"{method} {path}")
@@ -399,17 +482,23 @@ class Client:
             yield chunk
 
     def _lines(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
-        """The lines of a stream as they arrive."""
-        rest = b""
+        """The lines of a stream as they arrive. One that is cut short is a line too."""
+        begun, size = list[bytes](), 0
         while True:
             with self._unanswered(request):
                 chunk = response.read1(CHUNK_BYTES)
             if not chunk:
                 break
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from lines
-        if rest:
-            yield rest
+            rest, *others = chunk.split(b"\n")
+            begun.append(rest)
+            size += len(rest)
+            for other in others:
+                yield b"".join(begun)
+                begun, size = [other], len(other)
+            if size > MAX_LINE_BYTES:
+                raise APIError(f"{request}: an event is longer than {MAX_LINE_BYTES} bytes")
+        if size:
+            yield b"".join(begun)
 
     @contextmanager
     def _unanswered(self, request: str) -> Iterator[None]:

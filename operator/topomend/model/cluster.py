@@ -57,11 +57,16 @@ class NodeSelectorTerm:
 
 @dataclass(frozen=True)
 class Placement:
-    """The nodes that a pod may go to. ``terms`` None is no required node affinity; otherwise one term must match."""
+    """The nodes that a pod may go to. ``terms`` None is no required node affinity; otherwise one term must match.
+
+    ``volumes`` has the terms of each volume that its claims are bound to and that not every node has: one of each must
+    match. None is that these are not known, so that the pod may fit none of the nodes that all other rules allow.
+    """
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[tuple[NodeSelectorTerm, ...], ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class WatchedPod:
     - ``relaunch``, ``max_attempts``, ``name_policy``, ``relaunch_started`` and ``relaunch_pinned``: the user's
       annotations.
     - ``node_affinity``: as in the Pod object, because narrowing must keep every term.
+    - ``claims``: the names of its PersistentVolumeClaims, the first ``wire.cluster.MAX_CLAIMS`` and one more.
     - ``scheduler_rules``: the fields of its spec by which the scheduler chooses nodes and which replay does not judge.
     - ``ran``: whether a container with restartPolicy Never, its own or its pod's, has started.
     - ``pinned``: whether its user wrote its ``node`` into it, so that no scheduler chose that.
@@ -169,6 +175,7 @@ class WatchedPod:
     narrowed: bool = False
     name_policy: str = ""
     node_affinity: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
     scheduler_rules: tuple[str, ...] = ()
     ran: bool = False
     relaunch_started: str = ""

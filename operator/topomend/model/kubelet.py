@@ -41,6 +41,16 @@ class KubeletSettings:
     reserved_memory: tuple[MemoryReservation, ...] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
 
+    @property
+    def policies(self) -> dict[str, str]:
+        """The managers' policies and the scope, by their names in the kubelet's configuration."""
+        return {
+            "topologyManagerPolicy": self.topology_manager_policy,
+            "topologyManagerScope": self.topology_manager_scope,
+            "cpuManagerPolicy": self.cpu_manager_policy,
+            "memoryManagerPolicy": self.memory_manager_policy,
+        }
+
     @cached_property
     def digest(self) -> bytes:
         """A hash that is equal for equal settings, whatever the order of their options."""

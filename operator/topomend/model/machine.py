@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from hashlib import blake2b
 from operator import or_
 
 from topomend.model.bitmask import CPUSet, NUMAMask, lowest, mask_of
+from topomend.model.keeping import Keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Keeping):
     """NUMA nodes ascending by id, and the cores that are online.
 
     A NUMA node without cores is CPU-less; one without memory has ``memory == 0``.
@@ -183,11 +183,6 @@ class Machine:
     isolated: CPUSet = 0
     pci_devices: tuple[PCIDevice, ...] = ()
     hardware: Hardware = Hardware()
-
-    @cached_property
-    def digest(self) -> bytes:
-        """A hash that is equal for machines with equal NUMA nodes and cores. Admission reads nothing else of them."""
-        return blake2b(repr((self.numa_nodes, self.cores)).encode(), digest_size=16).digest()
 
     @cached_property
     def cpus(self) -> CPUSet:

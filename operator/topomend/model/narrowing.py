@@ -33,3 +33,8 @@ def shortest(hosts: Sequence[str], others: Sequence[str]) -> Narrowing:
     if others and len(others) < len(hosts):
         return Narrowing(tuple(hosts), tuple(others))
     return Narrowing(tuple(hosts))
+
+
+def anywhere_but(hosts: Sequence[str], others: Sequence[str]) -> Narrowing:
+    """A pod that may go to any node but ``others``, and best to ``hosts``, best first."""
+    return Narrowing(tuple(hosts), tuple(others)) if others else ANYWHERE

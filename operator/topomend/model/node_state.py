@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from topomend.model.bitmask import CPUSet, NUMAMask
+from topomend.model.keeping import Keeping
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.machine import Machine
 
@@ -95,7 +96,7 @@ class NUMANodeMemory:
 
 
 @dataclass(frozen=True)
-class NodeState:
+class NodeState(Keeping):
     """The facts that replay needs about a node, and nothing else.
 
     ``memory`` is the Memory Manager's machine state. If it is None, replay derives it from the blocks of ``pods``,

@@ -19,8 +19,22 @@ class ZoneResource:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One NUMA node: its id, its distance to each NUMA node by id, and the resources that can be aligned on it."""
+    """One NUMA node: its id, its distance to each NUMA node by id, and the resources that can be aligned on it.
+
+    ``placement`` encodes the containers on it (``publish/numa_placement.py``); None where nothing is told of them.
+    """
 
     numa_node: int
     distances: Mapping[int, int]
     resources: tuple[ZoneResource, ...]
+    placement: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The one NUMA node from which a container has all its exclusive resources."""
+
+    namespace: str
+    pod: str
+    container: str
+    numa_node: int

@@ -23,7 +23,7 @@ class Announcer:
     """Words the Events."""
 
     def __init__(self, recorder: EventRecorder) -> None:
-        self._recorder = recorder
+        self._recorder, self._emit = recorder, recorder.emit
 
     def refusal_explained(
         self,
@@ -36,9 +36,11 @@ class Announcer:
         reason = "TopologyRefusalExplained" if isinstance(explanation, Explained) else "ReplayMismatch"
         elsewhere = f"; {diagnosis.summary()}" if diagnosis else ""
         note = f"{explanation.text}{elsewhere}"
-        self._emit(_pod(pod), WARNING, reason, "Admit", note)
-        if pod.owner:
-            self._emit(_owner(pod), WARNING, reason, "Admit", note)
+        owner = _owner(pod) if pod.owner else None
+        self._emit(_pod(pod), WARNING, reason, "Admit", note, fact=reason, related=owner)
+        if owner:  # one for all its pods that the node refused for the same
+            resources = explanation.resources if isinstance(explanation, Explained) else ()
+            self._emit(owner, WARNING, reason, "Admit", note, fact=f"{pod.node} {resources}", related=_pod(pod))
         if record:
             self._emit(_record(record), WARNING, reason, "Admit", note)
 
@@ -52,13 +54,29 @@ class Announcer:
         self._emit(_pod(pod), NORMAL, "Relaunched", "Relaunch", note)
         self._emit(_record(record), NORMAL, "Relaunched", "Relaunch", note)
 
-    def unschedulable(self, pod: WatchedPod, why: str) -> None:
-        """No node admits the pod now."""
-        note = f"{why}; retried when a node changes"
+    def unschedulable(self, pod: WatchedPod, why: str, more: str = "") -> None:
+        """No node admits the pod now. Its owner has one event for all its pods that wait for the same.
+
+        ``why`` is the fact, ``more`` what is known of it besides, whose figures change with each node that does.
+        """
+        note = f"{why}{f'; {more}' if more else ''}; retried when a node changes"
+        owner = _owner(pod) if pod.owner else None
         if pod.gates == (FIT_GATE,):
-            self._emit(_pod(pod), NORMAL, "UngateDeferred", "Ungate", note)
+            self._emit(_pod(pod), WARNING, "UngateDeferred", "Ungate", note, fact=why, related=owner)
+            if owner:
+                of_pod = f"{pod.name} waits: {note}"
+                self._emit(owner, WARNING, "UngateDeferred", "Ungate", of_pod, fact=why, related=_pod(pod))
         else:
-            self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note)
+            self._emit(_pod(pod), WARNING, "RelaunchDeferred", "Relaunch", note, fact=why, related=owner)
+
+    def is_new_that(self, pod: WatchedPod, why: str) -> bool:
+        """Whether an Event would be posted by ``unschedulable``. If not, nobody need find out more."""
+        reason = "UngateDeferred" if pod.gates == (FIT_GATE,) else "RelaunchDeferred"
+        return self._recorder.is_new(_pod(pod), reason, why)
+
+    def waits_for_turn(self, pod: WatchedPod, why: str) -> None:
+        """A node admits the pod, and other pods go first. Nobody need act."""
+        self._emit(_pod(pod), NORMAL, "WaitingForTurn", "Ungate", f"{why}; tried again when it is free")
 
     def relaunch_deferred(self, pod: WatchedPod, why: str) -> None:
         """A node admits the pod, but its replacement may not be created."""
@@ -71,7 +89,11 @@ class Announcer:
     def infeasible(self, pod: WatchedPod, why: str) -> None:
         """No node admits the pod, even when empty."""
         note = f"{why}; retried when a node or the pod changes"
-        self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Admit", note)
+        owner = _owner(pod) if pod.owner else None
+        self._emit(_pod(pod), WARNING, "NoNodeCanEverAdmit", "Admit", note, related=owner)
+        if owner:  # one for all its pods
+            fact = "NoNodeCanEverAdmit"
+            self._emit(owner, WARNING, "NoNodeCanEverAdmit", "Admit", note, fact=fact, related=_pod(pod))
 
     def not_aligned(self, pod: WatchedPod, why: str) -> None:
         """The pod runs, and its node does not align it as its creator asks."""
@@ -115,7 +137,10 @@ class Announcer:
             f"{there} of the {size} pods of its group have come{others}; they are ungated together once all have come, "
             f"and without the missing ones at {end}"
         )
-        self._emit(_pod(pod), NORMAL, "WaitingForGroup", "Ungate", note)
+        owner = _owner(pod) if pod.owner else None
+        self._emit(_pod(pod), NORMAL, "WaitingForGroup", "Ungate", note, related=owner)
+        if owner:
+            self._emit(owner, NORMAL, "WaitingForGroup", "Ungate", note, related=_pod(pod))
 
     def group_goes_alone(self, pod: WatchedPod, size: int, seconds: float, end: str) -> None:
         """The pods of a group are ungated one by one."""
@@ -191,15 +216,12 @@ class Announcer:
             f"the agent of {name} has confirmed nothing since {heartbeat}, so no pod is placed there; check that the "
             "agent runs and that the node's clock is right"
         )
-        self._recorder.emit(_topology(name, uid), WARNING, "TopologyStale", "Publish", note, once=True)
+        self._emit(_topology(name, uid), WARNING, "TopologyStale", "Publish", note, once=True)
 
     def distrusted(self, name: str, uid: str, why: str) -> None:
         """What a node's agent publishes is not believed."""
         note = f"no pod is placed on {name}: {why}"
         self._emit(_topology(name, uid), WARNING, "TopologyNotBelieved", "Publish", note)
-
-    def _emit(self, regarding: Regarding, kind: str, reason: str, action: str, note: str) -> None:
-        self._recorder.emit(regarding, kind, reason, action, note)
 
 
 def _as_known_to(namespace: str, victim: WatchedPod) -> str:

@@ -10,6 +10,7 @@ from topomend.reconcile.autoscaling.scale_up import ScaleUp
 from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.placement.reservations import Reservations
+from topomend.reconcile.placement.untried_pods import UntriedPods
 from topomend.reconcile.store import Store
 
 
@@ -24,4 +25,5 @@ class Collaborators:
     announcer: Announcer
     metrics: Metrics
     scale_up: ScaleUp
+    untried: UntriedPods
     clock: Callable[[], float] = time.monotonic

@@ -1,28 +1,35 @@
 """The operator's metrics for Prometheus: refusals, replays, relaunches, mismatches, and pods that wait.
 
 Owns names, labels and that a pod, record or mismatch counts once, however often it is reconciled. No pod's or node's
-name is a label.
+name is a label, and each label has one of a bounded number of values. Leaves pools of nodes to ``pools``.
 """
 
 import collections
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 import topomend
 from topomend.base.bounded_dict import BoundedDict
-from topomend.cache.snapshot import PodKey, Publication, Snapshot
+from topomend.cache.snapshot import PodKey, Snapshot
 from topomend.decide.feasibility import Diagnosis
 from topomend.decide.plan import Explained, ReplayMismatch
 from topomend.model.cluster import WatchedPod
-from topomend.replay.effort import Overspent, metered
+from topomend.model.relaunch_record import Relaunch
+from topomend.reconcile.fragmentation import Fragmentation
+from topomend.reconcile.pools import Pools
+from topomend.replay.qos import CPU, MEMORY
 from topomend.runtime.http.process_metrics import add_process_metrics
 
 _PREFIX = "topomend_operator"
 _MAX_COUNTED = 10_000
+
+MAX_RESOURCES = 50
+"""How many resources are told apart; those that come later are OTHER. A pod may ask for any name."""
+
+OTHER, UNKNOWN = "other", "unknown"
 _INSTANTS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _LATENCIES = (0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 
@@ -30,13 +37,15 @@ _LATENCIES = (0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)
 class Metrics:
     """A registry of its own. May be used by several threads.
 
-    ``snapshot``, ``waiting`` and ``leads`` are called at each scrape.
+    ``snapshot``, ``waiting`` and ``leads`` are called at each scrape. What other parts know they show by
+    ``show_while_leading``: ``gated_though_fits``, ``braked``, ``oldest_brake`` and ``certificate_expiry``.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], waiting: Callable[[], int], leads: Callable[[], bool]) -> None:
         self.registry = CollectorRegistry()
         add_process_metrics(self.registry)
         self._counted: BoundedDict[tuple[str, str], None] = BoundedDict(_MAX_COUNTED)
+        self._resources, self._leads = {CPU, MEMORY, UNKNOWN}, leads
         self._lock = threading.Lock()
         Info(f"{_PREFIX}_build", "The version that runs.", registry=self.registry).info(
             {"version": topomend.__version__}
@@ -51,7 +60,13 @@ class Metrics:
         self._disagreements = self._counter(
             "replay_disagreements", "Decisions of kubelets that replay did not predict, by kind.", "kind"
         )
-        self._refusals = self._counter("refusals", "Pods that a kubelet refused, by the resource at fault.", "resource")
+        self._disagreements.labels("refused")  # from 0, so that the first one is an increase
+        self._refusals = self._counter("refused_pods", "Pods that a kubelet refused.")
+        self._causes = self._counter(
+            "refusal_causes",
+            "Resources for which a kubelet refused a pod, or its reason; a pod counts in each that it lacked.",
+            "resource",
+        )
         self._relaunches = self._counter("relaunches", "Relaunches that ended, by outcome.", "outcome")
         self._durations = self._histogram("replay_duration", "Time to diagnose all nodes for one pod.", _INSTANTS)
         self._latency = self._histogram(
@@ -79,12 +94,26 @@ class Metrics:
             "The age of the oldest pod with a gate of the operator; 0 where there is none.",
             lambda: oldest_gate_seconds(snapshot().gated, datetime.now(UTC)),
         )
-        self._gauge("leads", "Whether this operator acts (1) or only watches (0).", leads)
         self._gauge(
-            "largest_admissible_cpus",
-            "The most CPUs that are free on one NUMA node of any node.",
-            lambda: largest_admissible_cpus(snapshot().publications),
+            "oldest_relaunch_seconds",
+            "The age of the oldest open Relaunch: of a refused pod that does not run again yet; 0 where there is none.",
+            lambda: oldest_relaunch_seconds(snapshot().relaunches.values(), datetime.now(UTC)),
         )
+        self.gated_though_fits = self._gauge(
+            "gated_though_fits_seconds",
+            "How long a gated pod has waited, at most, since a node would admit it; 0 where there is none.",
+        )
+        self.braked = self._gauge("braked_controllers", "Controllers whose new pods are gated by the brake.")
+        self.oldest_brake = self._gauge(
+            "oldest_brake_seconds", "For how long one controller has been braked, at most; 0 where there is none."
+        )
+        self.certificate_expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When the webhook's certificate or its authority ends, in Unix time; 0 where this operator does not lead.",
+        )
+        self._gauge("leads", "Whether this operator acts (1) or only watches (0).", leads)
+        self.registry.register(Pools(snapshot, leads))
+        self.registry.register(Fragmentation(snapshot, leads))
 
     def diagnosed(self, diagnosis: Diagnosis, seconds: float) -> None:
         """Count the admissions that a diagnosis replayed, and how long it took."""
@@ -99,7 +128,9 @@ class Metrics:
     def refusal_explained(self, uid: str, explanation: Explained | ReplayMismatch) -> None:
         """Count the refusal of the pod of this uid, by the resource that explains it."""
         if self._is_first("refusal", uid):
-            self._refusals.labels(explanation.resource if isinstance(explanation, Explained) else "unknown").inc()
+            self._refusals.inc()
+            for resource in (isinstance(explanation, Explained) and explanation.resources) or (UNKNOWN,):
+                self._causes.labels(self._told_apart(resource)).inc()
         if isinstance(explanation, ReplayMismatch) and self._is_first("mismatch", uid):
             self._disagreements.labels("refused").inc()
 
@@ -116,6 +147,15 @@ class Metrics:
         """Observe the time that a pod was gated."""
         self._holds.observe(seconds)
 
+    def show_while_leading(self, gauge: Gauge, value: Callable[[], float]) -> None:
+        """Have a gauge read ``value`` at each scrape. What an operator knew when it ceased to lead goes out of date."""
+        gauge.set_function(lambda: value() if self._leads() else 0.0)
+
+    def duties_begin(self, names: Iterable[str]) -> None:
+        """Note the duties of this operator: one that is never done counts from now on."""
+        for name in names:
+            self.duty_done(name)
+
     def duty_done(self, name: str) -> None:
         """Note that a periodic duty was done."""
         self._duties.labels(name).set_to_current_time()
@@ -130,8 +170,19 @@ class Metrics:
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", help_text, labels, registry=self.registry)
 
-    def _gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
-        Gauge(f"{_PREFIX}_{name}", help_text, registry=self.registry).set_function(value)
+    def _gauge(self, name: str, help_text: str, value: Callable[[], float] | None = None) -> Gauge:
+        gauge = Gauge(f"{_PREFIX}_{name}", help_text, registry=self.registry)
+        if value is not None:
+            gauge.set_function(value)
+        return gauge
+
+    def _told_apart(self, resource: str) -> str:
+        """The resource as a label's value."""
+        with self._lock:
+            if resource not in self._resources and len(self._resources) >= MAX_RESOURCES:
+                return OTHER
+            self._resources.add(resource)
+            return resource
 
     def _is_first(self, kind: str, uid: str) -> bool:
         with self._lock:
@@ -141,23 +192,16 @@ class Metrics:
             return True
 
 
-def largest_admissible_cpus(publications: Mapping[str, Publication]) -> int:
-    """The most CPUs free on one NUMA node of any node, with assumed pods; 0 where nothing is published."""
-    return max((_most_free_cpus(publication) for publication in publications.values()), default=0)
-
-
-def _most_free_cpus(publication: Publication) -> int:
-    """0 for a node whose state is unknown, or for which replay of the assumed pods takes too long."""
-    if publication.problem:
-        return 0
-    try:
-        with metered(time.thread_time):
-            return publication.state_with_assumed.most_free_cpus
-    except Overspent:
-        return 0
-
-
 def oldest_gate_seconds(gated: Mapping[PodKey, WatchedPod], now: datetime) -> float:
     """The age of the oldest gated pod, by its creation; 0 where there is none."""
-    oldest = min((pod.creation_time for pod in gated.values() if pod.creation_time), default="")
+    return _oldest_seconds((pod.creation_time for pod in gated.values()), now)
+
+
+def oldest_relaunch_seconds(records: Iterable[Relaunch], now: datetime) -> float:
+    """The age of the oldest relaunch that has not ended, by its record's creation; 0 where there is none."""
+    return _oldest_seconds((record.creation_time for record in records if not record.step.ended), now)
+
+
+def _oldest_seconds(times: Iterable[str], now: datetime) -> float:
+    oldest = min(filter(None, times), default="")
     return max(0.0, (now - datetime.fromisoformat(oldest)).total_seconds()) if oldest else 0.0

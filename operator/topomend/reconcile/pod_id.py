@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from topomend.model.cluster import WatchedPod
+
 
 @dataclass(frozen=True, slots=True)
 class PodID:
@@ -10,3 +12,8 @@ class PodID:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, pod: WatchedPod) -> "PodID":
+        """That of a watched pod."""
+        return cls(pod.namespace, pod.name, pod.uid)

@@ -34,6 +34,7 @@ from topomend.reconcile.placement.node_backoff import NodeBackoff
 from topomend.reconcile.placement.node_pods import LISTS_PER_SECOND, NodePods
 from topomend.reconcile.placement.reservations import Reservations
 from topomend.reconcile.placement.unaligned_pods import UnalignedPods
+from topomend.reconcile.placement.untried_pods import UntriedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.refused.brake import Brake
 from topomend.reconcile.refused.owners import why_not_recreated
@@ -43,6 +44,7 @@ from topomend.reconcile.result import DONE, Result, earliest
 from topomend.reconcile.settings import Settings
 from topomend.reconcile.store import Store
 from topomend.relaunch import narrowed_affinity, pod_requests
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.backoff import Backoff
 from topomend.runtime.duties import Duty
 from topomend.runtime.queues.token_bucket import FairTokenBucket
@@ -76,6 +78,8 @@ class Reconciler:
         self._client, self._store, self._announcer = client, store, announcer
         self._deletions = FairTokenBucket(DELETIONS_PER_SECOND, DELETION_BURST)
         self._brake = Brake(client, settings.namespace, why_not_gating)
+        metrics.show_while_leading(metrics.braked, self._brake.count)
+        metrics.show_while_leading(metrics.oldest_brake, self._brake.oldest_seconds)
         self._owner_backoff = Backoff(time.monotonic)
         self._node_backoff = NodeBackoff(Backoff(time.monotonic))
         self._namespace_limits = NamespaceLimits(client, Limits(max_attempts=settings.max_attempts))
@@ -87,14 +91,19 @@ class Reconciler:
         self._reservations = Reservations(store, self._node_pods, self._node_backoff, metrics)
         self._placeholders = Placeholders(client, store, settings.namespace, enabled=settings.placeholders)
         self._scale_up = ScaleUp(client, store, self._placeholders)
-        parts = Collaborators(client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up)
+        untried = UntriedPods(store)
+        parts = Collaborators(
+            client, store, self._reservations, self._explainer, announcer, metrics, self._scale_up, untried
+        )
         self._unaligned_pods = UnalignedPods(client, store, announcer)
         self._refused_pods = RefusedPods(parts, FairTokenBucket(settings.relaunch_rate, settings.relaunch_burst))
         self._unbound_pods = UnboundPods(
             client, store, self._namespace_limits, self._refused_pods, backoff=self._owner_backoff
         )
         self._turns = ReservationTurns(client, store, self._is_gated_by_us)
-        self._gated_pods = GatedPods(parts, self._owner_backoff, self._unbound_pods.widened, report, self._reserved)
+        self._gated_pods = GatedPods(
+            parts, self._owner_backoff, self._unbound_pods.widened, report, self._reserved, because=self._brake.because
+        )
         self._preemptor = Preemptor(
             client,
             store,
@@ -103,15 +112,18 @@ class Reconciler:
             excluded=self._reservations.excluded,
             let_go=self._gated_pods.leave_to_scheduler,
             is_gated_by_us=self._is_gated_by_us,
+            count=self._node_pods.list,
+            untried=untried,
             reserved=self._turns.reservations,
         )
 
-    def reconcile(self, pod: PodID) -> Result:
+    def reconcile(self, pod: PodID, effort: Effort = UNLIMITED) -> Result:
         """Do now what can be done for ``pod``."""
         self._check_annotation(pod)
         unexplained = self._explainer.explain_late(pod)
         refusal = self._store.snapshot.refused.get(pod.uid)
-        return earliest(self._resume(pod) if refusal is None else self._handle_refusal(pod, refusal), unexplained)
+        done = self._resume(pod, effort) if refusal is None else self._handle_refusal(pod, refusal, effort)
+        return earliest(done, unexplained)
 
     def _check_annotation(self, pod: PodID) -> None:
         """Say that an annotation of a pod that topomend handles is wrong."""
@@ -160,7 +172,7 @@ class Reconciler:
             Duty("assumed-pods", self._assumed_expiry.check, TICK_SECONDS),
             Duty("node-totals", self._node_pods.list_doubtful, 1 / LISTS_PER_SECOND),
             Duty("unbound-pods", self._within_shares(self._unbound_pods.check), TICK_SECONDS),
-            Duty("unaligned-pods", self._within_shares(self._unaligned_pods.check), TICK_SECONDS),
+            Duty("unaligned-pods", self._unaligned_pods.check, TICK_SECONDS),
             Duty("brake-release", self._release_brake, TICK_SECONDS),
             Duty("reservations", lambda: self._reserve(numa_nodes_freed), TICK_SECONDS),
             Duty("preemption", self._preemptor.check, TICK_SECONDS),
@@ -170,7 +182,7 @@ class Reconciler:
             Duty("startup-taints", self._startup_taint.remove, TICK_SECONDS),
         )
 
-    def _within_shares(self, check: Callable[[], None]) -> Callable[[], None]:
+    def _within_shares(self, check: Callable[[Effort], None]) -> Callable[[], None]:
         return lambda: within_shares(self._store, check)
 
     def _reserved(self) -> Sequence[Reservation]:
@@ -193,21 +205,21 @@ class Reconciler:
             return True
         return pod.owner is not None and self._brake.lists(pod.owner.uid)
 
-    def _handle_refusal(self, pod: PodID, refusal: Refusal) -> Result:
+    def _handle_refusal(self, pod: PodID, refusal: Refusal, effort: Effort) -> Result:
         """Plan what to do about a refused pod, and do it."""
         refusal = replace(refusal, pod=narrowed_affinity.as_requested(refusal.pod))
         limits = self._namespace_limits.limits(pod.namespace)
         self.brake(refusal.pod)  # before the plan: where that fails, nothing is assumed
-        plan = self._reservations.plan(refusal, limits, self._preemptor.reservations())
+        plan = self._reservations.plan(refusal, limits, self._preemptor.reservations(), effort)
         match plan:
             case plans.LeaveAlone():
-                return self._leave(pod, refusal, plan)
+                return self._leave(pod, refusal, plan, effort)
             case plans.DeleteFailedPod():
                 return self._clear(refusal, plan)
             case plans.Wait() if not self._must_not_wait(refusal.pod):
                 result = self._explainer.explain(pod, refusal, plan.diagnosis, None)
-                return earliest(self._refused_pods.wait(refusal, plan, limits), result)
-        return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits)
+                return earliest(self._refused_pods.wait(refusal, plan, limits, effort), result)
+        return self._refused_pods.relaunch(pod, refusal, plan.diagnosis, limits, effort)
 
     def _must_not_wait(self, pod: WatchedPod) -> bool:
         """Whether to relaunch the pod although no node admits it now: it was claimed, or its node is gone.
@@ -224,9 +236,9 @@ class Reconciler:
             return True
         return False
 
-    def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone) -> Result:
+    def _leave(self, pod: PodID, refusal: Refusal, plan: plans.LeaveAlone, effort: Effort) -> Result:
         if RELAUNCH_FINALIZER in refusal.pod.finalizers:
-            return self._refused_pods.resume(pod, 0)
+            return self._refused_pods.resume(pod, 0, effort)
         if refusal.pod.deleting:
             return DONE
         result = self._explainer.explain(pod, refusal, None, None)
@@ -253,17 +265,17 @@ class Reconciler:
         self._announcer.skipped(refusal.pod, f"{plan.reason}; the failed pod was deleted")
         return DONE
 
-    def _resume(self, pod: PodID) -> Result:
+    def _resume(self, pod: PodID, effort: Effort) -> Result:
         """Continue with a gated or an unbound pod, or with a relaunch that was started before."""
         unbound = self._unbound_pods.bare(pod)
         if unbound:
-            return self._unbound_pods.reconcile(unbound)
+            return self._unbound_pods.reconcile(unbound, effort)
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         if gated and gated.uid == pod.uid and FIT_GATE in gated.gates:
             why = why_opted_out(gated, self._namespace_limits.limits(pod.namespace))
-            return self._gated_pods.let_go(gated, why) if why else self._gated_pods.reconcile(pod)
+            return self._gated_pods.let_go(gated, why) if why else self._gated_pods.reconcile(pod, effort)
         if not self._refused_pods.is_started(pod):
             return DONE
         limits = self._namespace_limits.limits(pod.namespace)
         lets_go = bool(gated and gated.replaces == pod.uid and why_opted_out(gated, limits))
-        return self._refused_pods.resume(pod, limits.max_attempts, lets_go=lets_go)
+        return self._refused_pods.resume(pod, limits.max_attempts, effort, lets_go=lets_go)

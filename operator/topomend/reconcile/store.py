@@ -40,16 +40,24 @@ class Store:
         """The snapshot now, as if no pod of these names were assumed: what to decide about those pods on."""
         return _forgetting(self.snapshot, pods)
 
-    def assume(self, pod: Pod, nodes: Sequence[str], decided_on: Snapshot, now: float) -> tuple[str, ...]:
+    def assume(
+        self, pod: Pod, nodes: Sequence[str], decided_on: Snapshot, now: float, *, displaces: bool = False
+    ) -> tuple[str, ...]:
         """Count ``pod`` against each of ``nodes``, which were chosen on the snapshot ``decided_on``.
 
         The decision took time, and other pods may have been assumed there since. Then nothing is assumed, and the nodes
         that have changed are returned. No two pods are sent to the same free CPUs (kube-scheduler: AssumePod).
+        ``displaces``: there is no room, and kube-scheduler is to evict others.
         """
-        return self.assume_all([(pod, nodes)], decided_on, now)
+        return self.assume_all([(pod, nodes)], decided_on, now, displaces=displaces)
 
     def assume_all(
-        self, pods: Sequence[tuple[Pod, Sequence[str]]], decided_on: Snapshot, now: float
+        self,
+        pods: Sequence[tuple[Pod, Sequence[str]]],
+        decided_on: Snapshot,
+        now: float,
+        *,
+        displaces: bool = False,
     ) -> tuple[str, ...]:
         """Count pods against the nodes beside them, all or none; the rest as in ``assume``."""
         with self._lock:
@@ -58,7 +66,7 @@ class Store:
             changed = tuple(name for name in chosen if not _is_unchanged(decided_on, current, name))
             if not changed:
                 for pod, nodes in pods:
-                    current = apply(current, PodAssumed(pod, tuple(nodes), now)) if nodes else current
+                    current = apply(current, PodAssumed(pod, tuple(nodes), now, displaces)) if nodes else current
                 self.snapshot = current
             return changed
 

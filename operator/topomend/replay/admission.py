@@ -23,7 +23,7 @@ from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu.static import CPUManager, whole_cpus
 from topomend.replay.cpu.static import StaticPolicy as CPUPolicy
 from topomend.replay.devices.manager import DeviceManager, pools_of
-from topomend.replay.effort import working_on
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_NOT_START, MESSAGE_PREFIX, KubeletBreaks, Rejection
 from topomend.replay.gates import read_gates
 from topomend.replay.memory.machine_state import MachineState
@@ -35,10 +35,10 @@ UNCOUNTED = 1000 << 46
 """64Ti in thousandths: from this amount on replay does not know how the kubelet counts."""
 
 
-def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
+def admit(node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> tuple[Verdict, NodeState]:
     """The kubelet's answer to ``pod`` on ``node``, and the node's state after it.
 
-    Every node and pod gets a verdict: without a meter (``effort``) it never raises. A kubelet that would not start,
+    Every node and pod gets a verdict, but for Overspent of a limited ``effort``. A kubelet that would not start,
     crash or hang refuses with one of topomend's own reasons (``errors``). The allocations of a refused pod are removed,
     as the kubelet does before its next admission. A pod that already has an allocation is admitted again, as after a
     restart of the kubelet. While that is not ready (``node.initial_containers``), containers that run keep their
@@ -50,13 +50,13 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
         return _refused(pod, KUBELET_WOULD_NOT_START, kubelet, read_gates(node.kubelet).unmodelled), node
     remarks = (*kubelet.unmodelled, *_uncounted(pod), *_left_to_chance(kubelet, node, pod))
     previous = allocation_of(node, pod.namespace, pod.name, pod.uid)
-    providers = providers_of(kubelet, node, previous, _running(node, pod))
+    providers = providers_of(kubelet, node, previous, _running(node, pod), effort)
     settings = node.kubelet
     scope = Scope(settings.topology_manager_policy, kubelet.numa, kubelet.gates, providers, kubelet.strategy)
     # The rules read the pod's QoS class once for each container. Compute it once here.
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
-        with working_on(node.name, len(pod.containers)):
+        with effort.working_on(node.name, len(pod.containers)):
             admission = scope.admit(classed, settings.topology_manager_scope)
     except KubeletBreaks as broken:
         return _refused(pod, broken.reason, broken.why, remarks), node
@@ -78,7 +78,7 @@ def admit(node: NodeState, pod: Pod) -> tuple[Verdict, NodeState]:
     return verdict, after
 
 
-def is_admitted(node: NodeState, pod: Pod) -> bool:
+def is_admitted(node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> bool:
     """Whether the kubelet admits the pod: ``admit(node, pod)[0].admitted``, without the trace and the state after it.
 
     For a pod that holds nothing on the node yet.
@@ -91,13 +91,13 @@ def is_admitted(node: NodeState, pod: Pod) -> bool:
         settings.topology_manager_policy,
         kubelet.numa,
         kubelet.gates,
-        providers_of(kubelet, node, None, _running(node, pod)),
+        providers_of(kubelet, node, None, _running(node, pod), effort),
         kubelet.strategy,
         traces=False,
     )
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     try:
-        with working_on(node.name, len(pod.containers)):
+        with effort.working_on(node.name, len(pod.containers)):
             return scope.admit(classed, settings.topology_manager_scope).rejection is None
     except KubeletBreaks:
         return False
@@ -133,9 +133,9 @@ def release(node: NodeState, namespace: str, name: str) -> NodeState:
     return node
 
 
-def is_with_scope_admitted(node: NodeState, pod: Pod, scope: str) -> bool:
+def is_with_scope_admitted(node: NodeState, pod: Pod, scope: str, effort: Effort) -> bool:
     """Whether the kubelet would admit the pod under another scope."""
-    return is_admitted(replace(node, kubelet=replace(node.kubelet, topology_manager_scope=scope)), pod)
+    return is_admitted(replace(node, kubelet=replace(node.kubelet, topology_manager_scope=scope)), pod, effort)
 
 
 def reserved_cpus(node: NodeState) -> CPUSet:
@@ -214,7 +214,11 @@ def allocation_of(node: NodeState, namespace: str, name: str, uid: str) -> PodAl
 
 
 def providers_of(
-    kubelet: ContainerManager, node: NodeState, previous: PodAllocation | None, running: Collection[str] = ()
+    kubelet: ContainerManager,
+    node: NodeState,
+    previous: PodAllocation | None,
+    running: Collection[str] = (),
+    effort: Effort = UNLIMITED,
 ) -> Providers:
     """The managers at work on one pod, which has the allocation ``previous`` already.
 
@@ -228,12 +232,14 @@ def providers_of(
         pools_of(node.devices, node.stopped_resources),
         (device for other in others for device in other.devices),
         {container.name: container.devices for container in containers if container.devices},
+        effort=effort,
     )
     devices.running = running
     cpu = memory = None
     if kubelet.cpu:
         cpus = {container.name: container.cpus for container in containers if container.cpus}
-        cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, previous.cpus if previous else 0)
+        bubble = previous.cpus if previous else 0
+        cpu = CPUManager(kubelet.cpu, pool_of(kubelet.cpu, node), cpus, bubble, effort)
     if kubelet.memory:
         # A container without a memory request can have been admitted only under pod-level resource managers.
         blank = kubelet.gates.pod_level_resource_managers
@@ -243,8 +249,9 @@ def providers_of(
             machine_state_of(kubelet.memory, node),
             blocks,
             previous.memory if previous else (),
+            effort,
         )
-    return Providers(devices, cpu, memory)
+    return Providers(devices, cpu, memory, effort)
 
 
 def pool_of(policy: CPUPolicy, node: NodeState) -> CPUSet:

@@ -4,8 +4,7 @@ Source: pkg/kubelet/cm/container_manager_linux.go:NewContainerManager, topologym
 cpumanager/cpu_manager.go:NewManager, memorymanager/memory_manager.go:NewManager.
 """
 
-from dataclasses import dataclass
-from weakref import WeakValueDictionary
+from dataclasses import dataclass, replace
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.model.bitmask import format_id_list
@@ -15,7 +14,6 @@ from topomend.replay import gates as gate
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.cpu.topology import discover
 from topomend.replay.gates import Gates, read_gates
-from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.options import InvalidOption, go_map
 from topomend.replay.topology import policies
@@ -43,34 +41,36 @@ class ContainerManager:
 def start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
     """Start the kubelet with these settings on this machine. Returns the kubelet's error if it does not start.
 
-    The result is cached as long as the machine is in use, and by content: nodes with equal machines and equal settings
-    share it.
+    The machine keeps it, so that nodes that share a machine and have equal settings share it.
     """
-    of_machine = _started.of(machine)
-    started = of_machine.get(settings.digest)
+    kubelets = machine.kept(_Started)
+    started = kubelets.get(settings.digest)
     if started is None:
-        started = of_machine[settings.digest] = _shared(machine, settings)
+        started = kubelets[settings.digest] = _start(machine, settings)
     return started
 
 
-def _shared(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
-    key = machine.digest, settings.digest
-    started = _by_content.get(key)
-    if started is not None:
-        return started
-    new = _start(machine, settings)
-    if isinstance(new, ContainerManager):
-        _by_content[key] = new
-    return new
+def why_not_started(machine: Machine, configured: KubeletSettings, kubelet: ContainerManager | str) -> str:
+    """Why a kubelet with these settings would not start, in its own words; empty if it would.
+
+    It resolves reserved CPUs under every policy, before it starts its managers (server.go:getReservedCPUs).
+    """
+    reserved = configured.reserved_cpus or 0
+    if machine.cpus and reserved & ~machine.cpus:
+        online = format_id_list(machine.cpus)
+        return f"reserved-cpus: {format_id_list(reserved)} is not a subset of online-cpus: {online}"
+    return kubelet if isinstance(kubelet, str) else ""
 
 
 MAX_SETTINGS = 16
 """For how many settings a machine's kubelet is cached: its own, and those that explanations try."""
 
-_started: IdentityCache[Machine, BoundedDict[bytes, ContainerManager | str]] = IdentityCache(
-    lambda: BoundedDict(MAX_SETTINGS)
-)
-_by_content: WeakValueDictionary[tuple[bytes, bytes], ContainerManager] = WeakValueDictionary()
+
+class _Started(BoundedDict[bytes, ContainerManager | str]):
+    """The kubelets of one machine, by the digest of their settings."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_SETTINGS)
 
 
 def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | str:
@@ -78,7 +78,7 @@ def _start(machine: Machine, settings: KubeletSettings) -> ContainerManager | st
     try:
         _check_option_gates(settings, gates)
         options = _topology_options(settings, gates)
-        numa = _topology_manager(machine, settings, options)
+        numa = replace(_topology_manager(machine, settings, options), preferred_first=gates.preferred_first)
         cpu = _cpu_manager(machine, settings, gates)
         memory = _memory_manager(machine, settings, gates)
     except InvalidOption as error:

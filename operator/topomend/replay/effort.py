@@ -1,13 +1,12 @@
 """How long replay may work on one node: what an agent publishes decides how long an admission takes.
 
-Without a meter replay takes its time and is exact. The operator runs it with one: a node that takes too long costs the
-pods of other nodes no more than its share. Owns the shares and the places where they are checked. Leaves to its caller
-what becomes of a node that has overspent.
+Whoever asks replay hands it an ``Effort``. ``UNLIMITED`` takes its time and is exact. The operator hands over
+``Shares``, one for each pod that it works on: a node that takes too long costs the pods of other nodes no more than its
+share. Owns the shares. Leaves to the caller what becomes of a node that has overspent.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import inf
 
 ADMISSION_SECONDS = 0.1
@@ -36,71 +35,73 @@ class Overspent(Exception):
         self.node = node
 
 
-class _Meter:
-    """The seconds that each node has taken, until when the present one may work, and until when all of it may."""
+class Effort:
+    """As much as it takes. It has no state: all threads may share it."""
 
-    def __init__(self, clock: Callable[[], float], turn_seconds: float) -> None:
-        self.clock = clock
-        self.turn_ends = clock() + turn_seconds
-        self.spent: dict[str, float] = {}
-        self.node = ""
-        self.deadline = 0.0
+    __slots__ = ()
+
+    def working_on(self, node: str, containers: int, share: float = ADMISSION_SECONDS) -> AbstractContextManager[None]:
+        """Have the block keep to ``share`` seconds for each container, which are spent on ``node``. Raises Overspent.
+
+        A block within another keeps to the share of that one.
+        """
+        del node, containers, share
+        return nullcontext()
+
+    def check(self) -> None:
+        """Raises Overspent where the present node's share is used up. Called wherever replay may take long."""
+
+    def next_pod(self) -> None:
+        """The work is for another pod from now on: each node has its whole share again."""
+
+    def end_turn(self) -> None:
+        """Raises TurnOver where the turn is over. Called between nodes, where the answers so far are remembered."""
 
 
-_meter: ContextVar[_Meter | None] = ContextVar("meter", default=None)
+UNLIMITED = Effort()
 
 
-@contextmanager
-def metered(clock: Callable[[], float], turn_seconds: float = inf) -> Iterator[None]:
-    """Have replay keep to its shares in this block, which works for one pod at a time, and the block to its turn.
+class Shares(Effort):
+    """The seconds that each node has taken of its share, and until when all of the work may go on. For one thread.
 
-    ``clock`` counts the seconds that this thread works: the time that it waits for others is no node's fault. Replay
-    raises Overspent, and ``end_turn`` TurnOver.
+    ``clock`` counts the seconds that this thread works: the time that it waits for others is no node's fault.
     """
-    before = _meter.set(_Meter(clock, turn_seconds))
-    try:
-        yield
-    finally:
-        _meter.reset(before)
 
+    __slots__ = ("_clock", "_deadline", "_node", "_spent", "_turn_ends")
 
-def next_pod() -> None:
-    """The block works for another pod from now on: each node has its whole share again."""
-    meter = _meter.get()
-    if meter is not None:
-        meter.spent.clear()
+    def __init__(self, clock: Callable[[], float], turn_seconds: float = inf) -> None:
+        self._clock = clock
+        self._turn_ends = clock() + turn_seconds
+        self._spent: dict[str, float] = {}
+        self._node = ""
+        self._deadline = 0.0
 
+    @contextmanager
+    def working_on(self, node: str, containers: int, share: float = ADMISSION_SECONDS) -> Iterator[None]:
+        """As of any effort."""
+        if self._node:
+            yield
+            return
+        began, count = self._clock(), max(1, containers)
+        left = SURVEY_SECONDS * count - self._spent.get(node, 0.0)
+        self._node, self._deadline = node, began + min(share * count, left)
+        try:
+            self.check()
+            yield
+        finally:
+            self._node = ""
+            self._spent[node] = self._spent.get(node, 0.0) + self._clock() - began
 
-@contextmanager
-def working_on(node: str, containers: int, share: float = ADMISSION_SECONDS) -> Iterator[None]:
-    """Have the block keep to ``share`` seconds for each container, which are spent on ``node``. Raises Overspent.
+    def check(self) -> None:
+        """As of any effort."""
+        if self._node and self._clock() > self._deadline:
+            raise Overspent(self._node)
 
-    A block within another keeps to the share of that one.
-    """
-    meter = _meter.get()
-    if meter is None or meter.node:
-        yield
-        return
-    began, count = meter.clock(), max(1, containers)
-    left = SURVEY_SECONDS * count - meter.spent.get(node, 0.0)
-    meter.node, meter.deadline = node, began + min(share * count, left)
-    try:
-        check()
-        yield
-    finally:
-        meter.node = ""
-        meter.spent[node] = meter.spent.get(node, 0.0) + meter.clock() - began
+    def next_pod(self) -> None:
+        """As of any effort."""
+        self._spent.clear()
 
-
-def check() -> None:
-    """Raises Overspent where the present node's share is used up. Called wherever replay may take long."""
-    meter = _meter.get()
-    if meter is not None and meter.node and meter.clock() > meter.deadline:
-        raise Overspent(meter.node)
-
-
-def end_turn() -> None:
-    """Raises TurnOver where the block's turn is over. Called between nodes, where the answers so far are remembered."""
-    meter = _meter.get()
-    if meter is not None and meter.clock() > meter.turn_ends:
-        raise TurnOver
+    def end_turn(self) -> None:
+        """As of any effort."""
+        if self._clock() > self._turn_ends:
+            raise TurnOver

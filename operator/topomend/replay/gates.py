@@ -135,6 +135,8 @@ class Gates:
       1.35 (predicateAdmitHandler.generalFilter).
     - ``counts_ports_of_sidecars``: since 1.34 (pkg/scheduler/util/utils.go:GetHostPorts; before
       nodeports/node_ports.go:getContainerPorts).
+    - ``preferred_first``: the Topology Manager looks among preferred hints first, in 1.38.0-beta.0
+      (topologymanager/policy.go:mergePreferred).
     - ``compares_taints``: tolerations may compare numbers, alpha since 1.35 (TaintTolerationComparisonOperators).
 
     - ``unmodelled``: remarks on versions and gates that replay does not model.
@@ -186,6 +188,7 @@ class Gates:
     checks_supplemental_groups: bool
     reads_node_again: bool
     counts_ports_of_sidecars: bool
+    preferred_first: bool
     compares_taints: bool
     unmodelled: tuple[str, ...]
 
@@ -245,6 +248,7 @@ def read_gates(settings: KubeletSettings) -> Gates:
         checks_supplemental_groups=minor >= 33,
         reads_node_again=minor >= 35,
         counts_ports_of_sidecars=minor >= 34,
+        preferred_first=(_minor_in(settings.version) or 0) >= 38,
         compares_taints=minor >= 35 and gates.get("TaintTolerationComparisonOperators", False),
         unmodelled=_unmodelled(settings),
     )

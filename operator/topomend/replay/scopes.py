@@ -16,6 +16,7 @@ from topomend.model.verdict import Failure, MergeTrace, Preference, ResourceTrac
 from topomend.replay import qos
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices import manager as device_manager
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import Rejection, affinity_error, check_masks, pod_level_affinity_error
 from topomend.replay.gates import Gates
 from topomend.replay.memory import static as memory_static
@@ -36,11 +37,15 @@ Manager: TypeAlias = device_manager.DeviceManager | cpu_static.CPUManager | memo
 
 @dataclass(frozen=True)
 class Providers:
-    """The hint providers. ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively."""
+    """The hint providers. ``cpu`` and ``memory`` are None under policies that allocate nothing exclusively.
+
+    Each of them keeps to ``effort``, and the merge of their hints does.
+    """
 
     devices: device_manager.DeviceManager
     cpu: cpu_static.CPUManager | None
     memory: memory_static.MemoryManager | None
+    effort: Effort = UNLIMITED
 
     def remove_pod(self) -> None:
         """Free the pod's CPUs and memory. Its devices are free once no allocation of the node state names them."""
@@ -70,7 +75,8 @@ class Providers:
 
     def copy(self) -> "Providers":
         """The same managers; an admission by one of the two leaves the other as it is."""
-        return Providers(self.devices.copy(), self.cpu and self.cpu.copy(), self.memory and self.memory.copy())
+        cpu, memory = self.cpu and self.cpu.copy(), self.memory and self.memory.copy()
+        return Providers(self.devices.copy(), cpu, memory, self.effort)
 
     def lacks(self, pod: Pod) -> set[str]:
         """The resources of which the pod needs more at any one time than is free in all, wherever it is.
@@ -176,22 +182,48 @@ class Scope:
     def _merge(self, offers: Sequence[ResourceOffer], container: str, admission: Admission) -> bool:
         check_masks(self.numa.nodes)
         answers = [offer.offer for offer in offers]
-        hint, admitted = decide(self.policy, self.numa, answers, self._tie_break(offers), traced=self.traces)
+        hint, admitted = decide(
+            self.policy, self.numa, answers, self._tie_break(offers), traced=self.traces, effort=self.providers.effort
+        )
         if admitted:
             admission.affinities[container] = hint
         if not self.traces:
             return admitted
-        traces = tuple([_trace(offer, self.numa) if admitted else self._refused_trace(offer) for offer in offers])
+        traces = tuple([self._trace(offer) if admitted else self._refused_trace(offer) for offer in offers])
         admission.merges.append(MergeTrace(container, traces, hint.mask, hint.preferred, admitted, self.policy))
         return admitted
 
+    def _trace(self, offer: ResourceOffer) -> ResourceTrace:
+        preference, fits = self._described(offer.offer)
+        return ResourceTrace(
+            offer.provider,
+            offer.resource,
+            offer.requested,
+            offer.free,
+            preference,
+            fits,
+            offer.capacity,
+            required=offer.required,
+            groups=offer.groups,
+            pinned=offer.pinned,
+            free_sets=offer.free_sets,
+            capacity_sets=offer.capacity_sets,
+            error=offer.error,
+        )
+
+    def _described(self, offer: Offer) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:
+        if isinstance(offer, Hints):
+            masks = first_masks(self.numa, offer, TRACED_MASKS, self.providers.effort)
+            return Preference.HINTS, tuple((mask, offer.prefers(mask)) for mask in masks)
+        return (Preference.NONE if offer is Answer.NO_PREFERENCE else Preference.IMPOSSIBLE), ()
+
     def _refused_trace(self, offer: ResourceOffer) -> ResourceTrace:
         """The trace of a resource whose merge was refused: with all that an explanation needs."""
-        trace, hints = _trace(offer, self.numa), offer.offer
+        trace, hints = self._trace(offer), offer.offer
         if not isinstance(hints, Hints):
             return trace
         widest = 1 if self.policy == SINGLE_NUMA_NODE else self.numa.nodes.bit_count()
-        preferred = preferred_masks(self.numa, hints, TRACED_MASKS, widest)
+        preferred = preferred_masks(self.numa, hints, TRACED_MASKS, widest, self.providers.effort)
         return replace(
             trace,
             width=hints.width,
@@ -207,7 +239,8 @@ class Scope:
             return lambda masks: 1 << most_allocated(map(lowest, masks), self.providers.utilization())
         managers = self.providers.managers()
         hinted = [offer for offer in offers if isinstance(offer.offer, Hints)]
-        return Strategy(self.strategy, [partial(_score, managers[offer.provider], offer.resource) for offer in hinted])
+        scores = [partial(_score, managers[offer.provider], offer.resource) for offer in hinted]
+        return Strategy(self.strategy, scores, self.providers.effort)
 
     def _allocate_containers(self, pod: Pod, admission: Admission, first: int = 0) -> None:
         for container in pod.containers[first:]:
@@ -248,28 +281,3 @@ def _record_rejection(admission: Admission, rejection: Rejection | None, contain
     if rejection is not None:
         admission.rejection = rejection
         admission.failure = Failure(container, provider, rejection.error)
-
-
-def _trace(offer: ResourceOffer, numa: NUMAInfo) -> ResourceTrace:
-    preference, fits = _described(offer.offer, numa)
-    return ResourceTrace(
-        offer.provider,
-        offer.resource,
-        offer.requested,
-        offer.free,
-        preference,
-        fits,
-        offer.capacity,
-        required=offer.required,
-        groups=offer.groups,
-        pinned=offer.pinned,
-        free_sets=offer.free_sets,
-        capacity_sets=offer.capacity_sets,
-        error=offer.error,
-    )
-
-
-def _described(offer: Offer, numa: NUMAInfo) -> tuple[Preference, tuple[tuple[NUMAMask, bool], ...]]:
-    if isinstance(offer, Hints):
-        return Preference.HINTS, tuple((mask, offer.prefers(mask)) for mask in first_masks(numa, offer, TRACED_MASKS))
-    return (Preference.NONE if offer is Answer.NO_PREFERENCE else Preference.IMPOSSIBLE), ()

@@ -7,7 +7,7 @@ what a duty does and when duties are due.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from topomend.kube.errors import APIError
@@ -48,6 +48,11 @@ class Duties:
         self._pause_after, self._succeeded, self._clock = pause_after, succeeded, clock
         self._begun: dict[str, float] = {}
         self._said: dict[str, tuple[str, float]] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Their names."""
+        return tuple(duty.name for duty in self._duties)
 
     def start(self) -> None:
         """Start a thread for each."""

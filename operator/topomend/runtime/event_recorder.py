@@ -1,8 +1,9 @@
 """Posts Events (events.k8s.io/v1) in the background, and the same Event at most once in five minutes.
 
-Nothing waits for an Event, and one that cannot be posted is only logged. Every object has the budget that client-go
-gives it (tools/record/events_cache.go: a burst of 25, then one in five minutes), and every namespace one for all its
-objects; what exceeds them is neither posted nor logged. Namespaces take turns. Leaves the wording to the caller.
+Nothing waits for an Event, and one that cannot be posted is only logged. Events may be of one fact, with other figures:
+the first is posted. Every object has the budget that client-go gives it (tools/record/events_cache.go: a burst of 25,
+then one in five minutes), and every namespace one for all its objects; what exceeds them is neither posted nor logged.
+Namespaces take turns. Leaves the wording to the caller.
 """
 
 import logging
@@ -10,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -64,11 +65,22 @@ class Regarding:
 
 
 class EventRecorder:
-    """Posts events from one thread; ``emit`` never blocks and never fails. ``once`` is as in ``emit``, for all."""
+    """Posts events from one thread; ``emit`` never blocks and never fails. ``once`` is as in ``emit``, for all.
 
-    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic, *, once: bool = False) -> None:
-        self._client, self._clock, self._once = client, clock, once
-        self._waiting: FairQueue[dict[str, Any]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
+    ``described`` names the objects that are to have the events of one: people look at a Deployment, not at its
+    ReplicaSet. It is called where events are posted, and may ask the API server.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        once: bool = False,
+        described: Callable[[Regarding], Sequence[Regarding]] = lambda regarding: (regarding,),
+    ) -> None:
+        self._client, self._clock, self._once, self._described = client, clock, once, described
+        self._waiting: FairQueue[tuple[Regarding, dict[str, Any]]] = FairQueue(QUEUE_LENGTH, QUEUE_LENGTH // 2)
         self._last: BoundedDict[str, float] = BoundedDict(MAX_EVENTS)
         self._objects = TokenBuckets(OBJECT_RATE, OBJECT_BURST, MAX_OBJECTS, clock)
         self._namespaces = TokenBuckets(NAMESPACE_RATE, NAMESPACE_BURST, MAX_NAMESPACES, clock)
@@ -78,27 +90,46 @@ class EventRecorder:
         self._thread.start()
 
     def emit(  # noqa: PLR0913  an event's parts
-        self, regarding: Regarding, kind: str, reason: str, action: str, note: str, *, once: bool = False
+        self,
+        regarding: Regarding,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        once: bool = False,
+        fact: str = "",
+        related: Regarding | None = None,
     ) -> None:
         """Post an Event of type ``kind`` (Normal, Warning) unless the same one was posted within ``REPEAT_SECONDS``.
 
-        ``once``: unless the API server still has it from any operator.
+        ``fact`` makes events the same whose notes differ; by default the note does. ``once``: unless the API server
+        still has it from any operator. ``related`` is a second object that it is about.
         """
         note = _cut(plain(note, MAX_NOTE))
-        key = sha256("\0".join((regarding.uid, reason, note)).encode()).hexdigest()[:16]
+        key = _key(regarding, reason, fact or note)
         if not self._may_post(key, regarding):
             return
         _log.info("%s %s: %s", reason, f"{regarding.namespace}/{regarding.name}".removeprefix("/"), note)
         now = datetime.now(UTC)
         suffix = key if once or self._once else f"{key}{int(now.timestamp()):x}"
         event = self._event(regarding, suffix, now) | {"type": kind, "reason": reason, "action": action, "note": note}
-        if not self._waiting.put(regarding.namespace, event):
+        if related:
+            event["related"] = related.reference()
+        if not self._waiting.put(regarding.namespace, (regarding, event)):
             _log.warning("too many events are queued; %s for %s is dropped", reason, regarding.name)
 
     def has_budget(self, regarding: Regarding) -> bool:
         """Whether another event about this object may be posted. If not, nobody need word it."""
         with self._lock:
             return self._is_within(self._budgets(regarding))
+
+    def is_new(self, regarding: Regarding, reason: str, fact: str) -> bool:
+        """Whether an event of this fact would be posted. If not, nobody need word it."""
+        now, key = self._clock(), _key(regarding, reason, fact)
+        with self._lock:
+            is_repeated = now - self._last.get(key, -REPEAT_SECONDS) < REPEAT_SECONDS
+            return not is_repeated and self._is_within(self._budgets(regarding))
 
     def stop(self) -> None:
         """Post the Events in the queue, for two seconds at most."""
@@ -135,7 +166,7 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {
                 "namespace": regarding.namespace or CLUSTER_NAMESPACE,
-                "name": f"{regarding.name[:200].rstrip('-.')}.{suffix}",
+                "name": _name(regarding, suffix),
             },
             "regarding": regarding.reference(),
             "eventTime": micro_timestamp(now),
@@ -144,13 +175,33 @@ class EventRecorder:
         }
 
     def _post_all(self) -> None:
-        while (event := self._waiting.get()) is not None:
-            try:
-                self._client.create(EVENTS, event, event["metadata"]["namespace"])
-            except (AlreadyExists, NamespaceTerminating):
-                pass
-            except APIError as error:
-                _log.warning("event %s could not be posted: %s", event["reason"], error)
+        while (waiting := self._waiting.get()) is not None:
+            regarding, event = waiting
+            for target in self._described(regarding):
+                self._post(event if target is regarding else _about(target, event))
+
+    def _post(self, event: dict[str, Any]) -> None:
+        try:
+            self._client.create(EVENTS, event, event["metadata"]["namespace"])
+        except (AlreadyExists, NamespaceTerminating):
+            pass
+        except APIError as error:
+            _log.warning("event %s could not be posted: %s", event["reason"], error)
+
+
+def _key(regarding: Regarding, reason: str, fact: str) -> str:
+    return sha256("\0".join((regarding.uid, reason, fact)).encode()).hexdigest()[:16]
+
+
+def _about(target: Regarding, event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event about another object of its namespace."""
+    suffix = event["metadata"]["name"].rpartition(".")[2]
+    metadata = {**event["metadata"], "name": _name(target, suffix)}
+    return {**event, "metadata": metadata, "regarding": target.reference()}
+
+
+def _name(regarding: Regarding, suffix: str) -> str:
+    return f"{regarding.name[:200].rstrip('-.')}.{suffix}"
 
 
 def _cut(note: str) -> str:

@@ -262,7 +262,7 @@ class Sandbox:
     def down(self) -> None:
         """Stop every program and remove every file of the sandbox."""
         self._supervisor.end()
-        registry.remove_files(self.name)
+        registry.remove_files(self.name, registry.REMOVAL)
 
     def __enter__(self) -> Self:
         return self

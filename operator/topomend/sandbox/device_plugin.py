@@ -164,10 +164,9 @@ def _read(document: Any) -> list[Plugin]:
 
 def main() -> None:
     """Serve the plugins that the file named by the one argument describes, until SIGTERM."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # before the first thread, so that none receives it
     plugins = _read(json.loads(Path(sys.argv[1]).read_text()))
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    while not stop.wait(LOOK_EVERY):
+    while signal.sigtimedwait({signal.SIGTERM}, LOOK_EVERY) is None:
         for plugin in plugins:
             plugin.keep_registered()
 

@@ -127,12 +127,11 @@ def _drivers(plan: dra_plan.Plan) -> Iterable[Driver]:
 
 def main() -> None:
     """Serve the drivers that the plan in the folder of the one argument describes, until SIGTERM."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # before the first thread, so that none receives it
     drivers = list(_drivers(dra_plan.Plan.read(Path(sys.argv[1]))))
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     for driver in drivers:
         driver.start()
-    while not stop.wait(LOOK_EVERY):
+    while signal.sigtimedwait({signal.SIGTERM}, LOOK_EVERY) is None:
         for driver in drivers:
             driver.keep_published()
     for driver in drivers:

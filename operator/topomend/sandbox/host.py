@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,13 @@ from topomend.sandbox.failures import SandboxUnavailable
 PORTS = range(20000, 32000)
 """The range of free ports: below the ones that Linux uses for outgoing connections (ip_local_port_range)."""
 
+MAX_CLAIMS = 512
+"""How many ports a process keeps from others. On the first ones somebody listens by then."""
+
 ATTEMPTS = 20
+
+_claims: deque[int] = deque()
+"""File descriptors, which end with the process."""
 
 
 def how_to_enter_namespaces() -> list[str]:
@@ -47,16 +54,39 @@ def how_to_enter_namespaces() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` ports on loopback without a listener. Raises SandboxUnavailable if there are too few."""
+    """``count`` ports on loopback without a listener. Raises SandboxUnavailable if there are too few.
+
+    No other process gets one of them here as long as this one lives: seconds pass until a program listens on it.
+    """
     ports: list[int] = []
     candidates = random.SystemRandom().sample(PORTS, k=len(PORTS))
     for port in candidates:
-        if not _is_free(HOST, port):
+        if not _claim(port):
             continue
         ports.append(port)
         if len(ports) == count:
             return ports
     raise SandboxUnavailable(f"no {count} free ports on {HOST} in {PORTS.start}-{PORTS.stop - 1}")
+
+
+def _claim(port: int) -> bool:
+    """Whether nobody listens on the port, and nobody else has claimed it: it is this process's then.
+
+    A claim is a socket of an abstract name (unix(7)), which the kernel takes back with the process.
+    """
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0topomend-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    if not _is_free(HOST, port):
+        claim.close()
+        return False
+    if len(_claims) == MAX_CLAIMS:
+        os.close(_claims.popleft())
+    _claims.append(claim.detach())
+    return True
 
 
 def free_addresses(count: int, ports: Sequence[int]) -> list[str]:

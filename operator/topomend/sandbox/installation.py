@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from topomend.runtime.manifests import install_yaml
 from topomend.sandbox import layout
 from topomend.sandbox.api import API
 from topomend.sandbox.control_plane import HOST
@@ -170,8 +171,7 @@ def kept() -> Mapping[str, Mapping[str, Any]]:
 
 def manifests() -> Path:
     """The file with topomend's manifests."""
-    installed = Path(__file__).parents[1] / "deploy" / "install.yaml"
-    return installed if installed.exists() else Path(__file__).parents[3] / "deploy" / "install.yaml"
+    return Path(str(install_yaml()))
 
 
 def missing(api: API, node_names: Sequence[str]) -> str:

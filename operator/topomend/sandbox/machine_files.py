@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from topomend.model.bitmask import CPUSet, format_id_list, mask_of, members
+from topomend.model.layout import cores_by_numa_node, serves_its_numa_node
 from topomend.model.machine import Core, Machine, NUMANode, PCIDevice, PCILink
 from topomend.model.node_state import Device
 
@@ -112,11 +113,43 @@ def _cpu_files(machine: Machine) -> Files:
     }
     for cpu in members(all_cpus):
         files[f"{_CPU}/cpu{cpu}/online"] = str(machine.cpus >> cpu & 1)
+    l3_caches = _l3_caches(machine)
     for core, number in _core_numbers(machine).items():
         for cpu in members(core.threads):
             files |= _topology_files(machine, core, number, cpu, width)
-            files |= _cache_files(machine, core, cpu, width)
+            files |= _cache_files(core, cpu, l3_caches.get(core), width)
+    return files | _core_kind_files(machine)
+
+
+def _core_kind_files(machine: Machine) -> Files:
+    """The kinds of cores as the kernel tells of them: by name on x86, by capacity on arm64."""
+    kinds = machine.hardware.core_kinds
+    files: Files = {f"sys/devices/cpu_{kind.name}/cpus": format_id_list(kind.cpus) for kind in kinds if kind.name}
+    for kind in kinds:
+        for cpu in members(kind.cpus if kind.capacity else 0):
+            files[f"{_CPU}/cpu{cpu}/cpu_capacity"] = str(kind.capacity)
     return files
+
+
+def _l3_caches(machine: Machine) -> Mapping[Core, tuple[int, CPUSet]]:
+    """The id and the CPUs of each core's L3 cache.
+
+    A cache that the kubelet leaves out for its size has no id in the model and gets one here. One that it leaves out
+    for another reason, such as a file that was missing, has no files: with them the kubelet would see it.
+    """
+    cpus_of: dict[int, CPUSet] = {}
+    for core in machine.cores:
+        if core.l3_cache is not None:
+            cpus_of[core.l3_cache] = cpus_of.get(core.l3_cache, 0) | core.threads
+    counts, following = cores_by_numa_node(machine.cores), max(cpus_of, default=-1) + 1
+    for index, cache in enumerate(machine.hardware.l3_caches):
+        sharing = [core for core in machine.cores if core.threads & cache]
+        ids = {core.l3_cache for core in sharing} - {None}
+        if not ids and all(serves_its_numa_node(cache, core, counts) for core in sharing):
+            ids = {following + index}
+        if len(ids) == 1:
+            cpus_of[ids.pop() or 0] = cache
+    return {core: each for core in machine.cores for each in cpus_of.items() if core.threads & each[1]}
 
 
 def _core_numbers(machine: Machine) -> Mapping[Core, int]:
@@ -150,14 +183,14 @@ def _topology_files(machine: Machine, core: Core, number: int, cpu: int, width: 
     return files
 
 
-def _cache_files(machine: Machine, core: Core, cpu: int, width: int) -> Files:
+def _cache_files(core: Core, cpu: int, l3_cache: tuple[int, CPUSet] | None, width: int) -> Files:
     caches = [
         ("L1d", 1, "Data", core.id, core.threads),
         ("L1i", 1, "Instruction", core.id, core.threads),
         ("L2", 2, "Unified", core.id, core.threads),
     ]
-    if core.l3_cache is not None:
-        caches.append(("L3", 3, "Unified", core.l3_cache, machine.cpus_of_l3_cache[core.l3_cache]))
+    if l3_cache is not None:
+        caches.append(("L3", 3, "Unified", *l3_cache))
     files: Files = {}
     for index, (name, level, kind, number, cpus) in enumerate(caches):
         folder = f"{_CPU}/cpu{cpu}/cache/index{index}"

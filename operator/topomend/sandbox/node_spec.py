@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from topomend.model.bitmask import mask_of
+from topomend.model.bitmask import lowest
 from topomend.model.kubelet import KubeletSettings, MemoryReservation
 from topomend.model.machine import Machine
 from topomend.model.node_state import Device
-from topomend.model.shape import Shape, parse_shape
+from topomend.model.shape import parse_shape
+from topomend.replay.gates import MAX_NUMA_NODES
+from topomend.replay.topology.options import DEFAULT_MAX_NUMA_NODES
+from topomend.replay.topology.policies import NONE
 from topomend.sandbox.dra_objects import MAX_DRIVER_NAME, MAX_SLICE_DEVICES, driver_of
 from topomend.sandbox.go_modules import minor_of
 
@@ -21,6 +24,10 @@ reserved. It equals the kubelet's default eviction threshold, the reservation of
 
 FIRST_DRA_MINOR = 34
 """The first minor version that serves resource.k8s.io/v1 and has DynamicResourceAllocation on (KEP-4381)."""
+
+MOST_LISTED_NUMA_NODES = 20
+"""A kubelet of 1.37 took 7 seconds for one pod on so many, and twice as long for each further NUMA node
+(memorymanager/policy_static.go:calculateHints)."""
 
 _DRIVER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -32,13 +39,9 @@ class InvalidNodeSpec(ValueError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node. ``shape`` is None if ``machine`` was not made from a one-line shape.
-
-    ``devices`` are those of device plugins, ``claimable`` those that claims provide.
-    """
+    """One node. ``devices`` are those of device plugins, ``claimable`` those that claims provide."""
 
     name: str
-    shape: Shape | None
     machine: Machine
     devices: tuple[Device, ...] = ()
     claimable: tuple[Device, ...] = ()
@@ -51,7 +54,7 @@ class NodeSpec:
         Raises InvalidShape for the shape, InvalidNodeSpec for settings with which no kubelet would start.
         """
         parsed = parse_shape(shape)
-        return cls.of_machine(name, parsed.machine(), parsed.offered_devices(), shape=parsed, **settings)
+        return cls.of_machine(name, parsed.machine(), parsed.offered_devices(), parsed.claimable_devices(), **settings)
 
     @classmethod
     def of_machine(
@@ -59,21 +62,20 @@ class NodeSpec:
         name: str,
         machine: Machine,
         devices: Iterable[Device] = (),
-        *,
-        shape: Shape | None = None,
+        claimable: Iterable[Device] = (),
         **settings: Any,
     ) -> "NodeSpec":
-        """A node with any machine; see of_shape. By default CPU 0 and 100Mi of the first NUMA node are reserved.
+        """A node with any machine; see of_shape. By default the first CPU and 100Mi of a NUMA node are reserved.
 
         Raises InvalidNodeSpec for settings with which no kubelet would start.
         """
         kubelet = KubeletSettings(**{"cpu_manager_policy": "static", "memory_manager_policy": "Static", **settings})
-        if kubelet.cpu_manager_policy == "static" and kubelet.reserved_cpus is None and not kubelet.reserved_cpu_millis:
-            kubelet = replace(kubelet, reserved_cpus=mask_of([0]))
+        reserves_none = kubelet.reserved_cpus is None and not kubelet.reserved_cpu_millis
+        if kubelet.cpu_manager_policy == "static" and reserves_none and machine.cores:
+            kubelet = replace(kubelet, reserved_cpus=1 << lowest(machine.cpus))
         if kubelet.memory_manager_policy == "Static" and not kubelet.reserved_memory:
             kubelet = replace(kubelet, reserved_memory=_default_reservation(machine))
-        claimable = shape.claimable_devices() if shape else ()
-        spec = cls(name, shape, machine, tuple(devices), claimable, kubelet)
+        spec = cls(name, machine, tuple(devices), tuple(claimable), kubelet)
         spec.check()
         return spec
 
@@ -86,6 +88,21 @@ class NodeSpec:
         self._check_cpus()
         self._check_memory()
         self._check_claimable()
+        self._check_numa_nodes()
+
+    def _check_numa_nodes(self) -> None:
+        count, kubelet = len(self.machine.numa_nodes), self.kubelet
+        most = kubelet.topology_manager_policy_options.get(MAX_NUMA_NODES, str(DEFAULT_MAX_NUMA_NODES))
+        if kubelet.topology_manager_policy != NONE and most.isdigit() and count > int(most):
+            raise InvalidNodeSpec(
+                f"node {self.name}: under a Topology Manager policy a kubelet starts on at most {most} NUMA nodes, "
+                f"and the machine has {count}; set the option {MAX_NUMA_NODES}={count} (--topology-manager-options)"
+            )
+        if kubelet.memory_manager_policy == "Static" and count > MOST_LISTED_NUMA_NODES:
+            raise InvalidNodeSpec(
+                f"node {self.name}: for each pod a static Memory Manager lists all sets of the machine's {count} NUMA "
+                f"nodes, which takes too long beyond {MOST_LISTED_NUMA_NODES}; choose None (--memory-manager-policy)"
+            )
 
     def _check_cpus(self) -> None:
         reserved = self.kubelet.reserved_cpus or 0

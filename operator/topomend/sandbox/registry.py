@@ -26,6 +26,9 @@ from topomend.sandbox.supervisor_client import read_status
 LOOK = 0.2
 """Seconds for which another process may hold a lock that it only tests."""
 
+REMOVAL = 30.0
+"""Seconds for which another process may hold the lock of a sandbox that is down: it removes the files as abandoned."""
+
 POLL = 0.05
 """Seconds between two polls of a supervisor that is ending."""
 
@@ -82,14 +85,14 @@ def check_name(name: str) -> None:
 
 
 @contextlib.contextmanager
-def lock(name: str) -> Iterator[int]:
+def lock(name: str, patience: float = LOOK) -> Iterator[int]:
     """Lock the sandbox ``name``. A process that inherits the descriptor keeps the lock after this context ends.
 
-    Raises SandboxBusy if another process has the lock for longer than a test of it takes.
+    Raises SandboxBusy if another process has the lock for more than ``patience`` seconds.
     """
     path = layout.lock_file(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + LOOK
+    deadline = time.monotonic() + patience
     while (descriptor := _try_lock(path)) is None:
         if time.monotonic() > deadline:
             raise SandboxBusy(f"sandbox {name} is up already, or starting")
@@ -214,9 +217,9 @@ def take_down(name: str) -> bool:
     return was_up or existed
 
 
-def remove_files(name: str) -> None:
-    """Remove the files of a sandbox that is down. Raises SandboxBusy if it is up."""
-    with lock(name):
+def remove_files(name: str, patience: float = LOOK) -> None:
+    """Remove the files of a sandbox that is down. Raises SandboxBusy if it is up after ``patience`` seconds."""
+    with lock(name, patience):
         layout.remove_tree(layout.state_folder(name))
         layout.lock_file(name).unlink(missing_ok=True)
 

@@ -4,6 +4,8 @@ Owns placement, ownership, status and topomend's own annotations. Leaves the fie
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from topomend.model.cluster import (
@@ -52,6 +54,9 @@ one more object in each term."""
 MAX_CONTAINERS, MAX_AMOUNTS = 200, 4_000
 """Containers of a pod, and its requests and limits: every node is asked about each."""
 
+MAX_CLAIMS = 10
+"""A pod's PersistentVolumeClaims that are looked up; where the volumes of a pod with more are is not known."""
+
 _DEFAULT_SCHEDULER = "default-scheduler"
 _NEVER = "Never"
 
@@ -95,6 +100,7 @@ def read_checked_pod(content: Any) -> WatchedPod:
     document = Document(content)
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
     annotations = {key: value.text("") for key, value in metadata["annotations"].fields()}
+    claims = tuple(islice(_read_claims(metadata["name"].text(), spec["volumes"]), MAX_CLAIMS + 1))
     return WatchedPod(
         namespace=metadata["namespace"].text(),
         name=metadata["name"].text(),
@@ -110,7 +116,7 @@ def read_checked_pod(content: Any) -> WatchedPod:
         deleting=not metadata["deletionTimestamp"].absent,
         finalizers=tuple(finalizer.text() for finalizer in metadata["finalizers"]),
         gates=tuple(gate["name"].text() for gate in spec["schedulingGates"]),
-        placement=read_placement(spec),
+        placement=replace(read_placement(spec), volumes=None if claims else ()),
         relaunch=annotations.get(RELAUNCH_ANNOTATION, ""),
         max_attempts=_read_count(annotations.get(MAX_ATTEMPTS_ANNOTATION)),
         attempt=_read_count(annotations.get(ATTEMPT_ANNOTATION)) or 0,
@@ -123,6 +129,7 @@ def read_checked_pod(content: Any) -> WatchedPod:
         released=annotations.get(RELEASED_ANNOTATION) in (NARROWED, NOT_NARROWED),
         narrowed=annotations.get(RELEASED_ANNOTATION) == NARROWED,
         node_affinity=spec["affinity"]["nodeAffinity"].content or {},
+        claims=claims,
         scheduler_rules=tuple(_read_scheduler_rules(spec)),
         ran=_has_run(spec, status),
         unschedulable=is_unschedulable(status) and not _asks_for_a_node(status),
@@ -143,8 +150,8 @@ def read_checked_pod(content: Any) -> WatchedPod:
 def check_size(spec: Document) -> None:
     """Raise MalformedObject where a pod has more in it than the operator keeps of any pod."""
     for name in ("nodeSelector", "tolerations", "schedulingGates", "overhead"):
-        _check_number(spec[name], MAX_RULES)
-    _check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_VALUES, MAX_AFFINITY_RULES)
+        check_number(spec[name])
+    check_number(spec["affinity"]["nodeAffinity"], MAX_AFFINITY_VALUES, MAX_AFFINITY_RULES)
     amounts = 0
     for name in ("initContainers", "containers"):
         for index, container in enumerate(spec[name]):
@@ -158,7 +165,8 @@ def _size(content: object) -> int:
     return len(content) if isinstance(content, dict) else 0
 
 
-def _check_number(rules: Document, most: int, most_objects: int = MAX_RULES) -> None:
+def check_number(rules: Document, most: int = MAX_RULES, most_objects: int = MAX_RULES) -> None:
+    """Raise MalformedObject where there are more values or objects in ``rules`` than are kept of any pod."""
     values, objects, waiting = 0, 0, [rules.content]
     while waiting:
         part = waiting.pop()
@@ -178,12 +186,7 @@ def read_placement(spec: Document) -> Placement:
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return Placement(
         node_selector={key: value.text("") for key, value in spec["nodeSelector"].fields()},
-        terms=None
-        if required.absent
-        else tuple(
-            NodeSelectorTerm(read_requirements(term["matchExpressions"]), read_requirements(term["matchFields"]))
-            for term in required["nodeSelectorTerms"]
-        ),
+        terms=None if required.absent else read_terms(required),
         tolerations=tuple(
             Toleration(
                 toleration["key"].text(""),
@@ -279,6 +282,18 @@ def _read_scheduler_rules(spec: Document) -> Iterator[str]:
         yield "schedulerName"
 
 
+def _read_claims(pod: str, volumes: Document) -> Iterator[str]:
+    """The names of the claims of a pod of this name, those too that are made for it (ephemeral volumes).
+
+    Source: component-helpers/storage/ephemeral/ephemeral.go:VolumeClaimName.
+    """
+    for volume in volumes:
+        if not volume["persistentVolumeClaim"].absent:
+            yield volume["persistentVolumeClaim"]["claimName"].text()
+        elif not volume["ephemeral"].absent:
+            yield f"{pod}-{volume['name'].text()}"
+
+
 def _is_bound_to_nodes(volume: Document) -> bool:
     """Whether the volume may exist on some nodes only, or counts against a node's limit of volumes."""
     return any(kind != "name" and kind not in _VOLUMES_OF_ANY_NODE for kind, _ in volume.fields())
@@ -288,6 +303,14 @@ def _ports(spec: Document) -> Iterator[Document]:
     for kind in ("initContainers", "containers"):
         for container in spec[kind]:
             yield from container["ports"]
+
+
+def read_terms(selector: Document) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of a NodeSelector. Raises MalformedObject."""
+    return tuple(
+        NodeSelectorTerm(read_requirements(term["matchExpressions"]), read_requirements(term["matchFields"]))
+        for term in selector["nodeSelectorTerms"]
+    )
 
 
 def read_requirements(requirements: Document) -> tuple[Requirement, ...]:

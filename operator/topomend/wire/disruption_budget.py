@@ -1,6 +1,7 @@
-"""Read a policy/v1 PodDisruptionBudget as kube-scheduler does when it preempts.
+"""Read a policy/v1 PodDisruptionBudget, as kube-scheduler does when it preempts and the API server when it evicts.
 
-Source: pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go:filterPodsWithPDBViolation.
+Source: pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go:filterPodsWithPDBViolation,
+pkg/registry/core/pod/storage/eviction.go:getPodDisruptionBudgets.
 """
 
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ class DisruptionBudget:
     """How many of the pods that it ``selects`` are ``allowed`` to leave now.
 
     ``selects`` is None for a selector of more than MAX_VALUES, which may select any. ``leaving``: the names of the pods
-    whose eviction was granted already.
+    whose eviction was granted already. An ``empty`` selector selects no pod for kube-scheduler, and for the API server
+    each pod of the namespace.
     """
 
     selects: Placement | None
     allowed: int
     leaving: frozenset[str]
+    empty: bool = False
 
 
 def read_budget(content: Any) -> DisruptionBudget:
@@ -36,6 +39,7 @@ def read_budget(content: Any) -> DisruptionBudget:
         _read_selector(selector),
         status["disruptionsAllowed"].integer(0),
         frozenset(name for name, _ in status["disruptedPods"].fields()),
+        empty=not selector.absent and not any(part.content for _, part in selector.fields()),
     )
 
 

@@ -23,6 +23,9 @@ STEER_LABEL = f"{GROUP}/steer"
 RELAUNCH_ANNOTATION = f"{GROUP}/relaunch"
 """Pod or namespace annotation: with ``"false"``, pods are neither gated nor relaunched nor evicted for others."""
 
+SELFTEST_LABEL = f"{GROUP}/selftest"
+"""Label of the namespaces and pods that ``kubectl numa selftest`` creates; ``--clean`` deletes such namespaces."""
+
 RELAUNCH_STARTED_ANNOTATION = f"{GROUP}/relaunch-started"
 """Pod annotation: with ``"true"``, a pod of restartPolicy Never is relaunched although a container of it has run."""
 

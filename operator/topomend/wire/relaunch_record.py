@@ -36,9 +36,9 @@ creation, and never changes. ``status`` is a subresource, so a new record has no
       conditions: [...]            # standard conditions, list-map keyed by type; Succeeded is the summary, and
                                    # NoNodeCanEverAdmit is True where no node admits the pod even when empty
 
-Columns: POD .spec.pod.name, REFUSED-BY .spec.refusedBy, ATTEMPT .spec.attempt, NEW-POD .status.newPod.name,
-SUCCEEDED .status.conditions[?(@.type=="Succeeded")].status, AGE; wide: STEP .status.step,
-STATUS .status.conditions[?(@.type=="Succeeded")].message.
+Columns: POD .spec.pod.name, REFUSED-BY .spec.refusedBy, REASON .spec.reason, ATTEMPT .spec.attempt, STATUS
+.status.conditions[?(@.type=="Succeeded")].reason, NEW-POD .status.newPod.name, AGE; wide: STEP .status.step, MESSAGE
+.status.conditions[?(@.type=="Succeeded")].message. ``kubectl numa relaunches`` prints the same.
 """
 
 from collections.abc import Mapping

@@ -22,10 +22,16 @@ def read_running_pod(content: dict[str, Any]) -> RunningPod:
         for container in status[statuses]
         if not container["state"]["running"].absent
     )
-    return RunningPod(read_pod(content), document["spec"]["nodeName"].text(""), running, _owner(document["metadata"]))
+    return RunningPod(
+        read_pod(content), document["spec"]["nodeName"].text(""), running, workload_of(document["metadata"])
+    )
 
 
-def _owner(metadata: Document) -> Owner | None:
+def workload_of(metadata: Document) -> Owner | None:
+    """The controller of a pod by its metadata alone; for a Deployment's pod that, told by the name of its ReplicaSet.
+
+    The uid of a Deployment is empty. Raises MalformedObject.
+    """
     owner = read_owner(metadata)
     suffix = f"-{metadata['labels'][TEMPLATE_HASH].text('')}"
     if owner is None or owner.kind != "ReplicaSet" or suffix == "-" or not owner.name.endswith(suffix):

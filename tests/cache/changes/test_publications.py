@@ -44,7 +44,7 @@ def test_a_heartbeat_keeps_the_publication_its_version_and_its_assumed_pods() ->
     confirmed = applied(heartbeat("9", "t2", 700.0, state=replace(EMPTY)), to=snapshot)
     before, after = snapshot.publications["a"], confirmed.publications["a"]
     assert after.state is before.state
-    assert after.state_with_assumed is before.state_with_assumed
+    assert after.state_with_assumed() is before.state_with_assumed()
     assert (after.version, after.confirmed, after.heard) == ("3", "9", 700.0)
     assert applied(heartbeat("9", "t2", 800.0), to=confirmed) is confirmed
     assert problem(applied(changes.TimePassed(700.0 + changes.SILENT_SECONDS - 1), to=confirmed)) == ""

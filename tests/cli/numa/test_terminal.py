@@ -125,6 +125,7 @@ VERBS = [
     ("relaunches", "-A"),
     ("relaunches", "-o", "wide"),
     ("drain", "--dry-run"),
+    ("what-if", "--policy", "none"),
     ("show", f"no-{POISON}"),
     ("explain", f"pod/no-{POISON}"),
     ("fit", "-f", f"/no-{POISON}"),
@@ -135,7 +136,7 @@ VERBS = [
 ]
 DATA = [("show", "-o", "json"), ("show", "-o", "yaml"), ("export", "-A"), ("relaunches", "-A", "-o", "yaml")]
 
-SILENT = {("aligned", "-A"), ("drain", "--dry-run"), ("fit", "-f", "POD")}
+SILENT = {("aligned", "-A"), ("drain", "--dry-run"), ("fit", "-f", "POD"), ("what-if", "--policy", "none")}
 """What has nothing to say of these objects but their numbers."""
 
 

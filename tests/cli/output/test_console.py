@@ -39,7 +39,7 @@ def test_a_column_is_as_wide_as_what_is_shown(capsys: pytest.CaptureFixture[str]
 def test_rows_that_are_watched_are_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
     printer = Printer(TABLE, ("NAME",))
     printer.first([Row(("a",), (HOSTILE,), {}, "n")], {})
-    printer.next([Row(("a",), (f"{HOSTILE}2",), {}, "n")])
+    printer.next([Row(("a",), (f"{HOSTILE}2",), {"changed": True}, "n")])
     assert capsys.readouterr().out.splitlines() == ["NAME", SHOWN, f"{SHOWN}2"]
 
 

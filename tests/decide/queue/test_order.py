@@ -71,6 +71,15 @@ def test_a_pod_passes_an_older_one_that_does_not_fit() -> None:
     assert isinstance(choose(one_hole(large, YOUNG), YOUNG, 2.0), plans.RelaunchOn)
 
 
+def test_a_pod_waits_while_others_may_leave_its_node_for_an_older_one() -> None:
+    large, too_large = gated_pod("large", 4, created=1), gated_pod("too-large", 5, created=1)
+    elsewhere = replace(large, placement=Placement(node_selector={"kind": "another"}))
+    snapshot = one_hole(large, YOUNG)
+    waits = plans.choose_in_order(snapshot, YOUNG, untried=[too_large, large], yields=False)
+    assert waits == plans.Yield("ns/large", is_untried=True)
+    assert isinstance(plans.choose_in_order(snapshot, YOUNG, untried=[too_large, elsewhere]), plans.RelaunchOn)
+
+
 @pytest.mark.parametrize(("overhead", "claimed"), [(1_000_000, 0), (0, 1_000_000)], ids=["overhead", "claimed"])
 def test_an_older_pod_that_takes_too_much_beside_its_containers_is_not_taken_for_one_that_does_not(
     overhead: int, claimed: int
@@ -194,7 +203,7 @@ def test_a_numa_node_is_reserved_for_a_wide_pod_that_has_waited_so_that_small_on
     assert place(choose(snapshot, small, LATER - 1)) == "a NUMA 1"
     decision = choose(snapshot, small, LATER)
     assert isinstance(decision, plans.Wait)
-    assert decision.reason == "a NUMA 1 admits it, but is reserved for a pod whose turn comes first"
+    assert decision.reason == "a NUMA 1 admits it, but is reserved for wide, whose turn comes first"
     assert isinstance(choose(snapshot, small, LATER, yields=False), plans.Wait)
 
 
@@ -243,7 +252,9 @@ def test_a_numa_node_stays_reserved_for_a_pod_that_fits_until_it_is_ungated() ->
     stranger = replace(YOUNG, namespace="other")
     waiting = one_hole(OLD, stranger)
     assert reserved(waiting, stranger, LATER) == {"a": 0b01}
-    assert isinstance(choose(waiting, stranger, LATER), plans.Wait)
+    waits = choose(waiting, stranger, LATER)
+    assert isinstance(waits, plans.Wait)
+    assert waits.reason.endswith("is reserved for a pod of another namespace, whose turn comes first"), "unnamed"
     earlier = reservations(waiting, LATER)
     assumed = apply(waiting, changes.PodAssumed(OLD.pod, ("a",), LATER))
     assert queue_order.reserved_numa_nodes(assumed, stranger, earlier) == {}
@@ -357,7 +368,7 @@ def yields_plainly(snapshot: Snapshot, asked: WatchedPod, nodes: Sequence[str], 
         if (other.order < asked.order if other.namespace == asked.namespace else other.priority > asked.priority)
         and queue_order.is_waiting(snapshot, other)
     ]
-    states = {name: snapshot.publications[name].state_with_assumed for name in (*nodes, *others)}
+    states = {name: snapshot.publications[name].state_with_assumed() for name in (*nodes, *others)}
     without = {name: states[name] for name in nodes}
     beside = {name: admit(states[name], asked.pod)[1] for name in nodes}
     unaffected: list[tuple[object, ...]] = []

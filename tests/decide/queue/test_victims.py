@@ -3,15 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random, SystemRandom
+from typing import Any
 
 from tests.builders import gated_pod, guaranteed_pod, node, node_state, pod, running, snapshot_of, watched_pod
 
 from topomend.cache import changes
-from topomend.cache.changes import apply
+from topomend.cache.changes import NOMINATED_SECONDS, UNBOUND_SECONDS, apply
+from topomend.cache.changes.pods import UNPUBLISHED_SECONDS
 from topomend.cache.snapshot import Snapshot
-from topomend.decide.queue.victims import Budget, Running, choose_victims, nodes_to_preempt_on, where_scheduler_preempts
+from topomend.decide.queue.victims import (
+    Budget,
+    Running,
+    choose_victims,
+    undecided_nodes,
+    where_scheduler_preempts,
+    would_admit_empty,
+)
 from topomend.model.cluster import Taint, WatchedPod
 from topomend.replay.admission import admit, release
+from topomend.wire.group import FIT_GATE
 
 URGENT = gated_pod("urgent", 3, priority=10)
 
@@ -107,9 +117,12 @@ def test_victims_are_sought_on_nodes_that_would_admit_the_pod_if_they_were_empty
         running(node_state(name="full"), guaranteed_pod("one", 3), guaranteed_pod("two", 4)),
         node_state("sockets:2 cores:2 memory:8Gi", name="small"),
         running(node_state(name="tainted"), guaranteed_pod("three", 3)),
+        node_state(name="doubtful"),
     )
     snapshot = apply(snapshot, changes.NodeUpdated(node("tainted", taints=(Taint("gpu", "NoSchedule"),))))
-    assert nodes_to_preempt_on(snapshot, URGENT) == ("full",)
+    snapshot = apply(snapshot, changes.Published(node_state(name="doubtful"), "9", problem="no checkpoint"))
+    names = ("full", "small", "tainted", "doubtful", "gone")
+    assert [name for name in names if would_admit_empty(snapshot, URGENT, name)] == ["full"]
 
 
 def test_the_pod_is_admitted_once_its_victims_have_left_and_not_before_the_last() -> None:
@@ -245,3 +258,56 @@ def test_a_pod_that_may_go_to_another_node_does_not_count_as_one_that_comes() ->
     for nodes, expected in ((("a",), ("a",)), (("a", "b"), ())):
         assumed = apply(snapshot, changes.PodAssumed(guaranteed_pod("other", 2), nodes, 0.0))
         assert where_scheduler_preempts(assumed, wide, Running(pods)) == expected
+
+
+FIRST = watched_pod("first", 3, narrowed=True)
+
+
+def seen(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    """The watch shows the first pod with these fields."""
+    return apply(snapshot, changes.PodUpdated(replace(FIRST, **fields), 0.0))
+
+
+def test_a_node_is_undecided_while_the_scheduler_evicts_pods_there() -> None:
+    """Let go, nominated, bound: until its agent publishes it, the scheduler finds no node for it, or it is gone."""
+    before = snapshot_of(*(node_state(name=name) for name in "abc"))
+    ungated = apply(before, changes.PodAssumed(FIRST.pod, ("a", "b"), 0.0, displaces=True))
+    nominated = seen(ungated, nominated="b")
+    bound = seen(nominated, node="b")
+    published = apply(bound, changes.Published(running(node_state(name="b"), FIRST.pod), "99"))
+    gone = apply(nominated, changes.PodRemoved(FIRST.namespace, FIRST.name, FIRST.uid, 0.0))
+    assert undecided_nodes(before) == set()
+    assert undecided_nodes(ungated) == {"a", "b"}
+    assert undecided_nodes(seen(ungated, unschedulable=True)) == set()
+    assert undecided_nodes(nominated) == undecided_nodes(bound) == {"b"}
+    assert undecided_nodes(published) == set()
+    assert undecided_nodes(apply(gone, changes.TimePassed(UNBOUND_SECONDS))) == set()
+
+
+def test_pods_that_find_room_make_no_node_undecided_however_many_come() -> None:
+    before = snapshot_of(node_state(name="a"))
+    assumed = apply(before, changes.PodAssumed(FIRST.pod, ("a",), 0.0))
+    assert undecided_nodes(assumed) == undecided_nodes(seen(assumed, node="a")) == set()
+
+
+def test_a_nominated_pod_that_nobody_gated_makes_its_node_undecided_too() -> None:
+    before = snapshot_of(node_state(name="a"))
+    assert undecided_nodes(seen(before)) == set()
+    assert undecided_nodes(seen(before, nominated="a")) == {"a"}
+    assert undecided_nodes(seen(before, nominated="a", gates=(FIT_GATE,))) == set()
+
+
+def test_a_pod_that_is_never_bound_makes_no_node_undecided_for_ever() -> None:
+    """Its scheduler is away, takes the nomination back, or keeps it; or its deletion was not seen."""
+    ungated = apply(snapshot_of(node_state(name="a")), changes.PodAssumed(FIRST.pod, ("a",), 0.0, displaces=True))
+    nominated = seen(ungated, nominated="a")
+    not_listed = apply(nominated, changes.PodsListed((), "9", 0.0))
+    for snapshot, seconds in (
+        (ungated, UNBOUND_SECONDS),
+        (nominated, NOMINATED_SECONDS),
+        (seen(nominated), UNBOUND_SECONDS),
+        (not_listed, UNPUBLISHED_SECONDS),
+    ):
+        assert undecided_nodes(apply(snapshot, changes.TimePassed(seconds - 1.0))) == {"a"}
+        assert undecided_nodes(apply(snapshot, changes.TimePassed(seconds))) == set()
+    assert undecided_nodes(seen(nominated, unschedulable=True)) == set()

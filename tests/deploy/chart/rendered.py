@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import yaml
 from deploy.helm.chart import CHART
-from verify.chart.programs import run
+from tools.chart.programs import run
 
 from topomend.model.kubelet import DEFAULT_VERSION
 

@@ -15,7 +15,7 @@ from deploy.helm.chart import CHART
 from tests.clusters import ROOT
 from tests.deploy.chart.rendered import HELMS, Object, rendered, the
 from tests.deploy.chart.test_values import EVERYTHING
-from verify.chart.programs import run
+from tools.chart.programs import run
 
 from topomend.drain.operators import LABELS
 from topomend.kube import client
@@ -57,7 +57,8 @@ def test_a_hook_has_its_rights_before_it_runs_and_none_afterwards(event: str, ki
     account = pod_of_hook(event, kind)["spec"]["serviceAccountName"]
     assert the(rights, "ServiceAccount")["metadata"]["name"] == account
     for binding in (item for item in rights if item["kind"].endswith("Binding")):
-        role = the(rights, binding["roleRef"]["kind"])
+        roles = [*rights, *rendered()] if event == "test" else rights  # the test has the role of every user
+        role = the(roles, binding["roleRef"]["kind"], binding["roleRef"]["name"])
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
         home = the(rights, "ServiceAccount")["metadata"]["namespace"]
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": home}]
@@ -157,9 +158,30 @@ def test_no_module_of_the_drain_asks_for_a_kind_that_the_drain_may_not_touch() -
     assert asked <= allowed
 
 
-def test_the_check_may_list_what_it_looks_at() -> None:
-    listed = ("nodes", "nodetopologies.topomend.io", "relaunches.topomend.io", "deviceclasses.resource.k8s.io")
-    assert rules("test", "ClusterRole") == {("list", resource, "*") for resource in listed}
+def test_the_check_has_the_role_that_users_bind_too_and_no_other() -> None:
+    given: tuple[dict[str, Any], ...] = ({}, {"fullnameOverride": "acme-topomend"})
+    for values in given:
+        binding = the(hooks("test", **values), "ClusterRoleBinding")
+        roles = {item["metadata"]["name"] for item in rendered(**values) if item["kind"] == "ClusterRole"}
+        assert binding["roleRef"]["name"] in roles
+        assert binding["roleRef"]["name"].endswith("-checker")
+        assert not [item for item in hooks("test", **values) if item["kind"] == "ClusterRole"]
+
+
+def test_the_checks_role_only_reads_and_reads_no_secret() -> None:
+    role = next(item for item in rendered() if item["metadata"]["name"] == "topomend-checker")
+    for rule in role["rules"]:
+        is_question = rule["resources"] == ["subjectaccessreviews"]
+        assert set(rule["verbs"]) <= ({"create"} if is_question else {"get", "list"})
+        assert not {"*", "secrets"}.intersection(rule["resources"])
+    asked = _asked_for_by((ROOT / "operator" / "topomend" / "cli" / "numa" / "check").glob("*.py"))
+    named = {
+        f"{resource}.{group}".rstrip(".")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert asked - named == {"secrets"}
 
 
 def test_a_hook_runs_where_the_operator_may_and_also_on_a_full_cluster() -> None:

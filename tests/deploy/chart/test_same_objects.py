@@ -20,9 +20,14 @@ VALUES: dict[str, Any] = {
     "kubelet-root": {"kubelet": {"rootDir": "/data/kubelet"}},
     "kubelet-state": {"kubelet": {"state": {"enabled": True}}},
     "node-resource-topology": {"nodeResourceTopology": {"enabled": True}},
+    "node-features": {"nodeFeatures": {"enabled": True}},
     "observe": {"mode": "observe"},
     "openshift": {"openshift": {"enabled": True}},
     "placeholders": {"placeholders": {"enabled": True}},
+    "pod-monitor": {"metrics": {"monitor": "PodMonitor"}},
+    "prometheus-rule": {"metrics": {"rules": True}},
+    "scrape-annotations": {"metrics": {"monitor": "annotations"}},
+    "service-monitor": {"metrics": {"monitor": "ServiceMonitor"}},
     "startup-taint": {"startupTaint": {"enabled": True}},
 }
 """The values of each component; those of a distribution are layouts."""

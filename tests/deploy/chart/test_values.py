@@ -10,6 +10,7 @@ import pytest
 import yaml
 from deploy.helm.chart import CHART
 from deploy.helm.schema import SET_BY_THE_CHART, ValuesDisagree, described, values_schema
+from deploy.watch.kept import RULES
 from tests.deploy.chart.rendered import HELMS, Object, by_key, key, pod_of, refusal, rendered, template, the
 
 import topomend
@@ -87,9 +88,27 @@ def _cases() -> Iterator[Case]:
     yield from _of_workloads()
     yield from _of_both("log.level", "debug", arguments, "--log-level=debug")
     yield from _of_both("log.format", "json", arguments, "--log-format=json")
-    yield from _of_both("metrics.enabled", ON, arguments, "--metrics-address=$(POD_IP):9400")
-    yield from _of_both("metrics.enabled", ON, (*CONTAINER, "ports"), {"name": "metrics", "containerPort": 9400})
+    yield from _of_metrics(arguments)
     yield from _of_the_release()
+
+
+def _of_metrics(arguments: tuple[str, ...]) -> Iterator[Case]:
+    health, webhook = {"name": "health", "containerPort": 8081}, {"name": "webhook", "containerPort": 8443}
+    yield Case("metrics.enabled", OFF, OPERATOR, (*CONTAINER, "ports"), [health, webhook])
+    yield Case("metrics.enabled", OFF, AGENT, (*CONTAINER, "ports"), [health])
+    yield from _of_both("metrics.port", 9999, arguments, "--metrics-address=$(POD_IP):9999")
+    yield from _of_both("metrics.port", 9999, (*CONTAINER, "ports"), {"name": "metrics", "containerPort": 9999})
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    selector = ("spec", "ingress", "0", "from", "0", "namespaceSelector")
+    for name in ("topomend-operator", "topomend-agent"):
+        yield Case("metrics.namespaceSelector", monitoring, ("NetworkPolicy", name), selector, monitoring)
+        yield Case("metrics.monitor", "ServiceMonitor", ("ServiceMonitor", name))
+        yield Case("metrics.monitor", "ServiceMonitor", ("Service", f"{name}-metrics"))
+        yield Case("metrics.monitor", "PodMonitor", ("PodMonitor", name))
+    annotations = ("spec", "template", "metadata", "annotations")
+    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": "9400"}
+    yield from _of_both("metrics.monitor", "annotations", annotations, scraped)
+    yield Case("metrics.rules", ON, ("PrometheusRule", "topomend-alerts"))
 
 
 def _of_features(arguments: tuple[str, ...]) -> Iterator[Case]:
@@ -99,10 +118,12 @@ def _of_features(arguments: tuple[str, ...]) -> Iterator[Case]:
         yield Case(f"gating.{name}", OFF, ("MutatingWebhookConfiguration", f"topomend-{name}"))
     yield Case("preemption.enabled", OFF, ("ClusterRoleBinding", "topomend-preemption"))
     yield Case("scaleUp.enabled", OFF, ("ClusterRoleBinding", "topomend-scale-up"))
+    yield Case("volumes.enabled", OFF, ("ClusterRoleBinding", "topomend-volumes"))
     yield Case("placeholders.enabled", ON, OPERATOR, arguments, "--placeholders")
     yield Case("startupTaint.enabled", ON, OPERATOR, arguments, "--startup-taint")
     yield Case("startupTaint.enabled", ON, ("ClusterRoleBinding", "topomend-startup-taint"))
     yield Case("nodeResourceTopology.enabled", ON, AGENT, arguments, "--node-resource-topology")
+    yield Case("nodeFeatures.enabled", ON, AGENT, arguments, "--node-features=$(POD_NAMESPACE)")
     yield Case("openshift.enabled", ON, ("SecurityContextConstraints", "topomend-agent"))
     yield Case("networkPolicy.enabled", OFF, ("NetworkPolicy", "topomend-operator"))
     yield Case("networkPolicy.enabled", OFF, ("NetworkPolicy", "topomend-agent"))
@@ -267,7 +288,7 @@ def test_each_value_has_a_case() -> None:
     for path in leaves(schema):
         parent, _, name = path.rpartition(".")
         if not parent.endswith(".settings"):
-            assert path in tried | {"global", "metrics.port"} or parent == "kubelet.state", path
+            assert path in tried | {"global", "metrics.interval", "metrics.labels"} or parent == "kubelet.state", path
         else:
             assert name in SETTINGS[parent.removesuffix(".settings")], path
 
@@ -294,10 +315,35 @@ def test_a_value_without_a_type_and_a_type_without_a_value_stop_the_generation()
 # What combines
 
 
-def test_the_port_of_metrics_is_a_value() -> None:
-    container = pod_of(rendered(metrics={"enabled": True, "port": 9999}), "DaemonSet")["containers"][0]
-    assert {"name": "metrics", "containerPort": 9999} in container["ports"]
-    assert "--metrics-address=$(POD_IP):9999" in container["args"]
+@pytest.mark.parametrize(
+    ("kind", "endpoints"), [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")]
+)
+def test_a_monitor_has_the_interval_and_the_labels_by_which_a_prometheus_selects_it(kind: str, endpoints: str) -> None:
+    labels = {"release": "kube-prometheus-stack"}
+    items = rendered(metrics={"monitor": kind, "interval": "15s", "labels": labels, "rules": True})
+    for name in ("topomend-operator", "topomend-agent"):
+        monitor = the(items, kind, name)
+        assert monitor["spec"][endpoints] == [{"port": "metrics", "interval": "15s"}]
+        assert labels.items() <= monitor["metadata"]["labels"].items()
+    assert labels.items() <= the(items, "PrometheusRule")["metadata"]["labels"].items()
+    assert "release" not in the(items, "Deployment")["metadata"]["labels"]
+
+
+def test_annotations_for_scraping_name_the_port_that_is_served_beside_those_of_the_user() -> None:
+    items = rendered(metrics={"monitor": "annotations", "port": 9999}, operator={"podAnnotations": {"a": "b"}})
+    annotations = the(items, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"prometheus.io/scrape": "true", "prometheus.io/port": "9999", "a": "b"}
+
+
+@pytest.mark.parametrize("monitor", ["PodMonitor", "ServiceMonitor", "annotations"])
+def test_without_metrics_nothing_asks_prometheus_to_scrape(monitor: str) -> None:
+    off = {"enabled": False}
+    assert by_key(rendered(metrics=off | {"monitor": monitor})) == by_key(rendered(metrics=off))
+
+
+def test_the_rules_of_the_chart_are_those_of_the_file() -> None:
+    rule = the(rendered(metrics={"rules": True}), "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load(RULES.read_text())
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_socket_in_a_folder_that_may_not_be_entered_is_named(tmp_path: Path) -
 
 
 def test_a_kubelet_that_is_gone_and_comes_back_is_read_again(tmp_path: Path) -> None:
-    client = PodResourcesClient(tmp_path / "sock", timeout=2)
+    client = PodResourcesClient(tmp_path / "sock", timeout=60)
     with serving(tmp_path / "sock", Lister()):
         client.read()
     with pytest.raises(PodResourcesUnavailable):

@@ -166,7 +166,7 @@ def test_what_cannot_be_used_is_refused_by_file_context_and_field_and_without_th
     (folder / "empty").write_text("")
     (folder / "damaged").write_text("-----BEGIN\n")
     lock = ["openssl", "ec", "-aes256", "-passout", "pass:x", "-in", "user.key", "-out", "locked.key"]
-    subprocess.run(lock, cwd=folder, check=True, capture_output=True, timeout=30)
+    subprocess.run(lock, cwd=folder, check=True, capture_output=True, timeout=240)
     write(kubeconfig, cluster, user)
     if why == "has no credentials":
         assert why in find_access().credentials.shown

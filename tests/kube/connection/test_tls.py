@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.kube.certificates import Authority, Server, serving
 
-from topomend.controller.watch_streams import WatchStreams
+from topomend.controller.own_objects import OwnObjects
 from topomend.kube.agent_client import AgentClient
 from topomend.kube.client import NODES, connect
 from topomend.kube.connection.access import find_access
@@ -87,11 +87,9 @@ def test_the_operators_client_takes_an_authority_without_key_identifiers(server:
 
 
 @pytest.mark.usefixtures("strict")
-def test_the_watch_streams_take_an_authority_without_key_identifiers(server: Server) -> None:
+def test_kopf_takes_an_authority_without_key_identifiers(server: Server) -> None:
     async def ask() -> int:
-        streams = WatchStreams(find_access(), lambda _: None, lambda: None)
-        session = await streams._login()
-        assert session is not None
+        session = await OwnObjects(find_access(), "default", (), lambda *_: None)._login()
         async with session.aiohttp_session as http, http.get(f"{session.server}/version") as answer:
             return answer.status
 

@@ -15,7 +15,7 @@ from topomend.kube.errors import Forbidden
 from topomend.model.cluster import WatchedPod
 from topomend.reconcile.autoscaling.scale_up import PATIENCE_SECONDS, WRITE_BURST
 from topomend.reconcile.optional_right import OFF_SECONDS, OptionalRight
-from topomend.wire.group import FIT_GATE, RELAUNCH_GATE
+from topomend.wire.group import ASKS_FOR_NODE, FIT_GATE, RELAUNCH_GATE
 
 pytestmark = pytest.mark.cluster
 
@@ -42,13 +42,14 @@ def test_a_pod_that_waits_becomes_unschedulable_and_stays_gated(parts: Parts, cl
     pod = gated(cluster, "wide", 4)
     before = condition(cluster, "wide")
     parts.watch(pod)
-    parts.scale_up.wait([pod], infeasible=False)
+    parts.scale_up.wait([pod], infeasible=False, why="no node admits it now: 2 of 2 nodes do not fit its cpu")
     parts.scale_up.check()
     assert condition(cluster, "wide") == before
     parts.clock.now += PATIENCE_SECONDS
     parts.scale_up.check()
     after = condition(cluster, "wide")
     assert after["reason"] == "Unschedulable"
+    assert after["message"].startswith(f"{ASKS_FOR_NODE} no node admits it now: 2 of 2 nodes do not fit its cpu. ")
     assert "kubectl numa explain" in after["message"]
     assert watched(cluster, "wide").asks_for_node
     assert not watched(cluster, "wide").unschedulable, "no scheduler has said so"

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 from topomend.cache import changes
 from topomend.kube.client import PODS
 from topomend.kube.errors import NotFound
+from topomend.kube.pod_groups import GROUP_RESOURCES
 from topomend.model.cluster import Owner, WatchedPod
 from topomend.reconcile.autoscaling.scale_up import PATIENCE_SECONDS
 from topomend.reconcile.gated.gangs import (
@@ -24,7 +25,6 @@ from topomend.reconcile.gated.gangs import (
     COUNTING_SHARE,
     INCOMPLETE_SECONDS,
     MAX_SIZE,
-    RESOURCES,
     SETTLE_SECONDS,
     Gangs,
 )
@@ -37,7 +37,7 @@ from topomend.reconcile.gated.gated_pods import (
 )
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result
-from topomend.replay.effort import TurnOver
+from topomend.replay.effort import Effort, TurnOver
 from topomend.runtime.backoff import Backoff, Exponential
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.group import FIT_GATE
@@ -61,7 +61,7 @@ class Groups(Parts):
         self.gated_pods = GatedPods(self.collaborators, self.backoff, lambda pod: pod, self.reported.append)
 
     def reconcile(self, pod: WatchedPod) -> Result:
-        return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
+        return self.gated_pods.reconcile(PodID.of(pod))
 
     def members(
         self, *cpus: int, size: int = 0, first: int = 0, foreign_gates: tuple[str, ...] = ()
@@ -140,6 +140,7 @@ def test_a_pod_of_the_group_that_nothing_gates_and_that_comes_last_is_counted_se
     assert groups.reconcile(pods[0]) == Result(COUNTED_SECONDS)
     labels, annotations = {LABELS["kueue.x-k8s.io"]: "train"}, {KUEUE_SIZE: "2"}
     groups.cluster.create(pod("launcher", 1, labels=labels, annotations=annotations))
+    eventually("the launcher to be bound", lambda: watched(groups.cluster, "launcher").node)
 
     def goes() -> bool:
         groups.clock.now += COUNTED_SECONDS
@@ -333,7 +334,8 @@ def test_a_group_for_which_choosing_nodes_takes_too_long_once_has_more_time_the_
     pods = groups.members(2, 2)
     given: list[float] = []
 
-    def choose(_: WatchedPod, __: object, seconds: float) -> Result:
+    def choose(_: WatchedPod, __: object, seconds: float, effort: Effort) -> Result:
+        del effort
         given.append(seconds)
         if seconds < 4 * GROUP_SECONDS:
             raise TurnOver
@@ -405,7 +407,7 @@ def _of_pod_group(groups: Groups, name: str) -> WatchedPod:
 @contextmanager
 def _pod_groups(cluster: Cluster, name: str, least: int) -> Iterator[None]:
     """A PodGroup, of the kind that the scheduler plugins install."""
-    (resource,) = RESOURCES[SCHEDULER_PLUGINS]
+    (resource,) = GROUP_RESOURCES[SCHEDULER_PLUGINS]
     spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
     content: dict[str, Any] = {

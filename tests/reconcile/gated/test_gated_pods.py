@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from tests.builders import guaranteed_pod, node, running
+from tests.builders import guaranteed_pod, node, running, snapshot_of
 from tests.clusters import NODE_A, NODE_B, Cluster
 from tests.reconcile.parts import EMPTY_A, EMPTY_B, Parts
 from tests.refused_pods import gated, gates, watched
 
 from topomend.cache import changes
-from topomend.kube.client import PODS
-from topomend.model.cluster import Owner, WatchedPod
+from topomend.kube.client import CLAIMS, PODS
+from topomend.model.cluster import HOSTNAME_LABEL, NodeSelectorTerm, Owner, Placement, Requirement, WatchedPod
 from topomend.reconcile.gated.gated_pods import MAX_YIELDS, SETTLE_SECONDS, YIELD_SECONDS, GatedPods
+from topomend.reconcile.gated.volumes import COMING_SECONDS, RETRY_SECONDS
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.relaunch.narrowed_affinity import narrowing_of
@@ -38,7 +39,7 @@ class Gating(Parts):
         self.gated_pods = GatedPods(self.collaborators, self.backoff, _unchanged, self.reported.append)
 
     def reconcile(self, pod: WatchedPod) -> Result:
-        return self.gated_pods.reconcile(PodID(pod.namespace, pod.name, pod.uid))
+        return self.gated_pods.reconcile(PodID.of(pod))
 
 
 @pytest.fixture
@@ -95,6 +96,39 @@ def test_a_pod_that_has_changed_since_is_read_again_instead(gating: Gating, clus
     gating.apply(*gating.reported)
     gating.reconcile(pod)
     assert gates(cluster, "train") == ()
+
+
+def longest_fitting(gating: Gating) -> float | None:
+    return gating.metrics.registry.get_sample_value("topomend_operator_gated_though_fits_seconds")
+
+
+def test_how_long_a_pod_stays_gated_is_counted_from_when_a_node_admits_it(gating: Gating, cluster: Cluster) -> None:
+    pod, too_large = gated(cluster, "train"), gated(cluster, "large", 3)
+    gating.watch(pod, too_large)
+    gating.reconcile(too_large)
+    gating.clock.now += 50
+    assert longest_fitting(gating) == 0
+    cluster.client.merge(PODS, "train", {"metadata": {"labels": {"changed": "true"}}}, "default")
+    gating.reconcile(pod)  # which is not ungated: it has changed
+    gating.clock.now += 100
+    assert longest_fitting(gating) == 100
+    gating.watch(watched(cluster, "train"))
+    gating.reconcile(pod)
+    gating.watch(watched(cluster, "train"))
+    assert gates(cluster, "train") == ()
+    assert longest_fitting(gating) == 0
+
+
+def test_a_pod_whose_place_was_taken_no_longer_counts_as_one_that_fits(gating: Gating, cluster: Cluster) -> None:
+    pod = gated(cluster, "train")
+    gating.watch(pod)
+    cluster.client.merge(PODS, "train", {"metadata": {"labels": {"changed": "true"}}}, "default")
+    gating.reconcile(pod)
+    gating.clock.now += 100
+    gating.apply(changes.Published(running(ONE_HOLE, guaranteed_pod("taken", 2)), "9"))
+    gating.watch(watched(cluster, "train"))
+    gating.reconcile(watched(cluster, "train"))
+    assert longest_fitting(gating) == 0
 
 
 def test_a_pod_that_is_gone_gives_its_node_back(gating: Gating, cluster: Cluster) -> None:
@@ -196,7 +230,7 @@ def test_a_pod_is_let_go_for_nodes_on_which_kube_scheduler_preempts_and_assumed_
 ) -> None:
     pod = gated(cluster, "train", 3)
     gating.watch(pod)
-    gating.gated_pods.leave_to_scheduler(pod, (NODE_B,))
+    gating.gated_pods.leave_to_scheduler(pod, (NODE_B,), ())
     assert gates(cluster, "train") == ()
     assert narrowing_of(watched(cluster, "train").node_affinity).hosts == (NODE_B,)
     assert gating.assumed("train") == (NODE_B,)
@@ -205,9 +239,60 @@ def test_a_pod_is_let_go_for_nodes_on_which_kube_scheduler_preempts_and_assumed_
     assert gating.reconcile(pod) == DONE, "it still looks gated"
 
 
+FULL_A = running(EMPTY_A, guaranteed_pod("four", 4), guaranteed_pod("three", 3))
+
+
+@pytest.mark.parametrize("useless", [(), (NODE_B,)])
+def test_a_pod_of_unknown_volumes_is_let_go_for_all_nodes_but_the_useless_and_the_refusing(
+    gating: Gating, cluster: Cluster, useless: tuple[str, ...]
+) -> None:
+    """Nodes that nobody has looked at may have its volume, and kube-scheduler makes room there too."""
+    gating.store.snapshot = snapshot_of(EMPTY_B if useless else ONE_HOLE, FULL_A)
+    pod = replace(gated(cluster, "train", 3), placement=Placement(volumes=None))
+    gating.watch(pod)
+    gating.gated_pods.leave_to_scheduler(pod, (NODE_A,), useless)
+    assert gates(cluster, "train") == ()
+    assert narrowing_of(watched(cluster, "train").node_affinity).excluded == (NODE_B,)
+    assert gating.assumed("train") == (NODE_A,)
+
+
+def test_a_pod_waits_for_a_node_that_has_its_volume(gating: Gating, cluster: Cluster) -> None:
+    """Its place is neither taken nor kept on the node that admits it."""
+    elsewhere = (NodeSelectorTerm((Requirement(HOSTNAME_LABEL, "In", (NODE_A,)),)),)
+    pod = replace(gated(cluster, "train"), placement=Placement(volumes=(elsewhere,)), scheduler_rules=("volumes",))
+    gating.store.snapshot = snapshot_of(ONE_HOLE, FULL_A)
+    gating.watch(pod)
+    assert gating.reconcile(pod).on_capacity
+    assert gates(cluster, "train") == (FIT_GATE,)
+    assert gating.assumed("train") == ()
+    gating.apply(changes.Published(EMPTY_A, "9"))
+    gating.reconcile(pod)
+    assert gating.assumed("train") == (NODE_A,)
+
+
+@pytest.mark.parametrize("created", [False, True])
+def test_a_pod_is_ungated_once_it_is_known_where_its_claim_is_or_that_nobody_will_say(
+    gating: Gating, cluster: Cluster, created: bool
+) -> None:
+    pod = replace(gated(cluster, "train"), claims=("gated-data",), placement=Placement(volumes=None))
+    gating.watch(pod)
+    assert gating.reconcile(pod) == Result(RETRY_SECONDS)
+    assert gates(cluster, "train") == (FIT_GATE,)
+    if created:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "gated-data"}, "spec": spec}
+        made = cluster.client.create(CLAIMS, claim, "default")
+        assert gating.reconcile(pod) == DONE
+        cluster.client.delete(CLAIMS, "gated-data", "default", uid=made["metadata"]["uid"])
+    else:
+        gating.clock.now += COMING_SECONDS
+        assert gating.reconcile(pod) == DONE
+    assert gates(cluster, "train") == ()
+
+
 def test_a_pod_is_not_let_go_for_a_node_that_has_gone(gating: Gating, cluster: Cluster) -> None:
     pod = gated(cluster, "train", 3)
     gating.watch(pod)
-    gating.gated_pods.leave_to_scheduler(pod, (NODE_A,))
+    gating.gated_pods.leave_to_scheduler(pod, (NODE_A,), ())
     assert gates(cluster, "train") == (FIT_GATE,)
     assert gating.assumed("train") == ()

@@ -14,15 +14,16 @@ from tests.waiting import eventually
 
 from topomend.cache import changes
 from topomend.decide.eligibility import Limits
-from topomend.kube.client import PODS, Client, Resource
+from topomend.kube.client import BUDGETS, DAEMON_SETS, PODS, Client, Resource
 from topomend.kube.errors import DeniedForNow, Forbidden, TooManyRequests
-from topomend.model.cluster import PodGroup, WatchedPod
+from topomend.model.cluster import Placement, PodGroup, WatchedPod
 from topomend.model.pod import requests_of
 from topomend.reconcile.gated.preemption import (
     KEPT_SECONDS,
     NEXT_SECONDS,
     PATIENCE_SECONDS,
     RESTS,
+    SOON_SECONDS,
     STUCK_SECONDS,
     Preemptor,
     _read,
@@ -36,8 +37,6 @@ from topomend.wire.pod import read_pod
 
 pytestmark = pytest.mark.cluster
 
-BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
-DAEMON_SETS = Resource("apps/v1", "daemonsets")
 POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", namespaced=False)
 BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", namespaced=False)
 
@@ -52,17 +51,24 @@ class Waiting(Parts):
         self.fill(2, 2)
         limits = NamespaceLimits(cluster.client, Limits(), self.clock)
         self.let_go: list[tuple[str, tuple[str, ...]]] = []
-        self.is_gated_by_us = True
+        self.is_gated_by_us, self.assumes = True, False
         self.preemptor = Preemptor(
             cluster.client,
             self.store,
             self.emitted.announcer,
             limits,
             excluded=lambda _: {},
-            let_go=lambda pod, nodes: self.let_go.append((pod.name, tuple(nodes))),
+            let_go=self._leave_to_scheduler,
             is_gated_by_us=lambda _: self.is_gated_by_us,
+            count=self.node_pods.list,
+            untried=self.untried,
             clock=self.clock,
         )
+
+    def _leave_to_scheduler(self, pod: WatchedPod, nodes: Sequence[str], _useless: Sequence[str]) -> None:
+        self.let_go.append((pod.name, tuple(nodes)))
+        if self.assumes:
+            self.apply(changes.PodAssumed(pod.pod, tuple(nodes), self.clock.now, displaces=True))
 
     def fill(self, *cpus: int) -> None:
         """Have pods of so many CPUs fill the node, one after the other, in the place of those that fill it."""
@@ -81,8 +87,8 @@ class Waiting(Parts):
         state = release(self.store.snapshot.publications[NODE_B].state, "default", name)
         self.store.snapshot = snapshot_of(state)
 
-    def wait(self, *, cpus: int = 3, **fields: Any) -> WatchedPod:
-        waiting = replace(gated(self.cluster, "urgent", cpus), **{"priority": 10} | fields)
+    def wait(self, *, name: str = "urgent", cpus: int = 3, **fields: Any) -> WatchedPod:
+        waiting = replace(gated(self.cluster, name, cpus), **{"priority": 10} | fields)
         self.watch(waiting)
         self.clock.now += PATIENCE_SECONDS
         return waiting
@@ -160,6 +166,50 @@ def test_the_place_is_held_in_the_scheduler_and_against_gated_pods_before_anythi
     assert (reservation.pod.uid, reservation.node) == (urgent.uid, NODE_B)
 
 
+@pytest.mark.parametrize("is_found", [True, False])
+def test_nobody_is_evicted_for_a_pod_that_a_node_has_come_free_for_meanwhile(
+    waiting: Waiting, is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not a worker has found it. Kept: seed 311127, cluster 411."""
+    urgent = waiting.wait()
+    nominate = pod_requests.nominate
+
+    def nominating(*arguments: Any) -> bool:
+        if is_found:
+            waiting.apply(changes.PodAssumed(urgent.pod, (NODE_B,), waiting.clock.now))
+        else:
+            waiting.apply(changes.Published(EMPTY_B, "9"))
+        return nominate(*arguments)
+
+    monkeypatch.setattr(pod_requests, "nominate", nominating)
+    waiting.preemptor.check()
+    assert waiting.left() == ["fill-0", "fill-1"]
+    assert waiting.emitted.reasons() == []
+    assert waiting.preemptor.reservations() == (), "another pod may use the node"
+
+
+def test_nobody_waits_for_a_pod_any_more_once_it_was_tried(waiting: Waiting) -> None:
+    waiting.wait()
+    waiting.preemptor.check()  # which evicts a pod
+    elsewhere = waiting.wait(name="elsewhere", placement=Placement(node_selector={"kind": "another"}))
+    younger = replace(elsewhere, name="younger", uid="y")
+    waiting.untried.add(elsewhere)
+    assert [pod.name for pod in waiting.untried.before(younger)] == ["elsewhere"]
+    waiting.preemptor.check()  # which finds nothing
+    assert waiting.untried.before(younger) == []
+
+
+def test_nobody_waits_for_pods_where_none_may_be_evicted(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    urgent = waiting.wait()
+    waiting.untried.lowest = 0
+    waiting.untried.add(urgent)
+    younger = replace(urgent, name="younger", uid="y")
+    assert waiting.untried.before(younger) == [urgent]
+    monkeypatch.setattr(OptionalRight, "is_missing", True)
+    waiting.preemptor.check()
+    assert waiting.untried.before(younger) == []
+
+
 def test_a_pod_that_has_changed_meanwhile_has_nobody_evicted(waiting: Waiting) -> None:
     waiting.wait(version="1")
     waiting.preemptor.check()
@@ -207,6 +257,95 @@ def test_where_totals_are_short_too_the_scheduler_preempts(waiting: Waiting) -> 
     assert waiting.let_go == [("urgent", (NODE_B,))] * 2
     assert waiting.left() == ["fill-0", "fill-1"]
     assert waiting.preemptor.reservations() == ()
+
+
+def test_nobody_leaves_a_node_that_counts_as_full_and_is_not(waiting: Waiting) -> None:
+    """No watch shows a running pod that is deleted without a grace period. Kept: seed 311127, cluster 27."""
+    waiting.free("fill-1")
+    too_much = changes.NodePodsListed(NODE_B, 99, "1", {"cpu": 8_000}, {})
+    waiting.apply(changes.ListBegun(NODE_B, 99), too_much)
+    waiting.wait(cpus=3)
+    waiting.preemptor.check()
+    assert (waiting.let_go, waiting.left()) == ([], ["fill-0"])
+    used = waiting.store.snapshot.nodes[NODE_B].used
+    assert used is not None
+    assert used["cpu"] == 2_000
+
+
+def test_a_node_that_stays_full_when_it_is_counted_keeps_nobody_from_leaving(waiting: Waiting) -> None:
+    """Whom nobody can read takes some of its totals, too: one pod of a tenant would keep all others waiting."""
+    much = changes.NodePodsListed(NODE_B, 99, str(1 << 60), {"cpu": 8_000}, {})  # newer than whatever is counted
+    waiting.apply(changes.ListBegun(NODE_B, 99), much)
+    waiting.wait()
+    waiting.preemptor.check()
+    assert len(waiting.left()) == 1
+
+
+def test_of_two_pods_the_second_is_let_go_once_the_first_is_there_or_has_no_node(waiting: Waiting) -> None:
+    """Whom kube-scheduler evicts for the first decides whom it would evict for the second."""
+    waiting.fill(3, 3)
+    waiting.assumes = True
+    second = waiting.wait(name="second")
+    first = waiting.wait(creation_time="2020-01-01T00:00:00Z")
+    waiting.preemptor.check()
+    assert waiting.let_go == [("urgent", (NODE_B,))]
+    let_go = replace(first, gates=(), version="9")
+    for stage in (let_go, replace(let_go, nominated=NODE_B), replace(let_go, node=NODE_B)):
+        waiting.watch(stage)
+        waiting.clock.now += RESTS.longest
+        waiting.preemptor.check()
+        assert waiting.let_go == [("urgent", (NODE_B,))], stage
+    waiting.apply(changes.PodForgotten(first.namespace, first.name))
+    waiting.clock.now += SOON_SECONDS
+    waiting.preemptor.check()
+    assert waiting.let_go[1:] == [(second.name, (NODE_B,))]
+
+
+def test_of_pods_of_one_priority_that_came_shortly_after_each_other_the_largest_is_tried_first(
+    waiting: Waiting,
+) -> None:
+    """Else the small one gets the large NUMA node, and the large one never any. Kept: seed 2119086878, cluster 15."""
+    waiting.fill(3, 3)
+    waiting.assumes = True
+    waiting.wait(name="small", cpus=2, creation_time="2020-01-01T00:00:00Z")
+    waiting.clock.now -= 1.5
+    waiting.watch(replace(gated(waiting.cluster, "large", 3), priority=10))
+    waiting.clock.now += 1.4
+    waiting.preemptor.check()
+    assert waiting.let_go == [], "none has waited for two seconds"
+    waiting.clock.now += 0.1
+    waiting.preemptor.check()
+    assert waiting.let_go == [("large", (NODE_B,))]
+
+
+def test_pods_that_nothing_can_help_cost_at_most_one_list_a_second_whatever_changes(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty nodes, on one of which a pod comes or goes every two seconds. Real requests are counted."""
+    names = [f"made-up-{number}" for number in range(20)]
+    full = [running(replace(EMPTY_B, name=name), guaranteed_pod("x", 4)) for name in names]
+    fuller = [running(state, guaranteed_pod("y", 3)) for state in full]
+    waiting.store.snapshot = snapshot_of(*full)
+    for number in range(3):
+        waiting.wait(name=f"urgent-{number}", cpus=4)
+    lists: list[float] = []
+    read = Client.read
+
+    def reading(client: Client, *args: Any, **options: Any) -> Any:
+        lists.append(waiting.clock.now)
+        return read(client, *args, **options)
+
+    monkeypatch.setattr(Client, "read", reading)
+    for tick in range(2 * 600):
+        if tick % 4 == 0:
+            changed = (full, fuller)[tick // 80 % 2][tick // 4 % 20]
+            waiting.apply(changes.Published(changed, str(1_000 + tick)))
+        waiting.preemptor.check()
+        waiting.clock.now += 0.5
+    began = waiting.clock.now - 300
+    steady = [moment for moment in lists if moment >= began]
+    assert len(lists) > 60, "each of the nodes is looked at once for each pod"
+    assert 0 < len(steady) <= 300
 
 
 def test_where_budgets_have_the_scheduler_evict_the_wrong_pods_it_does_not_get_the_pod(waiting: Waiting) -> None:
@@ -287,6 +426,16 @@ def test_budgets_count_for_all_victims_of_an_attempt(waiting: Waiting) -> None:
         assert waiting.left() == ["fill-1", "fill-2"]
     waiting.clock.now += max(RESTS.first, KEPT_SECONDS)
     waiting.preemptor.check()
+    assert waiting.left() == []
+
+
+def test_a_budget_of_other_pods_keeps_no_victim_of_its_namespace(waiting: Waiting) -> None:
+    """Kept: seed 311127, cluster 3."""
+    waiting.fill(3, 2, 1)
+    waiting.free("fill-0")
+    with _budget(waiting.cluster, {"n": "other"}):
+        waiting.wait(cpus=4)
+        waiting.preemptor.check()
     assert waiting.left() == []
 
 

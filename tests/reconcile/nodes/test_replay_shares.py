@@ -22,7 +22,7 @@ from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
-from topomend.replay.effort import ADMISSION_SECONDS, Overspent, check, working_on
+from topomend.replay.effort import ADMISSION_SECONDS, Effort, Overspent
 
 ASKED = pod("p", "cpu=2 memory=2Gi")
 WATCHED = gated_pod(pod=ASKED)
@@ -40,7 +40,7 @@ def store() -> Store:
 
 def test_a_pod_goes_to_another_node_and_the_costly_one_says_why_it_was_not_asked(store: Store) -> None:
     began = time.thread_time()
-    chosen = within_shares(store, lambda: plans.choose(store.snapshot, WATCHED, None))
+    chosen = within_shares(store, lambda effort: plans.choose(store.snapshot, WATCHED, None, effort=effort))
     assert time.thread_time() - began < 4 * ADMISSION_SECONDS
     assert isinstance(chosen, plans.RelaunchOn)
     assert chosen.nodes == ("b",)
@@ -48,12 +48,12 @@ def test_a_pod_goes_to_another_node_and_the_costly_one_says_why_it_was_not_asked
 
 
 def test_later_pods_do_not_wait_for_the_costly_node_whatever_it_publishes(store: Store) -> None:
-    within_shares(store, lambda: plans.choose(store.snapshot, WATCHED, None))
+    within_shares(store, lambda effort: plans.choose(store.snapshot, WATCHED, None, effort=effort))
     published = [changes.Published(costly_state(seed=seed), str(seed + 10)) for seed in range(2, 30)]
     began = time.thread_time()
     for change in published:
         store.apply(change)
-        within_shares(store, lambda: plans.choose(store.snapshot, WATCHED, None))
+        within_shares(store, lambda effort: plans.choose(store.snapshot, WATCHED, None, effort=effort))
     assert time.thread_time() - began < ADMISSION_SECONDS
 
 
@@ -71,7 +71,7 @@ def test_a_change_of_the_costly_node_alone_requeues_no_pod_and_sets_it_aside(sto
 def test_waiting_pods_of_one_kind_are_asked_about_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def admits(_snapshot: Snapshot, _names: object, asked_pod: Pod, _placement: Placement) -> bool:
+    def admits(_snapshot: Snapshot, _names: object, asked_pod: Pod, *_: object) -> bool:
         asked.append(asked_pod.name)
         return True
 
@@ -106,16 +106,16 @@ def test_a_refusal_by_the_costly_node_is_explained_as_far_as_it_is_known(store: 
     metrics = Metrics(lambda: store.snapshot, lambda: 0, lambda: True)
     explainer = Explainer(store, emitted.announcer, metrics, lambda _: None, clock)
     refusal = Refusal(refused_pod(pod=ASKED), "5", clock.now)
-    assert within_shares(store, lambda: explainer.explain_now(refusal)) is None
+    assert within_shares(store, lambda _: explainer.explain_now(refusal)) is None
     (note,) = emitted.notes("TopologyRefusalExplained")
     assert note == f"a refused p (TopologyAffinityError); the cause is unknown: {ASIDE.removeprefix('a: ')}"
     assert store.snapshot.set_aside["a"].active
 
 
 def test_work_that_goes_on_asking_a_node_set_aside_is_not_repeated_for_ever(store: Store) -> None:
-    def ask() -> None:
-        with working_on("a", 1, -1.0):
-            check()
+    def ask(effort: Effort) -> None:
+        with effort.working_on("a", 1, -1.0):
+            effort.check()
 
     with pytest.raises(Overspent):
         within_shares(store, ask)

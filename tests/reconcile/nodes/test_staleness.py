@@ -18,7 +18,7 @@ from topomend.cache import changes
 from topomend.cache.changes import SILENT
 from topomend.cache.snapshot import Snapshot
 from topomend.kube.client import NODE_TOPOLOGIES, Resource
-from topomend.kube.errors import Unanswered, refused
+from topomend.kube.errors import NotFound, Unanswered, refused
 from topomend.reconcile.nodes.staleness import DISTRUST_SECONDS, Staleness
 from topomend.reconcile.store import Store
 from topomend.wire.published.node_topology import HEARTBEAT
@@ -32,6 +32,14 @@ def last_heard(cluster: Cluster, node: str, minutes: int) -> str:
     return heard
 
 
+def begin_anew(cluster: Cluster) -> None:
+    """Have the nodes publish objects of which nothing was told yet: those of other tests may have been silent too."""
+    for name in (NODE_A, NODE_B):
+        with suppress(NotFound):
+            uid = cluster.client.get(NODE_TOPOLOGIES, name)["metadata"]["uid"]
+            cluster.client.delete(NODE_TOPOLOGIES, name, uid=uid)
+
+
 def staleness_events(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     return events_of(cluster, cluster.client.get(NODE_TOPOLOGIES, node), "TopologyStale")
 
@@ -40,11 +48,13 @@ def staleness_events(cluster: Cluster, node: str) -> list[dict[str, Any]]:
 def test_a_silent_agent_is_reported_once_however_many_operators_see_it(
     two_nodes: Cluster, start_operator: Callable[..., Operator]
 ) -> None:
+    begin_anew(two_nodes)
     last_heard(two_nodes, NODE_B, 1)
     first = last_heard(two_nodes, NODE_A, 40)
     for _ in range(2):
         operator = start_operator()
         eventually("the operator to tell of it", lambda operator=operator: "TopologyStale" in operator.text())  # type: ignore[misc]
+        eventually("it to be posted", lambda: staleness_events(two_nodes, NODE_A))
         operator.terminate()  # it posts what waits to be posted
     [event] = staleness_events(two_nodes, NODE_A)
     assert event["note"].startswith(f"the agent of {NODE_A} has confirmed nothing since {first}, so no pod")

@@ -80,17 +80,19 @@ def test_a_controller_in_a_namespace_that_opted_out_is_not_braked(fragmented: Cl
 
 def test_a_policy_that_was_deleted_and_installed_again_knows_the_list(two_nodes: Cluster) -> None:
     """With a list in a ConfigMap the API server never saw it change again."""
+    before, after = f"before-{time.monotonic_ns()}", f"after-{time.monotonic_ns()}"
+    head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}
+    api = administrator(two_nodes.sandbox.kubeconfig)
+    assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {before: "default/ReplicaSet/web"}}).allowed
+    eventually("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, before))
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         policy = two_nodes.client.get(resource, document["metadata"]["name"])
         two_nodes.client.delete(resource, document["metadata"]["name"], uid=policy["metadata"]["uid"])
-    time.sleep(3)
+    eventually("the policy to be out of force", lambda: not _is_gated_at_birth(two_nodes, before))
     for resource, document in zip((MUTATING_ADMISSION_POLICIES, BINDINGS), policies(BRAKE), strict=True):
         two_nodes.client.create(resource, document)
-    uid = f"after-{time.monotonic_ns()}"
-    head = {"apiVersion": API_VERSION, "kind": "Brake", "metadata": {"name": NAME}}
-    api = administrator(two_nodes.sandbox.kubeconfig)
-    assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {uid: "default/ReplicaSet/web"}}).allowed
-    eventually("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, uid))
+    assert api.apply(f"{BRAKES.path(SYSTEM, NAME)}", head | {"owners": {after: "default/ReplicaSet/web"}}).allowed
+    eventually("a pod of the owner to be gated", lambda: _is_gated_at_birth(two_nodes, after))
     assert not _is_gated_at_birth(two_nodes, "another")
 
 
@@ -174,6 +176,31 @@ def test_a_write_that_takes_long_delays_neither_other_controllers_nor_other_ques
         answered.set()
     hanging.join(30)
     assert _listed(two_nodes) == {_uid(slow), _uid(other)}
+
+
+def test_it_is_known_how_many_are_braked_and_since_when_the_first(
+    two_nodes: Cluster, controllers: list[WatchedPod], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brake = Brake(two_nodes.client, SYSTEM, lambda: "")
+    assert (brake.count(), brake.oldest_seconds()) == (0, 0.0)
+    began = time.monotonic()
+    assert brake.because(controllers[0]) == ""
+    assert brake.engage(controllers[0]) == ""
+    because = brake.because(controllers[0])
+    assert because.startswith("gated because new pods of ReplicaSet ")
+    assert because.endswith(" are braked since p was refused")
+    monkeypatch.setattr(
+        brakes, "IN_FORCE_SECONDS", -1.0
+    )  # as if somebody emptied the list, so that it is written again
+    again = _refused_pod_of({"metadata": {"name": "first", "uid": _uid(controllers[0])}})
+    before = brake.oldest_seconds()
+    assert brake.engage(again) == ""
+    assert before <= brake.oldest_seconds() <= time.monotonic() - began
+    assert brake.engage(controllers[1]) == ""
+    assert brake.count() == 2
+    monkeypatch.setattr(brakes, "QUIET_SECONDS", -60.0)
+    brake.release(())
+    assert (brake.count(), brake.oldest_seconds()) == (0, 0.0)
 
 
 def test_a_list_that_vanishes_whenever_it_is_written_is_not_written_without_end(

@@ -161,7 +161,7 @@ def test_answers_to_the_last_kinds_of_pods_are_remembered_whatever_their_names()
     for memory in range(1, 3 * MAX_ANSWERS):
         assert FastAdmission(pod("p", f"cpu=1 memory={memory}Mi")).admits(state)
         assert FastAdmission(pod("q", f"cpu=1 memory={memory}Mi")).admits(state)
-    assert len(admission._answers.of(state)) == MAX_ANSWERS
+    assert len(state.kept(admission._Answers)) == MAX_ANSWERS
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 import gc
-from dataclasses import replace
+import weakref
 
 import pytest
 from tests.builders import TWO_NUMA_NODES, node_state, pod
@@ -7,21 +7,23 @@ from tests.builders import TWO_NUMA_NODES, node_state, pod
 from topomend.replay.admission import admit
 from topomend.replay.fast_path import capacity
 from topomend.replay.fast_path.admission import FastAdmission
-from topomend.replay.fast_path.capacity import prepare
+from topomend.replay.fast_path.capacity import FreeCapacity, prepare
 
 GPU = f"{TWO_NUMA_NODES} device:v.com/gpu@0=2"
 ASKING = pod("p", "cpu=2 memory=1Gi v.com/gpu=1")
 
 
 def test_what_was_free_is_forgotten_with_the_state() -> None:
-    gc.collect()
-    before = len(capacity._free)
-    state = replace(node_state(GPU))
+    state = node_state(GPU)
     FastAdmission(ASKING).admits(state)
-    assert len(capacity._free) == before + 1
-    del state
-    gc.collect()
-    assert len(capacity._free) == before
+    assert state.kept(FreeCapacity)._devices
+    gone = weakref.ref(state)
+    gc.disable()
+    try:
+        del state
+        assert gone() is None, "without a collection of cycles"
+    finally:
+        gc.enable()
 
 
 def test_what_is_free_is_read_as_a_state_arrives(monkeypatch: pytest.MonkeyPatch) -> None:

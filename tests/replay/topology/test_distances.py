@@ -10,6 +10,7 @@ import pytest
 from tests.seeds import SEED
 
 from topomend.model.bitmask import mask_of
+from topomend.replay.effort import UNLIMITED
 from topomend.replay.topology.distances import Distances, fittest, interchangeable_classes, total_distance
 
 
@@ -36,7 +37,7 @@ def test_masks_with_as_many_numa_nodes_of_each_class_are_equally_close(seed: int
         totals: dict[tuple[int, ...], int] = {}
         for nodes in combinations(range(count), pick.randint(1, count)):
             spread = tuple(sorted(classes[node] for node in nodes))
-            total = total_distance(mask_of(nodes), distances)
+            total = total_distance(mask_of(nodes), distances, UNLIMITED)
             assert totals.setdefault(spread, total) == total
 
 
@@ -54,6 +55,6 @@ def test_numa_nodes_with_a_distance_of_their_own_to_themselves_are_not_interchan
 
 def test_the_fittest_mask_is_narrow_then_close_then_small() -> None:
     distances = {0: (10, 32, 12), 1: (32, 10, 12), 2: (12, 12, 10)}
-    assert fittest([], distances) is None
-    assert fittest([0b111, 0b011, 0b110, 0b101], distances) == 0b101
-    assert fittest([0b111, 0b110, 0b011], None) == 0b011
+    assert fittest([], distances, UNLIMITED) is None
+    assert fittest([0b111, 0b011, 0b110, 0b101], distances, UNLIMITED) == 0b101
+    assert fittest([0b111, 0b110, 0b011], None, UNLIMITED) == 0b011

@@ -13,6 +13,7 @@ from tests.seeds import SEED
 from verify.oracle.merging import Merging
 
 from topomend.model.bitmask import mask_of, members
+from topomend.replay.effort import UNLIMITED
 from topomend.replay.topology.distances import total_distance
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, SocketRule, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import (
@@ -55,7 +56,7 @@ def better(info: NUMAInfo, wanted: int, current: Hint, candidate: Hint) -> Hint:
             return candidate if then > now else current
 
     def fit(mask: int) -> tuple[int, int, int]:
-        return mask.bit_count(), total_distance(mask, info.distances) if info.distances else 0, mask
+        return mask.bit_count(), total_distance(mask, info.distances, UNLIMITED) if info.distances else 0, mask
 
     return min(current, candidate, key=lambda hint: fit(hint.mask or 0))
 

@@ -18,6 +18,7 @@ from tests.seeds import SEED
 
 from topomend.model.node_state import NodeState
 from topomend.replay.admission import admit, start_refusal
+from topomend.replay.effort import UNLIMITED
 from topomend.replay.topology import numa_allocation_strategy
 from topomend.replay.topology.distances import total_distance
 from topomend.replay.topology.hints import Hints, width_rank
@@ -210,7 +211,7 @@ def fitter(
 
     def fit(mask: int) -> tuple[object, ...]:
         width = mask.bit_count()
-        distance = total_distance(mask, info.distances) if info.distances else 0
+        distance = total_distance(mask, info.distances, UNLIMITED) if info.distances else 0
         return (width if now.preferred else width_rank(width, wanted), distance)
 
     if now.mask == then.mask or fit(now.mask) != fit(then.mask):

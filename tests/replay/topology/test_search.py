@@ -8,6 +8,7 @@ import random
 import pytest
 from tests.seeds import SEED
 
+from topomend.replay.effort import UNLIMITED
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology import search
 from topomend.replay.topology.distances import Distances, total_distance
@@ -47,7 +48,7 @@ def test_masks_come_narrowest_first_and_none_is_missing(seed: int) -> None:
     pick = random.Random(seed)
     for _ in range(FAMILIES):
         family = random_family(pick)
-        assert list(masks_by_width(family)) == tried(family), family
+        assert list(masks_by_width(family, UNLIMITED)) == tried(family), family
 
 
 @pytest.mark.parametrize("seed", [SEED])
@@ -57,8 +58,8 @@ def test_the_narrowest_mask_contains_the_numa_nodes_that_it_must(seed: int) -> N
         family = random_family(pick)
         including = pick.randrange(family.universe + 1)
         fitting = [mask for mask in tried(family) if not including & ~mask]
-        assert narrowest_of(family, including) == next(iter(fitting), None), (family, including)
-        assert narrowest_of(family, family.universe + 1) is None
+        assert narrowest_of(family, UNLIMITED, including) == next(iter(fitting), None), (family, including)
+        assert narrowest_of(family, UNLIMITED, family.universe + 1) is None
 
 
 @pytest.mark.parametrize("seed", [SEED])
@@ -68,16 +69,17 @@ def test_of_one_width_the_closest_mask_is_the_fittest_and_without_distances_the_
         family, distances = random_family(pick), random_distances(pick)
         for width in range(family.universe.bit_count() + 2):
             fitting = [mask for mask in tried(family) if mask.bit_count() == width]
-            assert fittest_of_width(family, width, None, Budget()) == min(fitting, default=None), (family, width)
-            closest = min(fitting, key=lambda mask: (total_distance(mask, distances), mask), default=None)
-            assert fittest_of_width(family, width, distances, Budget()) == closest, (family, width, distances)
+            smallest = min(fitting, default=None)
+            assert fittest_of_width(family, width, None, Budget(UNLIMITED)) == smallest, (family, width)
+            closest = min(fitting, key=lambda mask: (total_distance(mask, distances, UNLIMITED), mask), default=None)
+            assert fittest_of_width(family, width, distances, Budget(UNLIMITED)) == closest, (family, width, distances)
 
 
 def test_a_search_whose_steps_are_spent_is_said_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "MAX_STEPS", 100)
     family = Family((1 << 20) - 1, (per_node(dict.fromkeys(range(20), 1), 10),))
     with pytest.raises(KubeletBreaks, match="gave up on these NUMA hints after 100 steps") as broken:
-        list(masks_by_width(family))
+        list(masks_by_width(family, UNLIMITED))
     assert broken.value.reason == KUBELET_WOULD_HANG
 
 
@@ -87,4 +89,4 @@ def test_interchangeable_numa_nodes_are_not_searched_one_by_one(monkeypatch: pyt
     family = Family((1 << 40) - 1, (per_node(dict.fromkeys(range(40), 1), 20),))
     assert family.universe.bit_count() > TRIED_NODES
     equal = dict.fromkeys(range(40), (10,) * 40)
-    assert fittest_of_width(family, 20, equal, Budget()) == (1 << 20) - 1
+    assert fittest_of_width(family, 20, equal, Budget(UNLIMITED)) == (1 << 20) - 1

@@ -3,7 +3,14 @@
 import pytest
 
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
-from topomend.replay.topology.walk_time import MAX_PERMUTATIONS, MAX_SHORT_LIST, check_walk, is_too_long
+from topomend.replay.topology.walk_time import (
+    MAX_LISTED_NODES,
+    MAX_PERMUTATIONS,
+    MAX_SHORT_LIST,
+    check_list,
+    check_walk,
+    is_too_long,
+)
 
 
 def test_an_hour_is_the_longest_walk() -> None:
@@ -28,3 +35,19 @@ def test_a_longer_walk_is_a_hang_with_its_estimated_time(lengths: list[int], dur
     with pytest.raises(KubeletBreaks, match=f"which takes {duration} or longer") as caught:
         check_walk(lengths)
     assert caught.value.reason == KUBELET_WOULD_HANG
+
+
+def test_a_machine_of_which_all_masks_are_made_within_an_hour_has_33_numa_nodes() -> None:
+    check_list((1 << 33) - 1)
+    assert MAX_LISTED_NODES == 33
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sets", "duration"), [(34, "1.7e+10", "1.2 hours"), (40, "1.1e+12", "3 days"), (64, "1.8e+19", "146,")]
+)
+def test_more_masks_are_a_hang_with_its_estimated_time(nodes: int, sets: str, duration: str) -> None:
+    with pytest.raises(KubeletBreaks) as caught:
+        check_list((1 << nodes) - 1)
+    assert caught.value.reason == KUBELET_WOULD_HANG
+    assert f"make all {sets} sets of {nodes} NUMA nodes" in caught.value.why
+    assert f"which takes {duration}" in caught.value.why

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.waiting import eventually, stretched
+from tests.waiting import eventually
 
 from topomend.gating.certificates import renewed
 from topomend.gating.key_pairs import KeyPairs
@@ -88,14 +88,16 @@ def test_each_answer_is_timed_and_arrives_in_one_piece(pairs: KeyPairs, tls: ssl
     server = Answers("127.0.0.1:0", {"/late": late}, tls, took.append)
     client = connection(server, pairs)
     client.connect()
+    began = time.perf_counter()
     client.sock.sendall(b"POST /late HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
     answer = client.sock.recv(1 << 16)  # a record of TLS
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n\r\nlate")
     client.close()
+    eventually("it to be timed", lambda: took)
     server.close()
     (seconds,) = took
-    assert 0.05 <= seconds < stretched(5)
+    assert 0.05 <= seconds < time.perf_counter() - began
 
 
 @pytest.mark.parametrize("length", [str(MAX_BODY + 1), "9" * 5000, "-1", "0x10", ""])
@@ -135,7 +137,10 @@ def _status_of_a_long_body(server: Answers, pairs: KeyPairs) -> int:
             return 503
 
 
-def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(server: Answers, pairs: KeyPairs) -> None:
+def test_strangers_who_hold_connections_and_shake_no_hands_keep_nobody_out(
+    server: Answers, pairs: KeyPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "EVICTION_SECONDS", 60.0)  # the stranger's thread may be slow to end
     strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS + 20)]
     client = connection(server, pairs)
     assert ask(client, b"xy") == (200, b"2")
@@ -183,34 +188,41 @@ def test_a_closing_server_has_its_clients_connect_elsewhere_before_it_ends(
     client.close()
 
 
-def test_a_closing_server_ends_idle_connections_and_finishes_answers(pairs: KeyPairs, tls: ssl.SSLContext) -> None:
+def test_a_closing_server_ends_idle_connections_and_finishes_answers(
+    pairs: KeyPairs, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "FINISH_SECONDS", 60.0)  # the answer takes as long as the test does
     asked, go_on = threading.Event(), threading.Event()
 
     def slowly(_: bytes) -> Page:
         asked.set()
-        go_on.wait(10)
+        go_on.wait()
         return Page(200, "text/plain", b"in the end")
 
     server = Answers("127.0.0.1:0", {"/slowly": slowly}, tls, lambda _: None)
     idle, busy = connection(server, pairs), connection(server, pairs)
     assert ask(idle, b"")[0] == 404
     busy.request("POST", "/slowly", b"x")
-    assert asked.wait(10)
+    asked.wait()
     closing = threading.Thread(target=server.close)
     closing.start()
     assert idle.sock.recv(1) == b""
     assert closing.is_alive()
     go_on.set()
     assert busy.getresponse().read() == b"in the end"
-    closing.join(10)
+    closing.join(60)
     assert not closing.is_alive()
     idle.close()
     busy.close()
 
 
-def test_no_request_is_lost_while_its_server_closes(server: Answers, pairs: KeyPairs) -> None:
+def test_no_request_is_lost_while_its_server_closes(
+    server: Answers, pairs: KeyPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lost request is a pod that no webhook saw. Connections are kept as an API server keeps them."""
     answered, lost, ends = [0] * 8, [], threading.Event()
+    moved = threading.Event()  # it lingers until then, so that every client is told to connect elsewhere
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(sleep=lambda _: moved.wait()))
 
     def ask_on(number: int) -> None:
         client = connection(server, pairs)
@@ -227,14 +239,22 @@ def test_no_request_is_lost_while_its_server_closes(server: Answers, pairs: KeyP
     askers = [threading.Thread(target=ask_on, args=(number,)) for number in range(len(answered))]
     for asker in askers:
         asker.start()
-    eventually("all to be answered", lambda: all(count > 5 for count in answered), 10)
-    closing = threading.Thread(target=server.close, args=(3.0,))
+    eventually("all to be answered", lambda: lost or all(count > 5 for count in answered))
+    closing = threading.Thread(target=server.close)
     closing.start()
-    time.sleep(0.5)
+    eventually("the server to linger", lambda: _says_close(server, pairs))
+    before = answered.copy()
+    eventually("all to be answered while it lingers", lambda: lost or _have_grown(answered, before, by=5))
     ends.set()
-    for thread in (*askers, closing):
-        thread.join()
+    for asker in askers:
+        asker.join()
+    moved.set()
+    closing.join()
     assert lost == []
+
+
+def _have_grown(counts: list[int], before: list[int], *, by: int) -> bool:
+    return all(count >= then + by for count, then in zip(counts, before, strict=True))
 
 
 def _says_close(server: Answers, pairs: KeyPairs) -> bool:

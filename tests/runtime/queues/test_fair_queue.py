@@ -33,5 +33,5 @@ def test_an_item_wakes_the_thread_that_waits() -> None:
     thread = threading.Thread(target=lambda: got.append(queue.get()))
     thread.start()
     queue.put("a", 7)
-    thread.join(10)
+    thread.join(60)
     assert got == [7]

@@ -95,5 +95,5 @@ def test_an_item_wakes_the_thread_that_waits_and_a_stopped_inbox_gives_out_what_
     inbox.put("a", "first")
     inbox.put("a", "second")
     inbox.stop()
-    thread.join(10)
+    thread.join(60)
     assert got == [["first"], ["second"], None]

@@ -61,3 +61,14 @@ def test_buckets_of_groups_are_bounded() -> None:
         bucket.take(f"group-{number}")
         clock.now += 1.0
     assert len(bucket._buckets) == MAX_GROUPS
+
+
+def test_what_was_spent_beyond_what_there_was_has_to_come_before_there_is_the_next_token() -> None:
+    clock = Clock()
+    bucket = FairTokenBucket(1.0, 4, clock)
+    assert bucket.take("a") == 0.0
+    bucket.spend("a", 5)
+    assert bucket.take("a") == 5.0
+    assert bucket.take("b") == 3.0, "others pay for what is missing in all"
+    clock.now += 3.0
+    assert bucket.take("b") == 0.0

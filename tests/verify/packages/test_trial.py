@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.clusters import ROOT
-from verify.commands import Unavailable
+from tools.commands import Unavailable
 from verify.packages.environment import build_wheel, pinned_test_packages
 from verify.packages.pythons import newest, oldest, version
 from verify.packages.trial import QUICK_TESTS, check_types

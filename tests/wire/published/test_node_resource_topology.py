@@ -2,19 +2,19 @@ import pytest
 
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.zone import Zone, ZoneResource
-from topomend.wire.published.node_resource_topology import node_resource_topology, other_writer
+from topomend.wire.published.node_resource_topology import FINGERPRINT, node_resource_topology
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
 ZONES = [Zone(0, {0: 10, 2: 21}, (ZoneResource("memory", 98327445504, 97000000000, 5),)), Zone(2, {0: 21, 2: 10}, ())]
 
 
 def attributes(settings: KubeletSettings) -> dict[str, str]:
-    made = node_resource_topology("n1", OWNER, settings, ZONES, "pfp0v001ef46db3751d8e999")
+    made = node_resource_topology("n1", OWNER, settings, ZONES, {FINGERPRINT: "pfp0v001ef46db3751d8e999"})
     return {attribute["name"]: attribute["value"] for attribute in made["attributes"]}
 
 
 def test_zones_carry_the_names_and_units_that_consumers_parse() -> None:
-    made = node_resource_topology("n1", OWNER, KubeletSettings(), ZONES, "f")
+    made = node_resource_topology("n1", OWNER, KubeletSettings(), ZONES, {})
     assert made["metadata"] == {"name": "n1", "ownerReferences": [OWNER]}
     assert made["zones"] == [
         {
@@ -53,7 +53,6 @@ def test_settings_are_attributes_under_the_kubelets_own_names() -> None:
         "cpuManagerPolicyOptionFullPcpusOnly": "true",
         "memoryManagerPolicy": "Static",
         "nodeTopologyPodsFingerprint": "pfp0v001ef46db3751d8e999",
-        "nodeTopologyPodsFingerprintMethod": "all",
     }
 
 
@@ -69,24 +68,4 @@ def test_settings_are_attributes_under_the_kubelets_own_names() -> None:
 )
 def test_older_consumers_read_policy_and_scope_in_one_word(policy: str, scope: str, word: str) -> None:
     settings = KubeletSettings(topology_manager_policy=policy, topology_manager_scope=scope)
-    assert node_resource_topology("n1", OWNER, settings, ZONES, "f")["topologyPolicies"] == [word]
-
-
-def managed(*entries: tuple[str, str]) -> dict[str, object]:
-    return {
-        "metadata": {"managedFields": [{"manager": manager, "fieldsV1": {field: {}}} for manager, field in entries]}
-    }
-
-
-@pytest.mark.parametrize(
-    ("entries", "other"),
-    [
-        ([("topomend-agent", "f:zones")], ""),
-        ([("topomend-agent", "f:zones"), ("someone", "f:metadata")], ""),
-        ([("nfd-master", "f:zones")], "nfd-master"),
-        ([("topomend-agent", "f:zones"), ("kubectl-edit", "f:attributes")], "kubectl-edit"),
-        ([], "somebody who left no name"),
-    ],
-)
-def test_whoever_else_writes_what_the_object_says_is_named(entries: list[tuple[str, str]], other: str) -> None:
-    assert other_writer(managed(*entries), "topomend-agent") == other
+    assert node_resource_topology("n1", OWNER, settings, ZONES, {})["topologyPolicies"] == [word]

@@ -3,8 +3,8 @@
 A relist (``...Listed``) replaces every object of its kind, which repairs a gap in the watch; only objects written after
 ``version``, the list's resourceVersion, stay, and those deleted after it stay away. A change without news returns an
 equal snapshot. Times are in seconds of a monotonic clock. Owns what a change is; the meaning of each is in the module
-of its subject: ``pods``, ``nodes``, ``totals``, ``publications``, ``records``, ``replays`` and ``expiry``. Leaves
-reading objects to ``wire``.
+of its subject: ``pods``, ``nodes``, ``totals``, ``publications``, ``records``, ``replays``, ``volumes`` and ``expiry``.
+Leaves reading objects to ``wire``.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from topomend.cache.changes.expiry import TimePassed
 from topomend.cache.changes.nodes import DeviceClassesListed, NodeRemoved, NodesListed, NodeUpdated
 from topomend.cache.changes.pods import (
     ENDED,
+    NOMINATED_SECONDS,
     UNBOUND_SECONDS,
     PodAssumed,
     PodForgotten,
@@ -34,11 +35,13 @@ from topomend.cache.changes.publications import (
 from topomend.cache.changes.records import RelaunchesListed, RelaunchRemoved, RelaunchUpdated
 from topomend.cache.changes.replays import MISMATCH_SECONDS, MismatchDetected, ReplayOverspent
 from topomend.cache.changes.totals import ListBegun, ListFailed, NodePodsListed, PodOnNode, TotalsUnknown
+from topomend.cache.changes.volumes import PodVolumesRead
 from topomend.cache.snapshot import Snapshot, in_place
 
 __all__ = [
     "ENDED",
     "MISMATCH_SECONDS",
+    "NOMINATED_SECONDS",
     "SILENT",
     "SILENT_SECONDS",
     "UNBOUND_SECONDS",
@@ -57,6 +60,7 @@ __all__ = [
     "PodOnNode",
     "PodRemoved",
     "PodUpdated",
+    "PodVolumesRead",
     "PodsListed",
     "PublicationsListed",
     "Published",

@@ -7,7 +7,8 @@ counts against its nodes.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from topomend.cache.assumed import after_binding, after_end, assume, forget
+from topomend.cache.assumed import after_binding, after_end, after_nomination, assume, forget
+from topomend.cache.changes.volumes import as_known
 from topomend.cache.snapshot import (
     AssumedPod,
     PodKey,
@@ -32,6 +33,9 @@ Until then a pod that left the watch counts against its node, and a pod that end
 UNBOUND_SECONDS = 30.0
 """How long an ungated pod that no scheduler binds stays assumed."""
 
+NOMINATED_SECONDS = 600.0
+"""The same for one that waits for pods that its scheduler has evicted: longer than most grace periods."""
+
 ENDED = ("Succeeded", "Failed")
 """The phases of pods whose containers have all ended for good. Their kubelet allocates their resources to other pods
 (pkg/kubelet/kubelet_pods.go:filterOutInactivePods)."""
@@ -46,7 +50,8 @@ class PodUpdated:
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Remember a refused or gated pod; assume a bound one on its node until it ends."""
-        pod, key = self.pod, (self.pod.namespace, self.pod.name)
+        key = (self.pod.namespace, self.pod.name)
+        pod = as_known(snapshot, key, self.pod)
         is_gated = RELAUNCH_GATE in pod.gates or FIT_GATE in pod.gates
         gated = snapshot.gated.get(key)
         departs = (gated is not None and not is_gated) or (pod.uid in snapshot.refused and not is_refusal(pod))
@@ -62,7 +67,11 @@ class PodUpdated:
             departures=snapshot.departures + departs,
         )
         if pod.phase == "Pending":
-            return after_binding(snapshot, key, pod) if pod.node else snapshot
+            if pod.node:
+                return after_binding(snapshot, key, pod)
+            if pod.gates:
+                return snapshot
+            return after_nomination(snapshot, key, pod, self.now + NOMINATED_SECONDS, self.now + UNBOUND_SECONDS)
         assumed_pod = snapshot.assumed.get(key)
         if assumed_pod and assumed_pod.pod.uid == pod.uid:
             snapshot = forget(snapshot, key)
@@ -141,18 +150,22 @@ class PodsListed:
             *snapshot.gated.values(),
             *(unbound.pod for unbound in snapshot.unbound.values()),
         ]
-        bound = [(key, assumed.pod.uid) for key, assumed in snapshot.assumed.items() if assumed.expires is None]
+        lasting = [
+            (key, assumed.pod.uid)
+            for key, assumed in snapshot.assumed.items()
+            if assumed.expires is None or assumed.nominated
+        ]
         older = [(pod.namespace, pod.name, pod.uid) for pod in watched if not is_newer(pod.version, self.version)]
-        return in_place(snapshot, lambda draft: self._merged(draft, older, bound, listed))
+        return in_place(snapshot, lambda draft: self._merged(draft, older, lasting, listed))
 
     def _merged(
         self,
         snapshot: Snapshot,
         older: Iterable[tuple[str, str, str]],
-        bound: Iterable[tuple[PodKey, str]],
+        lasting: Iterable[tuple[PodKey, str]],
         listed: Container[str],
     ) -> Snapshot:
-        for namespace, name, uid in [*older, *((*key, uid) for key, uid in bound)]:
+        for namespace, name, uid in [*older, *((*key, uid) for key, uid in lasting)]:
             if uid not in listed and (namespace, name) not in self.changed:
                 snapshot = PodRemoved(namespace, name, uid, self.now).apply_to(snapshot)
         for pod in self.pods:
@@ -165,15 +178,19 @@ class PodsListed:
 
 @dataclass(frozen=True)
 class PodAssumed:
-    """A pod is about to be ungated for ``nodes``; ``pod.uid`` is empty for a replacement that is not created yet."""
+    """A pod is about to be ungated for ``nodes``; ``pod.uid`` is empty for a replacement that is not created yet.
+
+    ``displaces``: kube-scheduler is to evict others for it.
+    """
 
     pod: Pod
     nodes: tuple[str, ...]
     now: float
+    displaces: bool = False
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """Count the pod against each of the nodes until a scheduler has bound it to one."""
-        assumed_pod = AssumedPod(self.pod, self.nodes, self.now + UNBOUND_SECONDS)
+        assumed_pod = AssumedPod(self.pod, self.nodes, self.now + UNBOUND_SECONDS, displaces=self.displaces)
         return assume(snapshot, (self.pod.namespace, self.pod.name), assumed_pod)
 
 

@@ -20,6 +20,8 @@ def read_documents(source: str, flag: str) -> Iterator[Any]:
             yield documents.plain_value(document.value)
     except OSError as error:
         raise BadInput(f"{flag} {source}: {error.strerror or error}") from error
+    except documents.NotTold as error:
+        raise BadInput(f"{flag} {source} is not read as YAML: {plain(str(error), 200)}; give it as JSON") from error
     except (documents.NotADocument, UnicodeDecodeError) as error:
         words = plain(str(error), 200)
         raise BadInput(f"{flag} {source} is neither YAML nor JSON: {words}") from error

@@ -31,10 +31,16 @@ _SPEC = (
 
 def warn_of_unknown_fields(documents: Iterable[Any], where: str) -> None:
     """Print a warning for each unknown field of a pod's spec, its containers and their resources."""
+    for line in warnings(documents, where):
+        echo(line, err=True)
+
+
+def warnings(documents: Iterable[Any], where: str) -> Iterator[str]:
+    """A warning for each unknown field of a pod's spec, its containers and their resources."""
     for document in documents:
         for path, name, known in _unknown(document):
             near = did_you_mean(name, known) or "; it is ignored"
-            echo(f"warning: {where}: {path}: no such field {name!r}{near}", err=True)
+            yield f"warning: {where}: {path}: no such field {name!r}{near}"
 
 
 def _unknown(document: Any) -> Iterator[tuple[str, str, Iterable[str]]]:

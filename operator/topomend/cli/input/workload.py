@@ -3,11 +3,25 @@
 Leaves reading a Pod to ``wire.pod``, and which of the pods is asked about to the caller.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from topomend.wire.document import Document, MalformedObject
 
 MOST_REPLICAS = 10_000
+
+_WITH_TEMPLATES = (
+    "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job", "CronJob"
+)  # fmt: skip
+"""The built-in kinds that have a pod template."""
+
+
+def is_pod_or_workload(content: Mapping[str, Any]) -> bool:
+    """Whether the object is a Pod or has a pod template, whether or not that can be read."""
+    if content.get("kind", "Pod") == "Pod":
+        return True
+    spec = content.get("spec")
+    return content["kind"] in _WITH_TEMPLATES or (isinstance(spec, Mapping) and "template" in spec)
 
 
 def template_pod(content: Any, name: str | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 from topomend.alignment.container import Alignment
 from topomend.alignment.running import RunningContainer, judge
 from topomend.cli.numa.alignment_rows import VIEWS
-from topomend.cli.numa.cluster.cluster import Cluster, cluster_options, snapshot_of
+from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.completion import complete_nodes, complete_pods
 from topomend.cli.numa.cluster.picture import Picture, Source
 from topomend.cli.numa.cluster.pod_argument import pod_of_cluster, short_name
@@ -90,8 +90,9 @@ def aligned(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
     hidden = 1 if view.namespaced and not asked.all_namespaces else 0
     printer = Printer(output, view.heading[hidden:], view.wide)
     containers: list[RunningContainer] = []
-    for number, picture in enumerate(cluster.pictures([*cluster.states, _pods_source(cluster, asked)], watch=watch)):
-        containers = list(judge(snapshot_of(picture), picture[PODS]))
+    sources = [*cluster.readable_states, _pods_source(cluster, asked)]
+    for number, picture in enumerate(cluster.pictures(sources, watch=watch)):
+        containers = list(judge(cluster.snapshot_of(picture), picture[PODS]))
         rows = [replace(row, cells=row.cells[hidden:]) for row in view.rows(containers)]
         if number:
             printer.next(rows)
@@ -100,6 +101,8 @@ def aligned(context: click.Context, /, *, cluster: Cluster, output: str, watch: 
         _print_first(cluster, asked, printer, rows)
         if asked.pods and asked.by == "container" and printer.for_people:
             _echo_reasons(containers)
+    if cluster.unread:
+        echo(cluster.unread, err=True)
     if asked.pods:
         context.exit(_exit_code(containers))
 

@@ -5,7 +5,7 @@ Owns flags and output; the work is left to the room ``drain``.
 
 import click
 
-from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
+from topomend.cli.numa.cluster.cluster import Cluster, writing_cluster_options
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import NO
 
@@ -34,7 +34,7 @@ Examples:
     show_default=True,
     help="The operator's own namespace.",
 )
-@cluster_options
+@writing_cluster_options
 @click.pass_context
 def drain(context: click.Context, /, *, cluster: Cluster, dry_run: bool, seconds: int, operator_namespace: str) -> None:
     """Stop gating, stop the operator, ungate every pod, and remove everything of topomend from all pods.

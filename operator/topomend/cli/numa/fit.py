@@ -11,15 +11,16 @@ from topomend.alignment.requested import aligned_numa_nodes, is_aligned, why_not
 from topomend.cache.snapshot import Snapshot
 from topomend.cli.input.workload import MOST_REPLICAS
 from topomend.cli.numa.cluster.cluster import TOTALS_NOT_CHECKED, Cluster, cluster_options
-from topomend.cli.numa.cluster.pod_argument import RequestedPod, pod_of_file
-from topomend.cli.output.console import echo
-from topomend.cli.output.failures import NO, NOT_KNOWN, CannotAsk
-from topomend.cli.output.formats import Printer, Row, output_option
+from topomend.cli.numa.cluster.pod_argument import RequestedPod, pods_of_file
+from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.output.failures import NO, NOT_KNOWN, YES, CannotAsk
+from topomend.cli.output.formats import DOCUMENTS, NAME, Printer, Row, echo_document, output_option
 from topomend.decide.feasibility import diagnose
 from topomend.decide.node_status import UNKNOWN, NodeStatus
-from topomend.decide.totals import Requests, status_by_totals
+from topomend.decide.totals import Requests, status_by_totals, too_small
 from topomend.explain.explanation import blocking_resources, explain, numa_nodes_text
 from topomend.explain.trace_text import numa_text
+from topomend.kube.client import NODE_TOPOLOGIES
 from topomend.model.node_state import NodeState
 from topomend.model.pod import ONE_POD, Pod, requests_of, sum_of
 from topomend.model.verdict import Verdict
@@ -43,6 +44,7 @@ class NodeFit:
 _EXAMPLES = """\b
 Examples:
   kubectl numa fit -f pod.yaml                      # does it fit anywhere?
+  kubectl numa fit -f deployment.yaml               # as many replicas as it asks for
   kubectl numa fit -f deployment.yaml --replicas 12
   kubectl numa fit -f job.yaml -o name              # the nodes that have room
   kubectl create job j --image=x --dry-run=client -o yaml | kubectl numa fit -f -
@@ -56,7 +58,7 @@ Examples:
     metavar="FILE",
     required=True,
     type=click.Path(),
-    help="A Pod, or a workload with a pod template; - is stdin.",
+    help="Pods, or workloads with a pod template; - is stdin.",
 )
 @click.option(
     "--replicas",
@@ -69,35 +71,94 @@ Examples:
 def fit(context: click.Context, /, *, cluster: Cluster, filename: str, replicas: int | None, output: str) -> None:
     """Count the replicas of a pod that fit now, node by node.
 
+    Of a workload its own replicas are wanted: those of a Deployment or StatefulSet, the pods that a Job runs at a time,
+    one of a DaemonSet. Of several in FILE each is counted by itself, and objects without pods are passed over.
+
     A replica fits where the scheduler finds enough of the node's totals beside the requests of all its pods, and where
-    its kubelet would admit it. Exits with 1 if fewer than --replicas fit, and with 3 if the answer depends on a node
-    whose state is unknown.
+    its kubelet would admit it. Exits with 1 if fewer than wanted fit, and with 3 if the answer depends on a node
+    whose state is unknown, or on what you may not read.
     """
-    asked = pod_of_file(filename)
-    wanted = replicas or max(1, asked.replicas)
-    snapshot = cluster.snapshot()
+    pods = pods_of_file(filename, cluster)
+    snapshot = cluster.with_claims(cluster.snapshot_of(next(cluster.pictures(cluster.readable_states))))
+    if NODE_TOPOLOGIES.plural in cluster.not_read:
+        raise CannotAsk(cluster.unread)
     if not snapshot.nodes:
         raise CannotAsk("the cluster has no nodes")
-    candidates = [candidate.node for candidate in diagnose(snapshot, asked.pod, asked.placement).candidates]
-    used = cluster.requests_on(candidates)
-    fits = [*_admitting(snapshot, asked, wanted, candidates, used), *_rejected(snapshot, asked)]
-    fitting = sum(node_fit.replicas or 0 for node_fit in fits)
-    unknown = [node_fit.node for node_fit in fits if node_fit.replicas is None]
-    rows = [_row(node_fit) for node_fit in fits]
-    printer = Printer(output, ("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), ("WHY",))
-    document = {
-        "wanted": wanted,
-        "fitting": fitting,
-        "totalsChecked": used is not None,
-        "nodes": [row.record for row in rows],
-    }
-    printer.first(rows if printer.for_people else [row for row in rows if row.record["replicas"]], document)
-    if printer.for_people:
-        _echo_overall(fitting, wanted, unknown)
-    if used is None:
+    results = [_result(cluster, snapshot, asked, replicas or max(1, asked.replicas)) for asked in pods]
+    _echo(results, output)
+    if cluster.nodes_read and any(not result.totals_checked for result in results):
         echo(TOTALS_NOT_CHECKED, err=True)
-    if fitting < wanted:
-        context.exit(NOT_KNOWN if unknown else NO)
+    if cluster.unread:
+        echo(cluster.unread, err=True)
+    if code := _exit_code(results, is_partial=cluster.is_partial):
+        context.exit(code)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How many of the ``wanted`` replicas of a pod fit, node by node."""
+
+    asked: RequestedPod
+    wanted: int
+    nodes: Sequence[NodeFit]
+    totals_checked: bool
+
+    @property
+    def fitting(self) -> int:
+        """On all nodes together, which may be more than are wanted."""
+        return sum(node_fit.replicas or 0 for node_fit in self.nodes)
+
+    @property
+    def unknown(self) -> list[str]:
+        """The nodes whose state is unknown."""
+        return [node_fit.node for node_fit in self.nodes if node_fit.replicas is None]
+
+    def record(self) -> dict[str, Any]:
+        """What programs read; docs/reference.md lists the fields."""
+        return {
+            "wanted": self.wanted,
+            "fitting": self.fitting,
+            "totalsChecked": self.totals_checked,
+            "nodes": [_row(node_fit).record for node_fit in self.nodes],
+        }
+
+
+def _result(cluster: Cluster, snapshot: Snapshot, asked: RequestedPod, wanted: int) -> Result:
+    readable = cluster.as_readable(asked.placement)
+    asked = replace(asked, placement=readable)
+    candidates = [candidate.node for candidate in diagnose(snapshot, asked.pod, readable).candidates]
+    used = cluster.requests_on(candidates) if cluster.nodes_read else None
+    fits = (*_admitting(snapshot, asked, wanted, candidates, used), *_rejected(snapshot, asked))
+    return Result(asked, wanted, fits, used is not None)
+
+
+def _exit_code(results: Sequence[Result], *, is_partial: bool) -> int:
+    """No if one does not fit for certain, unknown if one might, yes if all fit."""
+    short = [result for result in results if result.fitting < result.wanted]
+    if any(not result.unknown for result in short) and not is_partial:
+        return NO
+    return NOT_KNOWN if short or is_partial else YES
+
+
+def _echo(results: Sequence[Result], output: str) -> None:
+    """Print the answers: of several pods each with its name, and each as if the others were not there."""
+    heading, several = ("NODE", "REPLICAS", "NUMA", "LIMITED-BY"), len(results) > 1
+    if output in DOCUMENTS:
+        workloads = [{"workload": result.asked.shown, **result.record()} for result in results]
+        echo_document({"workloads": workloads} if several else results[0].record(), output)
+        return
+    if output == NAME:
+        rows = [_row(node_fit) for result in results for node_fit in result.nodes if node_fit.replicas]
+        Printer(output, heading).first(rows, {})
+        return
+    for number, result in enumerate(results):
+        printer = Printer(output, heading, ("WHY",))
+        if several:
+            echo_lines([*([""] if number else []), f"{result.asked.shown}:"])
+        printer.first([_row(node_fit) for node_fit in result.nodes], {})
+        _echo_overall(result.fitting, result.wanted, result.unknown)
+    if several:
+        echo("each is counted as if the others were not there", err=True)
 
 
 def _echo_overall(fitting: int, replicas: int, unknown: Sequence[str]) -> None:
@@ -147,7 +208,9 @@ def _place(state: NodeState, pod: Pod, verdict: Verdict) -> str:
 
 
 def _rejected(snapshot: Snapshot, asked: RequestedPod) -> list[NodeFit]:
-    diagnosis = diagnose(snapshot, asked.pod, asked.placement)
+    first = diagnose(snapshot, asked.pod, asked.placement)
+    small = too_small(snapshot.nodes, first.rejected, requests_of(asked.pod))
+    diagnosis = diagnose(snapshot, asked.pod, asked.placement, excluded_nodes=small)
     return [_misfit(rejected, diagnosis.explanation(rejected)) for rejected in diagnosis.rejected]
 
 

@@ -1,27 +1,32 @@
-"""``kubectl numa relaunches``: list the relaunches of refused pods, each with its step."""
+"""``kubectl numa relaunches``: list the relaunches of refused pods, each with its status."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from topomend.cli.numa.cluster.cluster import Cluster, cluster_options
 from topomend.cli.numa.cluster.picture import Source
+from topomend.cli.output.age import age
 from topomend.cli.output.console import echo
 from topomend.cli.output.formats import Printer, Row, output_option, watch_option
 from topomend.kube.client import RELAUNCHES
 from topomend.model.relaunch_record import Relaunch
+from topomend.relaunch.conditions import SUCCEEDED
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import GROUP
 from topomend.wire.relaunch_record import read_relaunch
 
-HEADING = ("NAMESPACE", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STEP", "NEW-POD", "SINCE")
+HEADING = ("NAME", "POD", "REFUSED-BY", "REASON", "ATTEMPT", "STATUS", "NEW-POD", "AGE")
+WIDE = ("STEP", "MESSAGE")
+"""The columns of ``kubectl get relaunches``, which the CustomResourceDefinition names."""
 
 _EXAMPLES = """\b
 Examples:
   kubectl numa relaunches                 # those of the namespace, oldest first
   kubectl numa relaunches -A --watch
-  kubectl numa relaunches -o wide         # with the record and the reason of its state
+  kubectl numa relaunches -o wide         # with the status in words, and what to do
   kubectl numa relaunches -o json | jq '.items[].status.step'
 """
 
@@ -32,16 +37,16 @@ Examples:
 @watch_option
 @cluster_options
 def relaunches(*, cluster: Cluster, all_namespaces: bool, output: str, watch: bool) -> None:
-    """List the relaunches of a namespace, oldest first.
+    """List the relaunches of a namespace, oldest first, with the columns of kubectl get relaunches.
 
-    -o json and yaml print the Relaunch objects.
+    STATUS is how far a relaunch is, or why its pod waits. -o json and yaml print the Relaunch objects.
     """
     namespace = "" if all_namespaces else cluster.namespace
     source = Source(RELAUNCHES, lambda content: [content], namespace)
-    printer = Printer(output, HEADING, ("RECORD", "STATUS"))
+    printer = Printer(output, (*(["NAMESPACE"] if all_namespaces else []), *HEADING), WIDE)
     for number, picture in enumerate(cluster.pictures([source], watch=watch)):
         listed = sorted(picture[RELAUNCHES], key=_age)
-        rows = [row for content in listed if (row := _row(content))]
+        rows = [row for content in listed if (row := _row(content, everywhere=all_namespaces))]
         if number:
             printer.next(rows)
         elif rows or not printer.for_people:
@@ -60,31 +65,28 @@ def _echo_none(cluster: Cluster, *, everywhere: bool) -> None:
     echo("Nothing was relaunched." if everywhere else f"Nothing was relaunched in {cluster.namespace}.")
 
 
-def _row(content: dict[str, Any]) -> Row | None:
+def _row(content: dict[str, Any], *, everywhere: bool) -> Row | None:
     name = content["metadata"]["name"]
     try:
         relaunch = read_relaunch(content)
     except MalformedObject as error:
         echo(f"relaunch {name} is skipped: {error}", err=True)
         return None
-    return Row(
-        (relaunch.namespace, name), _cells(relaunch), content, f"relaunch.{GROUP}/{name}", (name, _status(relaunch))
-    )
+    cells = (*([relaunch.namespace] if everywhere else []), *_cells(relaunch))
+    succeeded = relaunch.condition(SUCCEEDED)
+    wide = (relaunch.step.value, (succeeded and succeeded.message) or "-")
+    return Row((relaunch.namespace, name), cells, content, f"relaunch.{GROUP}/{name}", wide)
 
 
 def _cells(relaunch: Relaunch) -> tuple[str, ...]:
+    succeeded = relaunch.condition(SUCCEEDED)
     return (
-        relaunch.namespace,
+        relaunch.name,
         relaunch.pod_name,
         relaunch.refused_by,
         relaunch.reason,
         str(relaunch.attempt),
-        relaunch.step.value,
+        succeeded.reason if succeeded else "-",
         relaunch.new_name or "-",
-        relaunch.creation_time,
+        age(relaunch.creation_time, datetime.now(UTC)),
     )
-
-
-def _status(relaunch: Relaunch) -> str:
-    succeeded = relaunch.condition("Succeeded")
-    return (succeeded.message or succeeded.reason) if succeeded else "-"

@@ -14,11 +14,12 @@ from topomend.cli.numa.cluster.cluster import (
     NOTHING_PUBLISHED,
     Cluster,
     cluster_options,
-    snapshot_of,
 )
 from topomend.cli.numa.cluster.completion import complete_published_nodes
 from topomend.cli.numa.cluster.picture import Source
+from topomend.cli.numa.cluster.pod_argument import pods_of_file
 from topomend.cli.numa.drawing import draw, holdings
+from topomend.cli.numa.summary import show_summary
 from topomend.cli.output.console import echo, echo_lines
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
@@ -34,6 +35,8 @@ Examples:
   kubectl numa show gpu-01 gpu-02
   kubectl numa show gpu-01 -o wide     # with a line for each container
   kubectl numa show gpu-01 --watch
+  kubectl numa show --summary          # pools, and how fragmented they are
+  kubectl numa show --summary -f pods.yaml
   kubectl numa show -o json | jq '.items[].status.summary'
 """
 
@@ -42,13 +45,38 @@ Examples:
 @click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_published_nodes)
 @output_option()
 @watch_option
+@click.option(
+    "--summary", is_flag=True, help="Show pools of nodes instead, and which share of what is free is unusable."
+)
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    default="",
+    type=click.Path(),
+    help="With --summary: the typical pods, Pods and workloads; - is stdin. Default: those of the cluster.",
+)
 @cluster_options
-def show(*, cluster: Cluster, nodes: tuple[str, ...], output: str, watch: bool) -> None:
+def show(  # noqa: PLR0913  one for each flag
+    *, cluster: Cluster, nodes: tuple[str, ...], output: str, watch: bool, summary: bool, filename: str
+) -> None:
     """Draw the nodes: one character a core, one letter a container.
 
     -o json and yaml print the NodeTopology objects. Exits with 3 if no node publishes one.
+
+    With --summary, each pool of nodes: what is free, and the share of it that typical pods cannot use because the
+    kubelets of the nodes where it is free would refuse them, by replay; the nodes where most of that is, and the pods
+    without which there would be less. Typical pods are those that hold something there, that wait, or have ended.
     """
-    if output in DOCUMENTS or output == NAME:
+    if summary:
+        if watch or output == NAME:
+            raise BadInput(
+                f"--summary with {'--watch' if watch else '-o name'}: it is printed once, for no next command"
+            )
+        show_summary(cluster, nodes, pods_of_file(filename, cluster) if filename else (), output, _check)
+    elif filename:
+        raise BadInput("-f names the typical pods of --summary: give --summary too")
+    elif output in DOCUMENTS or output == NAME:
         _show_objects(cluster, nodes, output, watch=watch)
     else:
         _show_drawings(cluster, nodes, wide=output == WIDE, watch=watch)
@@ -78,7 +106,8 @@ def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch:
     drawn: dict[str, list[str]] = {}
     problem = ""
     for picture in cluster.pictures(_sources(cluster), watch=watch):
-        snapshot = snapshot_of({**picture, NODE_TOPOLOGIES: [one.publication for one in picture[NODE_TOPOLOGIES]]})
+        published = [one.publication for one in picture[NODE_TOPOLOGIES]]
+        snapshot = cluster.snapshot_of({**picture, NODE_TOPOLOGIES: published})
         claims = {one.node: one.claims for one in picture[NODE_TOPOLOGIES] if one.claims}
         known = snapshot.publications.keys() | snapshot.unreadable.keys()
         if not drawn:
@@ -108,7 +137,7 @@ class _Published:
 
 def _sources(cluster: Cluster) -> list[Source]:
     """Where the nodes, their published states and their claims are read."""
-    nodes = [source for source in cluster.states if source.resource != NODE_TOPOLOGIES]
+    nodes = [source for source in cluster.readable_states if source.resource != NODE_TOPOLOGIES]
     return [*nodes, Source(NODE_TOPOLOGIES, partial(_read, cluster))]
 
 

@@ -64,14 +64,14 @@ def object_name(api_version: str, kind: str, name: str) -> str:
 class Row:
     """One line of an answer: its cells, further cells for ``wide``, the record for programs, the object's name.
 
-    ``key`` identifies the row: a row with the same key and other cells has changed.
+    ``key`` identifies the row: a row with the same key and another record has changed. Cells may age.
     """
 
     key: tuple[str, ...]
-    cells: tuple[str, ...]
+    cells: tuple[str, ...] = field(compare=False)
     record: Mapping[str, Any]
     name: str
-    wide: tuple[str, ...] = ()
+    wide: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass

@@ -3,20 +3,28 @@
 from collections.abc import Sequence
 
 from topomend.base.plain_text import visible
-from topomend.cli.output.console import echo
+from topomend.cli.output.console import echo, echo_lines
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
     """Print ``rows`` as kubectl does, the first being the heading, with three spaces between columns."""
-    rows = visible_rows(rows)
-    widths = column_widths(rows)
-    for row in rows:
-        echo_row(row, widths)
+    echo_lines(kubectl_rows(rows))
 
 
 def echo_row(row: Sequence[str], widths: Sequence[int]) -> None:
     """Print one row of a table whose columns have these widths."""
-    echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    echo(_row(row, widths))
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def kubectl_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines that ``echo_table`` prints."""
+    rows = visible_rows(rows)
+    widths = column_widths(rows)
+    return [_row(row, widths) for row in rows]
 
 
 def aligned_rows(rows: Sequence[Sequence[str]]) -> list[str]:

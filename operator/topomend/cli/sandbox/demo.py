@@ -21,9 +21,11 @@ NAMESPACE = "default"
 
 NODES = (
     ("worker-1", "sockets:1 numa:2 cores:8 memory:32Gi", "single-numa-node", "container"),
-    ("worker-2", "sockets:2 numa:1 cores:8 threads:2 memory:32Gi device:vendor.com/gpu@0=2,1=2", "restricted", "pod"),
+    ("worker-2", "sockets:2 numa:1 cores:8 threads:2 memory:8Gi device:vendor.com/gpu@0=2,1=2", "restricted", "pod"),
     ("worker-3", "sockets:1 numa:1 cores:4 memory:16Gi", "best-effort", "container"),
 )
+"""worker-2 has the least memory, so that kube-scheduler prefers worker-1: by their CPUs alone the two score alike
+(NodeResourcesFit and NodeResourcesBalancedAllocation), and the operator's own pod tips the scale."""
 
 
 _EXAMPLES = """\b
@@ -89,11 +91,20 @@ def _refusal(cluster: DemoCluster) -> str:
     cluster.echo_heading("A pod asks for 4 CPUs; the scheduler counts totals and takes worker-1")
     created = cluster.client.create(PODS, _pod("train", 4), NAMESPACE)
     uid = str(created["metadata"]["uid"])
-    explained = cluster.wait("the refusal is explained", lambda: _event(cluster, "TopologyRefusalExplained", "train"))
+    explained = cluster.wait("the refusal is explained", lambda: _explained(cluster, uid))
     refused = cluster.wait("the kubelet's own event", lambda: _event(cluster, "TopologyAffinityError", "train"))
     cluster.echo(f"the kubelet says:   {refused}")
     cluster.echo(f"topomend explains:  {explained}")
     return uid
+
+
+def _explained(cluster: DemoCluster, uid: str) -> str:
+    """The explanation of the refusal of train. Raises StepFailed where a kubelet has admitted it."""
+    explained = _event(cluster, "TopologyRefusalExplained", "train")
+    admitted = _running(cluster, "train")
+    if not explained and admitted and admitted["metadata"]["uid"] == uid:
+        raise StepFailed(f"nothing to show: the scheduler took {admitted['spec']['nodeName']}, which admits the pod")
+    return explained
 
 
 def _relaunch(cluster: DemoCluster, refused_uid: str) -> None:

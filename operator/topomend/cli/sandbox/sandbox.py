@@ -10,23 +10,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
+from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
 from topomend.cli.kubelet_flags import read_options, read_reservations
 from topomend.cli.output.console import echo, echo_data, echo_progress
 from topomend.cli.output.failures import NO, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, echo_document, object_name, output_option
 from topomend.cli.output.table import echo_table
-from topomend.discover import read_host
 from topomend.model.bitmask import parse_id_list
 from topomend.model.kubelet import DEFAULT_VERSION
-from topomend.model.machine import Machine
-from topomend.model.node_state import Device
 from topomend.model.quantity import format_bytes
-from topomend.model.shape import InvalidShape, Shape, parse_shape
 from topomend.reconcile.settings import OBSERVE, RELAUNCH
 from topomend.sandbox import InvalidNodeSpec, NodeSpec, Sandbox, SandboxError, registry
 from topomend.sandbox.build import ensure_binary
@@ -122,8 +118,8 @@ def sandbox() -> None:
     "--machine",
     "machines",
     multiple=True,
-    metavar="SHAPE|DIR",
-    help=f"A shape, or a folder with a recorded sys/. Repeat it for each node. Default: {DEFAULT_SHAPE!r}.",
+    metavar="SHAPE|NAME|FILE|DIR",
+    help=f"{ANY_MACHINE} Repeat it for each node. Default: {DEFAULT_SHAPE!r}.",
 )
 @click.option("--policy", multiple=True, metavar="POLICY", help=f"Topology Manager: {', '.join(POLICIES)}.")
 @click.option("--scope", multiple=True, metavar="SCOPE", help="Topology Manager: container or pod.")
@@ -187,7 +183,7 @@ def up(  # noqa: PLR0913  a flag each
         specs = _specs(nodes, machines or (DEFAULT_SHAPE,), settings)
         check_nodes(specs, version)
         registry.check_name(name)
-    except (InvalidNodeSpec, InvalidShape, SandboxError) as error:
+    except (InvalidNodeSpec, SandboxError) as error:
         raise BadInput(str(error)) from error
     requested: dict[str, Any] = {"version": version, "audit": audit, "topomend": topomend, "mode": mode or ""}
     if registry.is_up(name):
@@ -301,34 +297,19 @@ def _specs(nodes: int | None, machines: Sequence[str], settings: dict[str, tuple
                 f"--{flag.replace('_', '-')} is given {len(texts)} times: give it once, or once for each --machine "
                 f"({len(machines)})"
             )
-    sources = [_machine(source) for source in machines]
+    sources = [any_machine(source, "--machine") for source in machines]
     specs = []
     for number in range(count):
         position = min(number, len(machines) - 1)
-        shape, machine, devices = sources[position]
+        made = sources[position]
         node_settings = {
             _SETTINGS[flag][0]: _read(flag, texts[position if len(texts) > 1 else 0])
             for flag, texts in settings.items()
             if texts
         }
-        specs.append(NodeSpec.of_machine(f"node-{number + 1}", machine, devices, shape=shape, **node_settings))
+        name = f"node-{number + 1}"
+        specs.append(NodeSpec.of_machine(name, made.machine, made.devices, made.claimable, **node_settings))
     return specs
-
-
-def _machine(source: str) -> tuple[Shape | None, Machine, Sequence[Device]]:
-    folder = Path(source)
-    # Path.is_dir raises below a folder that may not be entered.
-    if ":" in source and not os.path.isdir(folder):  # noqa: PTH112
-        shape = parse_shape(source)
-        return shape, shape.machine(), shape.offered_devices()
-    if not os.path.isdir(folder / "sys"):  # noqa: PTH112
-        raise BadInput(
-            f"--machine {source!r} is neither a shape such as {DEFAULT_SHAPE!r} nor a folder that contains sys/"
-        )
-    host = read_host(folder)
-    if not host.machine.cores:
-        raise BadInput(f"--machine {source}: {'; '.join(host.problems) or 'no CPU is online there'}")
-    return None, host.machine, ()
 
 
 def _read(flag: str, text: str) -> Any:

@@ -45,8 +45,9 @@ Examples:
 @click.option(
     "--node",
     required=True,
-    metavar="FILE|SHAPE",
-    help="A NodeTopology, beside it perhaps its Node and the node's pods (YAML or JSON; - is stdin), or a shape.",
+    metavar="FILE|SHAPE|NAME",
+    help="A NodeTopology, beside it perhaps its Node and the node's pods (YAML or JSON; - is stdin); a shape; a name "
+    "that topomend machines lists; or a file with what lscpu -e and numactl -H print.",
 )
 @click.option(
     "--pods",

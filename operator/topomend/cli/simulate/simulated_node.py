@@ -5,7 +5,6 @@ Owns which documents ``--node`` takes, and the flags' values. Leaves what is kno
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,17 +12,24 @@ from typing import Any
 
 from topomend.cache.topology_reader import why_not_ready
 from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.cli.input.made_machine import made_machine, nearest_machine
 from topomend.cli.input.manifests import read_documents
-from topomend.cli.kubelet_flags import read_options, read_reservations
+from topomend.cli.kubelet_flags import (
+    TOPOLOGY_MANAGER_POLICIES,
+    TOPOLOGY_MANAGER_SCOPES,
+    read_choice,
+    read_options,
+    read_reservations,
+    read_version,
+)
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput
 from topomend.discover.kubelet_config import KubeletConfig, read_kubelet_config
-from topomend.model.bitmask import format_id_list, parse_id_list
+from topomend.model.bitmask import format_id_list, lowest, parse_id_list
 from topomend.model.bound_pod import BoundPod
 from topomend.model.cluster import Node
 from topomend.model.kubelet import KubeletSettings
 from topomend.model.node_state import NodeState
-from topomend.model.shape import InvalidShape, parse_shape
 from topomend.replay.cpu.options import KNOWN_OPTIONS as CPU_OPTIONS
 from topomend.replay.simulation import Simulation, simulation_of, with_reserved_cpus
 from topomend.replay.topology.options import KNOWN_OPTIONS as TOPOLOGY_OPTIONS
@@ -41,8 +47,8 @@ _OPTION_GATES = {
 """A given option enables the feature gates that guard it."""
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "topology_manager_policy": ("none", "best-effort", "restricted", "single-numa-node"),
-    "topology_manager_scope": ("container", "pod"),
+    "topology_manager_policy": TOPOLOGY_MANAGER_POLICIES,
+    "topology_manager_scope": TOPOLOGY_MANAGER_SCOPES,
     "cpu_manager_policy": ("none", "static"),
     "memory_manager_policy": ("None", "Static"),
 }
@@ -61,8 +67,6 @@ _FIELDS = {
 _ALIGNING = ("topology_manager_policy", "cpu_manager_policy", "memory_manager_policy")
 """The flags by one of which a kubelet aligns anything, but for devices."""
 
-_VERSION = re.compile(r"v?\d{1,2}\.\d{1,4}(?:\.\d{1,4})?(?:[-+].{1,60})?", re.ASCII)
-
 _FINISHED = ("Succeeded", "Failed")
 _UNREADABLE = ("Unreadable", "NotGiven")
 
@@ -71,11 +75,12 @@ _UNREADABLE = ("Unreadable", "NotGiven")
 class _Given:
     """What ``--node`` has: a state, and of a cluster's node perhaps the Node and all its pods.
 
-    ``problem`` is why its kubelet did not start, by the NodeTopology.
+    ``is_made`` is whether it is a made-up machine, of whose kubelet nothing is known. ``problem`` is why its kubelet
+    did not start, by the NodeTopology.
     """
 
     state: NodeState
-    is_shape: bool
+    is_made: bool
     node: Node | None = None
     pods: tuple[BoundPod, ...] | None = None
     problem: str = ""
@@ -85,7 +90,7 @@ def read_simulation(
     source: str, node_name: str | None, config: tuple[Path | None, Path | None], flags: Mapping[str, str]
 ) -> Simulation:
     """The kubelet to ask. ``config`` are its configuration's file and drop-in folder. Raises BadInput."""
-    given = _shape(source) if _is_shape(source) else _read_node(source, node_name)
+    given = _made(source) or _read_node(source, node_name)
     problem = given.problem
     if any(config):
         text = flags.get("kubelet_version")
@@ -95,7 +100,7 @@ def read_simulation(
     elif given.problem:
         echo(f"warning: {given.state.name}: {given.problem}; --kubelet-config asks about another one", err=True)
     state = _with_flags(given.state, flags)
-    if given.is_shape and not any(config):
+    if given.is_made and not any(config):
         state = _with_a_reserved_cpu(state)
     node = given.node
     if node and ("reserved_cpus" in flags or any(config)):
@@ -104,27 +109,22 @@ def read_simulation(
 
 
 def assumptions(source: str, config: tuple[Path | None, Path | None], flags: Mapping[str, str]) -> Iterator[str]:
-    """What is assumed of the kubelet of a shape, where the flags do not say it, in a line each."""
-    if not _is_shape(source) or any(config):
+    """What is assumed of the kubelet of a made-up machine, where the flags do not say it, in a line each."""
+    given = None if any(config) else _made(source)
+    if given is None:
         return
     if not flags.keys() & {*_ALIGNING}:
         yield f"a kubelet's default settings align nothing; see {', '.join(map(_name, _ALIGNING))}"
     if flags.get("cpu_manager_policy") == "static" and "reserved_cpus" not in flags:
-        yield "--reserved-cpus 0 is assumed: the static CPU policy needs a reserved CPU"
+        first = lowest(given.state.machine.cpus)
+        yield f"--reserved-cpus {first} is assumed: the static CPU policy needs a reserved CPU"
 
 
-def _is_shape(source: str) -> bool:
-    # What Path.exists raises, reading the file says in one line.
-    return source != "-" and ":" in source and not os.path.exists(source)  # noqa: PTH110
-
-
-def _shape(text: str) -> _Given:
-    try:
-        shape = parse_shape(text)
-    except InvalidShape as error:
-        raise BadInput(f"--node {text!r} is neither a file nor a valid shape: {error}") from error
-    state = NodeState(name="shape", machine=shape.machine(), devices=shape.offered_devices())
-    return _Given(state, is_shape=True, pods=())
+def _made(source: str) -> _Given | None:
+    made = made_machine(source, "--node")
+    if made is None:
+        return None
+    return _Given(NodeState(name="shape", machine=made.machine, devices=made.devices), is_made=True, pods=())
 
 
 # Files
@@ -132,6 +132,8 @@ def _shape(text: str) -> _Given:
 
 def _read_node(source: str, node_name: str | None) -> _Given:
     where = f"--node {source}"
+    if near := _nearest_machine(source):
+        raise BadInput(f"{where}: no such file, and no machine of this name{near}")
     try:
         objects = list(_objects(Document(content) for content in read_documents(source, "--node")))
         topology = _chosen([each for each in objects if _kind(each) == NODE_TOPOLOGY], where, node_name)
@@ -145,7 +147,12 @@ def _read_node(source: str, node_name: str | None) -> _Given:
     if not_ready and not problem:
         echo(f"warning: {state.name}: {not_ready}", err=True)
     node = next((node for node in nodes if node.name == state.name), None)
-    return _Given(state, is_shape=False, node=node, pods=bound, problem=problem)
+    return _Given(state, is_made=False, node=node, pods=bound, problem=problem)
+
+
+def _nearest_machine(source: str) -> str:
+    # What Path.exists raises, reading the file says in one line.
+    return "" if source == "-" or os.path.exists(source) else nearest_machine(source)  # noqa: PTH110
 
 
 def _objects(documents: Iterator[Document]) -> Iterator[Document]:
@@ -228,11 +235,11 @@ def _with_settings(state: NodeState, kubelet: KubeletSettings) -> NodeState:
 
 
 def _with_a_reserved_cpu(state: NodeState) -> NodeState:
-    """A shape under the static CPU policy without reserved CPUs, which needs one."""
+    """A made-up machine under the static CPU policy without reserved CPUs, which needs one."""
     kubelet = state.kubelet
     if kubelet.cpu_manager_policy != "static" or kubelet.reserved_cpus is not None:
         return state
-    return replace(state, kubelet=replace(kubelet, reserved_cpus=1))
+    return replace(state, kubelet=replace(kubelet, reserved_cpus=1 << lowest(state.machine.cpus)))
 
 
 def _check_reserved(state: NodeState, reserved: int, text: str) -> None:
@@ -244,7 +251,7 @@ def _check_reserved(state: NodeState, reserved: int, text: str) -> None:
 def _value(flag: str, text: str) -> Any:
     name = _name(flag)
     if flag in _CHOICES:
-        return _choice(name, text, _CHOICES[flag])
+        return read_choice(name, text, _CHOICES[flag])
     try:
         return _READERS[flag](text)
     except ValueError as error:
@@ -253,12 +260,6 @@ def _value(flag: str, text: str) -> Any:
 
 def _name(flag: str) -> str:
     return f"--{flag.replace('_', '-')}"
-
-
-def _choice(name: str, text: str, known: Sequence[str]) -> str:
-    if text not in known:
-        raise BadInput(f"{name} {text!r} is none of {', '.join(known)}{did_you_mean(text, known)}")
-    return text
 
 
 def _options(known: frozenset[str]) -> Callable[[str], dict[str, str]]:
@@ -273,15 +274,9 @@ def _options(known: frozenset[str]) -> Callable[[str], dict[str, str]]:
     return read
 
 
-def _version(text: str) -> str:
-    if not _VERSION.fullmatch(text):
-        raise ValueError("not a version such as v1.37.2")
-    return text if text.startswith("v") else f"v{text}"
-
-
 _READERS: Mapping[str, Callable[[str], Any]] = {
     **{flag: _options(known) for flag, known in _OPTIONS.items()},
     "reserved_cpus": parse_id_list,
     "reserved_memory": read_reservations,
-    "kubelet_version": _version,
+    "kubelet_version": read_version,
 }

@@ -25,6 +25,7 @@ from topomend.model.cluster import Owner, WatchedPod
 from topomend.model.node_state import NodeState, emptied, free_cpus
 from topomend.model.pod import Pod, requests_of
 from topomend.replay.admission import admit
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.wire.group import FIT_GATE
 
 PATIENCE_SECONDS = 5.0
@@ -101,12 +102,17 @@ def patient_pods(
         yield from sorted((pods[rank] for pods in queues if rank < len(pods)), key=lambda pod: pod.order)
 
 
-def reserve(snapshot: Snapshot, pods: Iterable[WatchedPod], remaining: Callable[[str], NodeState | None]) -> Reserved:
+def reserve(
+    snapshot: Snapshot,
+    pods: Iterable[WatchedPod],
+    remaining: Callable[[str], NodeState | None],
+    effort: Effort = UNLIMITED,
+) -> Reserved:
     """Reserve NUMA nodes for the first MAX_RESERVATIONS of ``pods`` for which there are any.
 
     They are those with the most CPUs free, on nodes that will admit the pod. As no later pod comes there, they remain
     the ones with the most. ``remaining`` is a node's state once all pods have ended that are expected to end; None
-    where that is not known yet.
+    where that is not known yet. Raises Overspent.
     """
     reservations: list[Reservation] = []
     tried: list[str] = []
@@ -114,9 +120,10 @@ def reserve(snapshot: Snapshot, pods: Iterable[WatchedPod], remaining: Callable[
     for pod in islice(pods, MAX_EARLIER_PODS):
         if len(reservations) == MAX_RESERVATIONS:
             break
-        names = by_most_free_cpus(snapshot) if names is None else names
+        names = by_most_free_cpus(snapshot, effort) if names is None else names
         taken = {reservation.node for reservation in reservations}
-        reservation, is_known = _reserve(snapshot, pod, [name for name in names if name not in taken], remaining)
+        others = [name for name in names if name not in taken]
+        reservation, is_known = _reserve(snapshot, pod, others, remaining, effort)
         if reservation:
             reservations.append(reservation)
         elif is_known:
@@ -135,6 +142,22 @@ def reserved_numa_nodes(
     return masks
 
 
+def reserved_for(snapshot: Snapshot, pod: WatchedPod, reservations: Iterable[Reservation], node: str) -> str:
+    """For whom NUMA nodes of ``node`` are reserved, in words for the users of the pod's namespace.
+
+    They do not learn the names of another namespace's pods.
+    """
+    holders = [
+        reservation.pod
+        for reservation in reservations
+        if reservation.node == node and reservation.pod.order < pod.order and is_waiting(snapshot, reservation.pod)
+    ]
+    named = [holder.name for holder in holders if holder.namespace == pod.namespace]
+    if named:
+        return f"{' and '.join(named)}, whose turn comes first"
+    return "a pod of another namespace, whose turn comes first" if holders else "a pod whose turn comes first"
+
+
 def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
     """Whether the pod still waits to be ungated: only the operator's gate holds it, and it is assumed nowhere."""
     key = (pod.namespace, pod.name)
@@ -144,10 +167,10 @@ def is_waiting(snapshot: Snapshot, pod: WatchedPod) -> bool:
     return gated.gates == (FIT_GATE,) and not gated.deleting
 
 
-def by_most_free_cpus(snapshot: Snapshot) -> list[str]:
-    """The nodes whose state is known, the one with the most CPUs free first."""
+def by_most_free_cpus(snapshot: Snapshot, effort: Effort) -> list[str]:
+    """The nodes whose state is known, the one with the most CPUs free first. Raises Overspent."""
     by_free_cpus = [
-        (-publication.state_with_assumed.most_free_cpus, name)
+        (-publication.state_with_assumed(effort).most_free_cpus, name)
         for name, publication in snapshot.publications.items()
         if name in snapshot.nodes and not publication.problem
     ]
@@ -155,33 +178,47 @@ def by_most_free_cpus(snapshot: Snapshot) -> list[str]:
 
 
 def _reserve(
-    snapshot: Snapshot, pod: WatchedPod, names: Iterable[str], remaining: Callable[[str], NodeState | None]
+    snapshot: Snapshot,
+    pod: WatchedPod,
+    names: Iterable[str],
+    remaining: Callable[[str], NodeState | None],
+    effort: Effort,
 ) -> tuple[Reservation | None, bool]:
     """The first of the nodes that will admit the pod, and whether all nodes before it are known."""
-    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
+    fit = admission_of(pod.pod, effort)
     is_known = True
-    could = (
-        name
-        for name in names
-        if not filter_node(snapshot.nodes[name], pod.placement, requests)
-        and fit.admits(emptied(snapshot.publications[name].state))
-    )
-    for name in islice(could, MAX_TRIED_NODES):
+    for name in islice(_admitting_once_empty(snapshot, pod, names, effort), MAX_TRIED_NODES):
         later = remaining(name)
         if later is None:
             is_known = False
         elif fit.admits(later):
-            current = snapshot.publications[name].state_with_assumed
-            return Reservation(pod, name, _numa_nodes_for(pod.pod, later, current)), True
+            current = snapshot.publications[name].state_with_assumed(effort)
+            return Reservation(pod, name, _numa_nodes_for(pod.pod, later, current, effort)), True
     return None, is_known
 
 
-def _numa_nodes_for(pod: Pod, later: NodeState, current: NodeState) -> NUMAMask:
+def _admitting_once_empty(snapshot: Snapshot, pod: WatchedPod, names: Iterable[str], effort: Effort) -> Iterator[str]:
+    """Those of the nodes that would admit the pod if nothing ran there."""
+    fit, requests = admission_of(pod.pod, effort), requests_of(pod.pod)
+    for name in names:
+        allows = not filter_node(snapshot.nodes[name], pod.placement, requests)
+        if allows and fit.admits(emptied(snapshot.publications[name].state)):
+            yield name
+
+
+def first_in_need(
+    snapshot: Snapshot, pods: Iterable[WatchedPod], nodes: Sequence[str], effort: Effort = UNLIMITED
+) -> WatchedPod | None:
+    """The first of ``pods`` that one of these nodes would admit if nothing ran there. Raises Overspent."""
+    return next((pod for pod in pods if any(_admitting_once_empty(snapshot, pod, nodes, effort))), None)
+
+
+def _numa_nodes_for(pod: Pod, later: NodeState, current: NodeState, effort: Effort) -> NUMAMask:
     """Of the NUMA nodes large enough in ``later``, the one with the most CPUs free in ``current``.
 
     All of them for a pod that spans several.
     """
-    verdict, after = admit(later, pod)
+    verdict, after = admit(later, pod, effort)
     total, free = free_cpus(later), free_cpus(current)
     asked = sum(total.values()) - sum(free_cpus(after).values())
     large = [node for node, cpus in total.items() if cpus >= asked]
@@ -191,29 +228,37 @@ def _numa_nodes_for(pod: Pod, later: NodeState, current: NodeState) -> NUMAMask:
 
 
 def yields_to(
-    snapshot: Snapshot, pod: WatchedPod, nodes: Sequence[str], candidates: Sequence[NodeStatus] = ()
+    snapshot: Snapshot,
+    pod: WatchedPod,
+    nodes: Sequence[str],
+    candidates: Sequence[NodeStatus] = (),
+    effort: Effort = UNLIMITED,
 ) -> WatchedPod | None:
     """An earlier waiting pod that ``nodes`` would admit now, but no longer once ``pod`` is there.
 
     None where ``pod`` is next: ``nodes`` admit every earlier pod beside it, or would not admit it anyway. Other nodes
     of its ``candidates``, best first, get none of them: an earlier pod that more of those admit than there are earlier
-    pods has a node whatever these do.
+    pods has a node whatever these do. Raises Overspent.
     """
     earlier_pods = list(_earlier(snapshot, pod))
     chosen = frozenset(nodes)
-    without = _TrialAdmissions(snapshot, nodes, lambda state: state)
-    beside = _TrialAdmissions(snapshot, nodes, lambda state: admit(state, pod.pod)[1])
+    without = _TrialAdmissions(snapshot, nodes, effort, lambda state: state)
+    beside = _TrialAdmissions(snapshot, nodes, effort, lambda state: admit(state, pod.pod, effort)[1])
     unaffected: list[WatchedPod] = []
     placed = 0
     for earlier in nsmallest(MAX_COMPARED_PODS, earlier_pods, key=lambda pod: pod.order):
+        # Case: one like it is not affected, so this one is not.
         if any(_is_alike(earlier, other) for other in unaffected):
             continue
+        # Case: too many kinds to compare. The pod overtakes the rest rather than wait for the comparison.
         if len(unaffected) == MAX_COMPARED_KINDS:
             return None
+        # Case: the nodes would not admit it anyway, or enough others do. It loses nothing.
         place = without.place_for(earlier)
-        if not place or _enough_admit(snapshot, earlier, candidates, chosen, len(earlier_pods) + 1):
+        if not place or _enough_admit(snapshot, earlier, candidates, chosen, len(earlier_pods) + 1, effort=effort):
             unaffected.append(earlier)
             continue
+        # Case: the nodes would admit it. It has to fit beside the pod too, and beside the earlier ones before it.
         without.admit(earlier, place)
         place = beside.place_for(earlier)
         if placed == MAX_EARLIER_PODS or not place:
@@ -226,13 +271,15 @@ def yields_to(
 class _TrialAdmissions:
     """Pods admitted to ``nodes`` one after another, by replay alone. A node is replayed once a pod needs it."""
 
-    def __init__(self, snapshot: Snapshot, nodes: Iterable[str], begin: Callable[[NodeState], NodeState]) -> None:
-        self._snapshot, self._nodes, self._begin = snapshot, nodes, begin
+    def __init__(
+        self, snapshot: Snapshot, nodes: Iterable[str], effort: Effort, begin: Callable[[NodeState], NodeState]
+    ) -> None:
+        self._snapshot, self._nodes, self._effort, self._begin = snapshot, nodes, effort, begin
         self._states: dict[str, NodeState] = {}
 
     def place_for(self, pod: WatchedPod) -> str:
         """The first node that admits the pod; empty where none does."""
-        fit, requests = admission_of(pod.pod), requests_of(pod.pod)
+        fit, requests = admission_of(pod.pod, self._effort), requests_of(pod.pod)
         for name in self._nodes:
             if not is_rejected(self._snapshot.nodes[name], pod.placement, requests) and fit.admits(self._state(name)):
                 return name
@@ -240,16 +287,23 @@ class _TrialAdmissions:
 
     def admit(self, pod: WatchedPod, name: str) -> None:
         """Admit the pod to the node of this name."""
-        self._states[name] = admit(self._state(name), pod.pod)[1]
+        self._states[name] = admit(self._state(name), pod.pod, self._effort)[1]
 
     def _state(self, name: str) -> NodeState:
         if name not in self._states:
-            self._states[name] = self._begin(self._snapshot.publications[name].state_with_assumed)
+            state = self._snapshot.publications[name].state_with_assumed(self._effort)
+            self._states[name] = self._begin(state)
         return self._states[name]
 
 
-def _enough_admit(
-    snapshot: Snapshot, pod: WatchedPod, candidates: Sequence[NodeStatus], besides: Collection[str], enough: int
+def _enough_admit(  # noqa: PLR0913  what an answer depends on
+    snapshot: Snapshot,
+    pod: WatchedPod,
+    candidates: Sequence[NodeStatus],
+    besides: Collection[str],
+    enough: int,
+    *,
+    effort: Effort,
 ) -> bool:
     """Whether at least ``enough`` of the candidates' nodes admit the pod, not counting those ``besides``.
 
@@ -257,13 +311,13 @@ def _enough_admit(
     """
     if len(candidates) - len(besides) < enough:
         return False
-    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
+    fit, requests = admission_of(pod.pod, effort), requests_of(pod.pod)
     admitting = (
         candidate
         for candidate in reversed(candidates)
         if candidate.node not in besides
         and not is_rejected(snapshot.nodes[candidate.node], pod.placement, requests)
-        and fit.admits(snapshot.publications[candidate.node].state_with_assumed)
+        and fit.admits(snapshot.publications[candidate.node].state_with_assumed(effort))
     )
     return len(list(islice(admitting, enough))) == enough
 

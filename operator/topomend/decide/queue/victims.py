@@ -11,20 +11,17 @@ plugins/defaultpreemption/default_preemption.go (SelectVictimsOnNode, reprieving
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import islice
 
 from topomend.alignment.requested import admission_of
-from topomend.cache.snapshot import Snapshot
+from topomend.cache.snapshot import PodKey, Snapshot
 from topomend.decide.filters import filter_node, too_little_left
-from topomend.decide.queue.order import by_most_free_cpus
 from topomend.decide.totals import Requests
 from topomend.model.cluster import Node, WatchedPod
 from topomend.model.node_state import NodeState, emptied
 from topomend.model.pod import Pod, requests_of, sum_of, usage_of
-from topomend.replay.admission import admit, release
-
-MAX_NODES = 10
-"""On how many nodes victims are looked for at a time, those with the most CPUs free first."""
+from topomend.replay.admission import admit, may_allocate, release
+from topomend.replay.effort import UNLIMITED, Effort
+from topomend.replay.fast_path.admission import FastAdmission
 
 _OFFSET = 1 << 31
 """Added to each victim's priority before they are summed, so that the sum grows with their number."""
@@ -62,30 +59,65 @@ class Preemption:
     victims: tuple[WatchedPod, ...]
 
 
-def nodes_to_preempt_on(snapshot: Snapshot, pod: WatchedPod, beyond: int = 0) -> tuple[str, ...]:
-    """The nodes that would admit the pod if they were empty, at most MAX_NODES of those after the first ``beyond``."""
-    fit, requests = admission_of(pod.pod), requests_of(pod.pod)
-    could = (
+def would_admit_empty(snapshot: Snapshot, pod: WatchedPod, node: str, effort: Effort = UNLIMITED) -> bool:
+    """Whether the node would admit the pod if it were empty; False where its state is not known. Raises Overspent."""
+    known, publication = snapshot.nodes.get(node), snapshot.publications.get(node)
+    if known is None or publication is None or publication.problem:
+        return False
+    if filter_node(known, pod.placement, requests_of(pod.pod)):
+        return False
+    return admission_of(pod.pod, effort).admits(emptied(publication.state))
+
+
+def undecided_nodes(snapshot: Snapshot) -> set[str]:
+    """The nodes on which kube-scheduler evicts pods for another one, or may, until that is bound and published there.
+
+    Which pods leave for it, and which NUMA nodes it gets, is known then. No other pod is let go or evicted for there
+    meanwhile: that would be a guess about two pods. A pod for which the scheduler has found no node bars nobody, nor
+    does one that is bound and that no kubelet gives any CPUs of its own.
+    """
+    return {
         name
-        for name in by_most_free_cpus(snapshot)
-        if not filter_node(snapshot.nodes[name], pod.placement, requests)
-        and fit.admits(emptied(snapshot.publications[name].state))
-    )
-    return tuple(islice(could, beyond, beyond + MAX_NODES))
+        for key, assumed in snapshot.assumed.items()
+        if assumed.displaces
+        for name in assumed.nodes
+        if name in snapshot.publications
+        and (
+            not _is_unbound(snapshot, key, assumed.pod)
+            if assumed.awaits_binding
+            else may_allocate(snapshot.publications[name].state, assumed.pod)
+        )
+    }
+
+
+def _is_unbound(snapshot: Snapshot, key: PodKey, pod: Pod) -> bool:
+    """Whether the scheduler has found no node for the pod."""
+    unbound = snapshot.unbound.get(key)
+    return unbound is not None and unbound.pod.uid == pod.uid
+
+
+def where_enough_is_left(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> Sequence[str]:
+    """The nodes whose pods leave enough for ``pod`` in total, whatever their NUMA nodes admit. Raises Overspent."""
+    dry_runs = _dry_runs(snapshot, pod, running, effort)
+    return [dry_run.node.name for dry_run in dry_runs if dry_run.leaves_enough(dry_run.used_without(()))]
 
 
 # The scheduler preempts
 
 
-def where_scheduler_preempts(snapshot: Snapshot, pod: WatchedPod, running: Running) -> tuple[str, ...]:
+def where_scheduler_preempts(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> tuple[str, ...]:
     """The nodes on which kube-scheduler would make room for the pod, and which admit it once its victims have left.
 
-    That must be so in any order of equal victims, and whether or not pods come that are assumed on several nodes.
+    That must be so in any order of equal victims, and whether or not pods come that may go elsewhere. Raises Overspent.
     """
     found = [
         {
             dry_run.node.name
-            for dry_run in _dry_runs(snapshot, pod, running, certain=certain)
+            for dry_run in _dry_runs(snapshot, pod, running, effort, certain=certain)
             if _frees(dry_run, pod, running, tied)
         }
         for certain in (False, True)
@@ -148,14 +180,19 @@ def _started(pod: WatchedPod) -> str:
 # The operator evicts
 
 
-def choose_victims(snapshot: Snapshot, pod: WatchedPod, running: Running) -> Preemption | None:
-    """The node and the pods that are least to be missed, in kube-scheduler's order; None where that helps nowhere."""
-    preemptions = sorted(_preemptions(snapshot, pod, running), key=_latest_start, reverse=True)
+def choose_victims(
+    snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort = UNLIMITED
+) -> Preemption | None:
+    """The node and the pods that are least to be missed, in kube-scheduler's order; None where that helps nowhere.
+
+    Raises Overspent.
+    """
+    preemptions = sorted(_preemptions(snapshot, pod, running, effort), key=_latest_start, reverse=True)
     return min(preemptions, key=_cost, default=None)
 
 
-def _preemptions(snapshot: Snapshot, pod: WatchedPod, running: Running) -> Iterator[Preemption]:
-    for dry_run in _dry_runs(snapshot, pod, running, leaving=True):
+def _preemptions(snapshot: Snapshot, pod: WatchedPod, running: Running, effort: Effort) -> Iterator[Preemption]:
+    for dry_run in _dry_runs(snapshot, pod, running, effort, leaving=True):
         lower = [
             other
             for other in dry_run.running
@@ -221,32 +258,38 @@ class _Reversed:
 # One node
 
 
-def _dry_runs(
-    snapshot: Snapshot, pod: WatchedPod, running: Running, *, leaving: bool = False, certain: bool = False
+def _dry_runs(  # noqa: PLR0913  what is known of a node
+    snapshot: Snapshot,
+    pod: WatchedPod,
+    running: Running,
+    effort: Effort,
+    *,
+    leaving: bool = False,
+    certain: bool = False,
 ) -> Iterator["_DryRun"]:
     """One for each node whose state is known.
 
     ``leaving`` is that pods that are being deleted have left, ``certain`` that no pod comes that may go elsewhere.
     """
+    fit = admission_of(pod.pod, effort)
     for name, pods in running.by_node.items():
         node, publication = snapshot.nodes.get(name), snapshot.publications.get(name)
         if node is not None and publication is not None and not publication.problem:
             known = {pod.uid, *(other.uid for other in pods)}
             awaited = [other for other in running.awaited.get(name, ()) if other.uid not in known]
-            assumed = [
-                other for other in publication.assumed_pods if not certain or not _may_go_elsewhere(snapshot, other)
-            ]
-            yield _DryRun(node, publication.remaining, pod.pod, pods, (*assumed, *awaited), leaving=leaving)
+            assumed = [other for other in publication.assumed_pods if not (certain and _may_not_come(snapshot, other))]
+            yield _DryRun(node, publication.remaining, fit, pods, (*assumed, *awaited), leaving=leaving)
 
 
-def _may_go_elsewhere(snapshot: Snapshot, pod: Pod) -> bool:
-    """Whether the pod is assumed on several nodes, of which it gets one."""
-    assumed = snapshot.assumed.get((pod.namespace, pod.name))
-    return assumed is not None and len(assumed.nodes) > 1
+def _may_not_come(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether the pod is assumed on several nodes, of which it gets one, or the scheduler has found no node for it."""
+    key = (pod.namespace, pod.name)
+    assumed = snapshot.assumed.get(key)
+    return assumed is not None and (len(assumed.nodes) > 1 or _is_unbound(snapshot, key, assumed.pod))
 
 
 class _DryRun:
-    """Whether one node would admit ``pod`` once some of the pods ``running`` there have left.
+    """Whether one node would admit the pod of ``fit`` once some of the pods ``running`` there have left.
 
     Those that are ``arriving``, which are not in ``state``, come first: some of them may be in ``running`` already.
     """
@@ -255,14 +298,14 @@ class _DryRun:
         self,
         node: Node,
         state: NodeState,
-        pod: Pod,
+        fit: FastAdmission,
         running: Sequence[WatchedPod],
         arriving: Iterable[Pod],
         *,
         leaving: bool,
     ) -> None:
         self.node, self.running = node, running
-        self._pod, self._fit, self._state = pod, admission_of(pod), state
+        self._pod, self._fit, self._state = fit.pod, fit, state
         self._arriving = {other.uid: other for other in arriving}
         pods = self._arriving | {other.uid: other.pod for other in running}
         self.requests = {uid: usage_of(other) for uid, other in pods.items()}
@@ -301,5 +344,5 @@ class _DryRun:
         gone_uids = {other.uid for other in gone}
         for uid, arriving in self._arriving.items():
             if uid not in gone_uids:
-                state = admit(state, arriving)[1]
+                state = admit(state, arriving, self._fit.effort)[1]
         return state

@@ -32,6 +32,7 @@ from topomend.discover.kubelet_config.settings import POLICIES, settings_of
 from topomend.discover.kubelet_process import Flags
 from topomend.model.kubelet import KubeletSettings
 from topomend.replay.gates import minor_of, read_gates
+from topomend.replay.startup.configuration import UNKNOWN_HOST, Host
 from topomend.replay.startup.validation import why_not_start
 from topomend.wire.document import Document, MalformedObject
 
@@ -177,15 +178,38 @@ def _folder_remarks(folder: Path | None) -> list[str]:
 
 def _interpreted(written: Written, version: str) -> KubeletConfig:
     try:
-        read = read_content(written, version)
+        judged = judge(written, version)
     except SourceUnreadable as error:
         return _unreadable(f"the kubelet's configuration {error}", version)
-    settings, found = settings_of(Document(read.content), version)
     problems = tuple(
-        f"the kubelet's configuration: {problem}; the kubelet does not start with this" for problem in read.problems
+        f"the kubelet's configuration: {problem}; the kubelet does not start with this" for problem in judged.wrong
     )
-    problems = problems or _not_started(why_not_start(read.content, version, has_defaults=True)) or tuple(found)
-    return KubeletConfig(settings, "Invalid" if problems else "", problems, tuple(read.remarks))
+    problems = problems or _not_started(judged.sentences) or judged.wrong_settings
+    return KubeletConfig(judged.settings, "Invalid" if problems else "", problems, judged.remarks)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a kubelet of one release makes of files and flags.
+
+    ``content`` has its defaults. ``wrong`` are the values that fit no field, ``sentences`` the kubelet's own about the
+    rest, ``wrong_settings`` those of the ``settings`` with which no kubelet starts. ``remarks`` are observations.
+    """
+
+    content: Content
+    settings: KubeletSettings
+    wrong: tuple[str, ...]
+    sentences: tuple[str, ...]
+    wrong_settings: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def judge(written: Written, version: str, host: Host = UNKNOWN_HOST) -> Judged:
+    """What a kubelet of this version on ``host`` makes of it. Raises SourceUnreadable where it is no configuration."""
+    read = read_content(written, version)
+    settings, wrong = settings_of(Document(read.content), version)
+    sentences = why_not_start(read.content, version, host=host, has_defaults=True)
+    return Judged(read.content, settings, tuple(read.problems), sentences, tuple(wrong), tuple(read.remarks))
 
 
 def _not_started(sentences: Sequence[str]) -> tuple[str, ...]:

@@ -55,6 +55,11 @@ def read_file(path: Path) -> ConfigFile:
         content = read_bytes(path, MAX_BYTES)
     except SourceUnreadable as error:
         raise type(error)(f"{path} {error}") from error
+    return file_of(path, content)
+
+
+def file_of(path: Path, content: bytes) -> ConfigFile:
+    """The file of this content. Raises SourceUnreadable, naming it."""
     try:
         return ConfigFile(path, read_document(content))
     except NotTold as error:

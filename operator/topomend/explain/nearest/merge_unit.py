@@ -69,9 +69,9 @@ class Unit:
         except KubeletBreaks:
             return None
 
-    def could_merge(self, without: VariedAmount | None = None) -> bool:
-        """Whether the policy could admit the merge, if the amount ``without`` were another one."""
-        common = self.common(without)
+    def could_merge(self) -> bool:
+        """Whether the policy could admit the merge."""
+        common = self.common()
         return common is None or bool(common)
 
     def common(self, without: VariedAmount | None = None) -> Mapping[int, list[NUMAMask]] | None:
@@ -103,7 +103,8 @@ class Unit:
     def _preferred_masks(self, hints: Hints) -> set[NUMAMask]:
         masks = self._preferred.get(id(hints))
         if masks is None:
-            masks = self._preferred[id(hints)] = every_preferred_mask(self.refused.kubelet.numa, hints)
+            masks = every_preferred_mask(self.refused.kubelet.numa, hints, self.refused.effort)
+            self._preferred[id(hints)] = masks
         return masks
 
     @cached_property

@@ -17,6 +17,7 @@ from topomend.model.pod import Pod
 from topomend.replay import qos
 from topomend.replay.admission import allocation_of
 from topomend.replay.container_manager import start
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.topology.merge import TABLED_NODES
 from topomend.replay.topology.policies import BEST_EFFORT, RESTRICTED
@@ -35,7 +36,7 @@ class NearestAmount:
     admitted: int
 
 
-def nearest_amounts(node: NodeState, pod: Pod) -> tuple[NearestAmount, ...]:
+def nearest_amounts(node: NodeState, pod: Pod, effort: Effort = UNLIMITED) -> tuple[NearestAmount, ...]:
     """For each amount of a refused pod whose change alone would have it admitted, the nearest such amount.
 
     In the order of containers and of their resources by name. Empty where no single change helps, for a pod that
@@ -51,7 +52,7 @@ def nearest_amounts(node: NodeState, pod: Pod) -> tuple[NearestAmount, ...]:
     classed = replace(pod, qos_class=qos.qos_class(pod, kubelet.gates))
     amounts = varied_amounts(node, kubelet, classed)
     try:
-        searches = _Searches(RefusedPod(node, kubelet, classed))
+        searches = _Searches(RefusedPod(node, kubelet, classed, effort))
         results = [(amount, searches.nearest(amount)) for amount in amounts if searches.may_help(amount)]
     except KubeletBreaks:  # whatever is asked, as where a NUMA node does not fit the kubelet's masks
         return ()

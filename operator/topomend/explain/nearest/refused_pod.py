@@ -13,6 +13,7 @@ from topomend.model.pod import ContainerKind, Pod
 from topomend.model.quantity import MilliQuantity
 from topomend.replay.admission import providers_of
 from topomend.replay.container_manager import ContainerManager
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KubeletBreaks
 from topomend.replay.scopes import Admission, Providers, Scope
 from topomend.replay.topology.policies import NONE
@@ -20,11 +21,12 @@ from topomend.replay.topology.policies import NONE
 
 @dataclass
 class RefusedPod:
-    """A refused pod on its node. The pod's QoS class is set."""
+    """A refused pod on its node. The pod's QoS class is set. All searches for it keep to ``effort``."""
 
     node: NodeState
     kubelet: ContainerManager
     pod: Pod
+    effort: Effort = UNLIMITED
     _before: list[Providers | None] = field(default_factory=list)
 
     @cached_property
@@ -40,7 +42,7 @@ class RefusedPod:
     @cached_property
     def fresh(self) -> Providers:
         """The managers before the pod."""
-        return providers_of(self.kubelet, self.node, None)
+        return providers_of(self.kubelet, self.node, None, effort=self.effort)
 
     def before(self, position: int) -> Providers | None:
         """The managers after the containers before ``position``; None where one of these is refused.

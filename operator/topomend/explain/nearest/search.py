@@ -17,7 +17,6 @@ from topomend.model.bitmask import NUMAMask
 from topomend.model.pod import Pod
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices import manager as device_manager
-from topomend.replay.effort import check
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.hints import Answer, Hints
 from topomend.replay.topology.merge import list_lengths
@@ -64,7 +63,7 @@ class Search:
 
     def _replayed(self, k: int, direction: int) -> tuple[bool, int]:
         """Whether amount ``k`` is admitted, and the furthest amount in ``direction`` for which the same holds."""
-        check()
+        self.refused.effort.check()
         amount, refused = self.amount, self.refused
         if amount.provider != memory_static.PROVIDER:
             return self._is_admitted(k), k
@@ -116,7 +115,8 @@ class Search:
         if not is_too_long(((1 << numa.nodes.bit_count()) - 1) ** len(offers)):
             return 0
         others = [offer.offer for offer in offers if not is_offer_of(offer, self.amount)]
-        return prod(list_lengths(numa, [offer for offer in others if isinstance(offer, Hints)]))
+        hints = [offer for offer in others if isinstance(offer, Hints)]
+        return prod(list_lengths(numa, hints, self.refused.effort))
 
     def _hangs(self, k: int) -> bool:
         """Whether the kubelet would merge for too long."""
@@ -127,7 +127,8 @@ class Search:
             for offer in self.unit.offers(self._pod(k), self.amount.provider)
             if is_offer_of(offer, self.amount)
         ]
-        lengths = list_lengths(self.refused.kubelet.numa, [offer for offer in own if isinstance(offer, Hints)])
+        hints = [offer for offer in own if isinstance(offer, Hints)]
+        lengths = list_lengths(self.refused.kubelet.numa, hints, self.refused.effort)
         return is_too_long(self._other_lengths * prod(lengths))
 
     def _next_possible(self, k: int, direction: int, end: int) -> int | None:

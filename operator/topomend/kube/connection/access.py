@@ -80,7 +80,7 @@ def find_access(kubeconfig: str | None = None, context: str | None = None) -> Ac
     return access
 
 
-def context_names(kubeconfig: str | None = None) -> list[str]:
+def context_names(kubeconfig: str | None) -> list[str]:
     """The names of the contexts; none where the kubeconfig cannot be read."""
     try:
         return _load(kubeconfig).contexts

@@ -34,7 +34,7 @@ from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
 from topomend.relaunch.narrowed_affinity import as_requested
 from topomend.relaunch.placeholder import LABELS, Placeholder, placeholder, read_placeholder
-from topomend.replay.effort import next_pod
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 
 PATIENCE_SECONDS = 5.0
@@ -95,32 +95,32 @@ class Placeholders:
         with self._lock:
             for pod in pods:
                 if infeasible or not self.stands_for(pod):
-                    self._waiting.pop(_id_of(pod), None)
-                elif _id_of(pod) not in self._waiting:
-                    self._waiting[_id_of(pod)] = self._clock()
+                    self._waiting.pop(PodID.of(pod), None)
+                elif PodID.of(pod) not in self._waiting:
+                    self._waiting[PodID.of(pod)] = self._clock()
 
     def release(self, pod: WatchedPod) -> None:
         """The pod is about to be let go to a node, from which its placeholder would keep away and ask for another.
 
         Raises NotPermitted: another operator looks after both. After any other failure the next check removes it.
         """
-        standing = self._standing.get(_id_of(pod))
+        standing = self._standing.get(PodID.of(pod))
         if standing:
             with suppress(Unanswered, Refused):
                 self._delete(standing)
 
-    def check(self) -> None:
+    def check(self, effort: Effort = UNLIMITED) -> None:
         """Remove placeholders that are no longer needed, and create those of pods that have waited. Raises APIError."""
         snapshot = self._store.snapshot
         if not (self._enabled and snapshot.nodes) or self._right.is_missing or self._clock() < self._due:
             return
         self._checked = self._clock()
         existing = self._list()
-        kept = {PodID(*item.stands_for): item for item in existing if self._stays(item, snapshot)}
+        kept = {PodID(*item.stands_for): item for item in existing if self._stays(item, snapshot, effort)}
         # The pods may not be listed yet: a placeholder without a pod is looked at twice.
         self._orphans = frozenset(item.name for key, item in kept.items() if not _waiting_pod(snapshot, key))
         self._standing = kept
-        self._create_missing(snapshot)
+        self._create_missing(snapshot, effort)
 
     @property
     def _due(self) -> float:
@@ -132,26 +132,26 @@ class Placeholders:
 
         return self._client.read(PODS, read, namespace=self._namespace, labels=_SELECTOR).items
 
-    def _stays(self, item: Placeholder, snapshot: Snapshot) -> bool:
+    def _stays(self, item: Placeholder, snapshot: Snapshot, effort: Effort) -> bool:
         """Whether it is there afterwards: one that cannot be looked after is."""
-        next_pod()
+        effort.next_pod()
         with self._faults.of(self._namespace, item.name), self._right.used():
-            return self._keep(item, snapshot)
+            return self._keep(item, snapshot, effort)
         return True
 
-    def _keep(self, item: Placeholder, snapshot: Snapshot) -> bool:
+    def _keep(self, item: Placeholder, snapshot: Snapshot, effort: Effort) -> bool:
         """Whether its pod may still need the placeholder, which is removed otherwise."""
         pod = _waiting_pod(snapshot, PodID(*item.stands_for))
         if pod is None and item.name not in self._orphans:
             return True
-        if pod is None or not another_would_admit(snapshot, pod.pod, pod.placement):
+        if pod is None or not another_would_admit(snapshot, pod.pod, pod.placement, effort):
             self._delete(item)
             return False
         if not item.unschedulable:
             self._ask_for_a_node(item)
         return True
 
-    def _create_missing(self, snapshot: Snapshot) -> None:
+    def _create_missing(self, snapshot: Snapshot, effort: Effort) -> None:
         numbers = Counter(key.namespace for key in self._standing)
         for pod in self._due_pods(snapshot):
             if numbers.total() >= MAX_PLACEHOLDERS:
@@ -159,9 +159,9 @@ class Placeholders:
             if self._right.is_missing:
                 return
             if numbers[pod.namespace] < MAX_PLACEHOLDERS // 2:
-                next_pod()
+                effort.next_pod()
                 with self._faults.of(pod.namespace, pod.name), self._right.used():
-                    numbers[pod.namespace] += self._create(pod, snapshot)
+                    numbers[pod.namespace] += self._create(pod, snapshot, effort)
 
     def _due_pods(self, snapshot: Snapshot) -> Iterator[WatchedPod]:
         """The pods without a placeholder that have waited long enough."""
@@ -175,21 +175,21 @@ class Placeholders:
             elif since <= latest and key not in self._standing:
                 yield pod
 
-    def _create(self, pod: WatchedPod, snapshot: Snapshot) -> bool:
+    def _create(self, pod: WatchedPod, snapshot: Snapshot, effort: Effort) -> bool:
         """Create the pod's placeholder, if a new node would help it. Returns whether it has one now."""
-        if diagnose(snapshot, pod.pod, pod.placement, surveys=self._store.surveys).candidates:
+        if diagnose(snapshot, pod.pod, pod.placement, surveys=self._store.surveys, effort=effort).candidates:
             return False
-        if not another_would_admit(snapshot, pod.pod, pod.placement) or self._creations.take(pod.namespace):
+        if not another_would_admit(snapshot, pod.pod, pod.placement, effort) or self._creations.take(pod.namespace):
             return False
         try:
             made = read_placeholder(self._client.create(PODS, placeholder(pod, self._namespace), self._namespace))
         except AlreadyExists:
             return True
         except (Invalid, NotFound) as error:
-            self._forget(_id_of(pod))
+            self._forget(PodID.of(pod))
             _log.warning("no placeholder can stand for %s/%s: %s", pod.namespace, pod.name, error)
             return False
-        self._standing = {**self._standing, _id_of(pod): made}
+        self._standing = {**self._standing, PodID.of(pod): made}
         _log.info("%s asks for a node for %s/%s", made.name, pod.namespace, pod.name)
         self._ask_for_a_node(made)
         return True
@@ -206,10 +206,6 @@ class Placeholders:
     def _forget(self, key: PodID) -> None:
         with self._lock:
             self._waiting.pop(key, None)
-
-
-def _id_of(pod: WatchedPod) -> PodID:
-    return PodID(pod.namespace, pod.name, pod.uid)
 
 
 def _waiting_pod(snapshot: Snapshot, key: PodID) -> WatchedPod | None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from topomend.base.bounded_dict import BoundedDict
+from topomend.base.plain_text import plain
 from topomend.decide.infeasible import another_would_admit
 from topomend.decide.queue.lines import is_held_by_us
 from topomend.kube.client import Client
@@ -26,7 +27,7 @@ from topomend.reconcile.optional_right import OptionalRight
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
-from topomend.replay.effort import next_pod
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.wire.group import ASKS_FOR_NODE
 
@@ -40,10 +41,11 @@ MAX_ENTRIES = 10_000
 
 _STATUS = {"verb": "patch", "version": "v1", "resource": "pods", "subresource": "status"}
 
-_UNSCHEDULABLE = {
-    "reason": "Unschedulable",
-    "message": f"{ASKS_FOR_NODE} no node admits it now. `kubectl numa explain` says why for each node.",
-}
+_EXPLAINED = "`kubectl numa explain` says why for each node."
+
+MAX_WHY = 500
+"""How much of the reason the condition has: it is written once, and not again when the reason changes."""
+
 _GATED = {"reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
 """As the API server writes it (pkg/registry/core/pod/strategy.go:applySchedulingGatedCondition)."""
 
@@ -58,15 +60,17 @@ class ScaleUp:
     ) -> None:
         self._client, self._store, self._placeholders, self._clock = client, store, placeholders, clock
         self._writes = FairTokenBucket(WRITES_PER_SECOND, WRITE_BURST, clock)
-        self._wanted: BoundedDict[PodID, bool] = BoundedDict(MAX_ENTRIES)
+        self._wanted: BoundedDict[PodID, tuple[bool, str]] = BoundedDict(MAX_ENTRIES)
         self._lock = threading.Lock()
         self._faults = ObjectFaults(_log, "cluster autoscalers do not see it", clock)
         self._right = OptionalRight(
             client, _STATUS, log=_log, without="cluster autoscalers do not see pods that wait gated", clock=clock
         )
 
-    def wait(self, pods: Collection[WatchedPod], *, infeasible: bool) -> None:
-        """No node admits these pods now; ``infeasible`` is that none would even when empty. Returns at once.
+    def wait(self, pods: Collection[WatchedPod], *, infeasible: bool, why: str = "") -> None:
+        """No node admits these pods now, ``why`` in words; ``infeasible`` is that none would even when empty.
+
+        Returns at once.
 
         Of refused pods only placeholders can tell: nobody schedules a pod that has failed.
         """
@@ -75,35 +79,35 @@ class ScaleUp:
             for pod in pods:
                 is_wanted = not infeasible and not self._placeholders.stands_for(pod)
                 if pod.asks_for_node == is_wanted:
-                    self._wanted.pop(_id_of(pod), None)
+                    self._wanted.pop(PodID.of(pod), None)
                 else:
-                    self._wanted[_id_of(pod)] = is_wanted
+                    self._wanted[PodID.of(pod)] = is_wanted, why
 
     def release(self, pod: WatchedPod) -> None:
         """A node admits the pod, which is about to be let go: no further one is asked for."""
         self._placeholders.release(pod)
 
-    def check(self) -> None:
+    def check(self, effort: Effort = UNLIMITED) -> None:
         """Write the conditions of the pods that have waited long enough. Raises APIError."""
         if self._right.is_missing:
             return
-        for pod, wanted in self._due():
-            next_pod()
+        for pod, wanted, why in self._due():
+            effort.next_pod()
             with self._faults.of(pod.namespace, pod.name), self._right.used():
                 # Where a node of which nothing is known yet might admit the pod, that node is waited for.
-                if not wanted or another_would_admit(self._store.snapshot, pod.pod, pod.placement):
-                    self._write(pod, _UNSCHEDULABLE if wanted else _GATED)
+                if not wanted or another_would_admit(self._store.snapshot, pod.pod, pod.placement, effort):
+                    self._write(pod, _unschedulable(why) if wanted else _GATED)
             if self._right.is_missing:
                 return
-            self._forget(_id_of(pod))
+            self._forget(PodID.of(pod))
 
-    def _due(self) -> Iterator[tuple[WatchedPod, bool]]:
+    def _due(self) -> Iterator[tuple[WatchedPod, bool, str]]:
         """The pods that still wait and have another reason than they are to have, as many as may be written now."""
         snapshot, latest = self._store.snapshot, self._clock() - PATIENCE_SECONDS
         spent: set[str] = set()
         with self._lock:
             wanted = list(self._wanted.items())
-        for key, is_wanted in wanted:
+        for key, (is_wanted, why) in wanted:
             if key.namespace in spent:
                 continue
             name = (key.namespace, key.name)
@@ -114,7 +118,7 @@ class ScaleUp:
                 if self._writes.take(key.namespace):
                     spent.add(key.namespace)
                 else:
-                    yield pod, is_wanted
+                    yield pod, is_wanted, why
 
     def _forget(self, key: PodID) -> None:
         with self._lock:
@@ -126,5 +130,6 @@ class ScaleUp:
             _log.info("%s/%s is now %s for cluster autoscalers", pod.namespace, pod.name, condition["reason"])
 
 
-def _id_of(pod: WatchedPod) -> PodID:
-    return PodID(pod.namespace, pod.name, pod.uid)
+def _unschedulable(why: str) -> dict[str, str]:
+    reason = why if why.startswith("no node admits it now") else f"no node admits it now{f': {why}' if why else ''}"
+    return {"reason": "Unschedulable", "message": f"{ASKS_FOR_NODE} {plain(reason, MAX_WHY)}. {_EXPLAINED}"}

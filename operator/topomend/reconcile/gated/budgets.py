@@ -5,36 +5,27 @@ is allowed to the API server.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from topomend.decide.queue.victims import Budget
-from topomend.kube.client import PODS, UNENDED, Client, Resource
+from topomend.kube.client import BUDGETS, PODS, UNENDED, Client
 from topomend.model.cluster import WatchedPod
 from topomend.replay.lifecycle.node_affinity import matches_terms
 from topomend.wire.disruption_budget import DisruptionBudget, read_budget
 from topomend.wire.document import Document
 
-BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
-
-
-def allowed_disruptions(client: Client, namespace: str) -> float:
-    """How many pods of the namespace may leave by the strictest of its budgets, whatever that selects.
-
-    Raises APIError.
-    """
-
-    def allowed(content: dict[str, Any]) -> Iterator[int]:
-        yield int(content.get("status", {}).get("disruptionsAllowed", 0))
-
-    return min(client.read(BUDGETS, allowed, namespace=namespace).items, default=inf)
-
 
 class Budgets:
-    """The budgets of pods on some nodes, each read once until ``forget``. For one thread."""
+    """The budgets of pods on some nodes, each read once until ``forget``. ``lists`` counts the LISTs.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    ``of_api_server`` is that they are those by which it evicts, as they are now; else those at which kube-scheduler
+    looks, as it was told last. For one thread.
+    """
+
+    def __init__(self, client: Client, *, of_api_server: bool = False) -> None:
+        self._client, self._cached = client, not of_api_server
+        self._protects = _keeps if of_api_server else _spares
+        self.lists = 0
         self._known: dict[tuple[str, str], Sequence[Budget]] = {}
         self._selecting: dict[str, Sequence[DisruptionBudget]] = {}
 
@@ -55,8 +46,8 @@ class Budgets:
 
     def _read(self, namespace: str, node: str) -> Sequence[Budget]:
         if namespace not in self._selecting:
-            # kube-scheduler, too, looks at what it was told of last.
-            reading = self._client.read(BUDGETS, _read_budget, namespace=namespace, cached=True)
+            self.lists += 1
+            reading = self._client.read(BUDGETS, _read_budget, namespace=namespace, cached=self._cached)
             self._selecting[namespace] = reading.items
         budgets = self._selecting[namespace]
         if not budgets:
@@ -67,12 +58,13 @@ class Budgets:
             metadata = Document(content)["metadata"]
             labels = {key: value.text("") for key, value in metadata["labels"].fields()}
             for budget, uids in zip(budgets, pods, strict=True):
-                if _protects(budget, metadata["name"].text(), labels):
+                if self._protects(budget, metadata["name"].text(), labels):
                     uids.add(metadata["uid"].text())
             yield from ()
 
         fields = f"spec.nodeName={node},{UNENDED}"
-        self._client.read(PODS, protected, namespace=namespace, fields=fields, cached=True, metadata_only=True)
+        self.lists += 1
+        self._client.read(PODS, protected, namespace=namespace, fields=fields, cached=self._cached, metadata_only=True)
         return [Budget(frozenset(uids), budget.allowed) for budget, uids in zip(budgets, pods, strict=True)]
 
 
@@ -80,8 +72,13 @@ def _read_budget(content: dict[str, Any]) -> Iterator[DisruptionBudget]:
     yield read_budget(content)
 
 
-def _protects(budget: DisruptionBudget, name: str, labels: Mapping[str, str]) -> bool:
+def _spares(budget: DisruptionBudget, name: str, labels: Mapping[str, str]) -> bool:
     """Source: default_preemption.go:filterPodsWithPDBViolation, which leaves out pods without labels."""
     if not labels or name in budget.leaving:
         return False
     return budget.selects is None or matches_terms(budget.selects, "", labels)
+
+
+def _keeps(budget: DisruptionBudget, _: str, labels: Mapping[str, str]) -> bool:
+    """Source: pkg/registry/core/pod/storage/eviction.go:getPodDisruptionBudgets."""
+    return budget.empty or budget.selects is None or matches_terms(budget.selects, "", labels)

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import PodKey
-from topomend.kube.client import PODS, Client, Resource
+from topomend.kube.client import PODS, Client
 from topomend.kube.errors import Forbidden, NotFound
+from topomend.kube.pod_groups import GROUP_RESOURCES
 from topomend.model.cluster import PodGroup, WatchedPod
 from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.result import RETRY_SECONDS, Result, earliest
@@ -23,16 +24,7 @@ from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.runtime.timestamp import time_of_day
 from topomend.wire.document import Document, MalformedObject
 from topomend.wire.group import FIT_GATE
-from topomend.wire.pod_group import (
-    JOBSET,
-    KUBERNETES,
-    LABELS,
-    SCHEDULER_PLUGINS,
-    VOLCANO,
-    read_composite,
-    read_group_size,
-    read_pod_group,
-)
+from topomend.wire.pod_group import KUBERNETES, LABELS, read_composite, read_group_size, read_pod_group
 
 INCOMPLETE_SECONDS = 300.0
 """How long a group is waited for that stays incomplete. Then the pods that are there are let go together: some of the
@@ -62,14 +54,6 @@ REQUESTS_PER_SECOND, REQUEST_BURST = 10.0, 100
 """How often the API server is asked about groups."""
 
 MAX_GROUPS = 10_000
-
-RESOURCES: Mapping[str, Sequence[Resource]] = {
-    KUBERNETES: [Resource(f"{KUBERNETES}/{version}", "podgroups") for version in ("v1", "v1beta1", "v1alpha2")],
-    SCHEDULER_PLUGINS: [Resource(f"{SCHEDULER_PLUGINS}/v1alpha1", "podgroups")],
-    VOLCANO: [Resource(f"{VOLCANO}/v1beta1", "podgroups")],
-    JOBSET: [Resource(f"{JOBSET}/v1alpha2", "jobsets")],
-}
-"""By API group, the objects that say how many pods a group needs; Kueue's pods say it themselves."""
 
 GroupKey = tuple[str, PodGroup]
 """A namespace and a group."""
@@ -228,7 +212,7 @@ class Gangs:
 
     def _read_group(self, namespace: str, group: PodGroup) -> _Group:
         """Without a size where the group has no object, or one that cannot be read: its pods then go as they are."""
-        for resource in RESOURCES.get(group.api_group, ()):
+        for resource in GROUP_RESOURCES.get(group.api_group, ()):
             try:
                 content = self._client.get(resource, group.name, namespace)
                 return _Group(read_group_size(group.api_group, content), read_composite(group.api_group, content))

@@ -4,26 +4,27 @@ Owns how often a pod yields to older ones, and that no pod is ungated twice. Lea
 order to ``decide``.
 """
 
-import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.changes import Change, PodRemoved, PodUpdated
+from topomend.cache.snapshot import Snapshot
 from topomend.decide import gang
 from topomend.decide import plan as plans
-from topomend.decide.feasibility import hostnames_without_agent
+from topomend.decide.feasibility import diagnose, hostnames_without_agent, refusing_hostnames
 from topomend.decide.queue.order import Reservation
 from topomend.kube.errors import APIError, Refused, ServerFailed, Unanswered
 from topomend.model.cluster import HOSTNAME_LABEL, PodGroup, WatchedPod
-from topomend.model.narrowing import Narrowing
+from topomend.model.narrowing import Narrowing, anywhere_but
 from topomend.reconcile.collaborators import Collaborators
 from topomend.reconcile.gated.gangs import Gangs
+from topomend.reconcile.gated.volumes import Volumes
+from topomend.reconcile.nodes.replay_shares import new_shares, within_shares
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, RETRY_SECONDS, Result, earliest
 from topomend.relaunch import pod_requests
-from topomend.replay.effort import TurnOver, metered
+from topomend.replay.effort import UNLIMITED, Effort, TurnOver
 from topomend.runtime.backoff import Backoff
 from topomend.runtime.queues.fair_permits import FairPermits
 from topomend.runtime.timestamp import time_of_day
@@ -52,29 +53,32 @@ GROUP_SECONDS = 5.0
 
 MAX_ENTRIES = 10_000
 
-_log = logging.getLogger(__name__)
-
 
 class GatedPods:
     """Ungates pods as the snapshot shows them: a pod that has changed since is read again instead.
 
     ``backoff`` delays the pods of a controller; ``widened`` says which pods go to every node that admits them;
-    ``report`` gets what was read; ``reserved`` are the reservations now. May be used by several threads, a pod each.
+    ``report`` gets what was read; ``reserved`` are the reservations now; ``because`` says why a pod is gated, where
+    that is known. May be used by several threads, a pod each.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the parts it is composed of
         self,
         parts: Collaborators,
         backoff: Backoff,
         widened: Callable[[WatchedPod], WatchedPod],
         report: Callable[[Change], None],
         reserved: Callable[[], Sequence[Reservation]] = tuple,
+        *,
+        because: Callable[[WatchedPod], str] = lambda _: "",
     ) -> None:
         self._client, self._store, self._clock = parts.client, parts.store, parts.clock
         self._reservations, self._explainer = parts.reservations, parts.explainer
         self._announcer, self._metrics, self._scale_up = parts.announcer, parts.metrics, parts.scale_up
         self._backoff, self._widened, self._report, self._reserved = backoff, widened, report, reserved
+        self._untried, self._because = parts.untried, because
         self._gangs = Gangs(parts.client, parts.store, parts.announcer, parts.clock)
+        self._volumes = Volumes(parts.client, parts.store, parts.clock)
         self._permits = FairPermits(GROUPS_AT_A_TIME, parts.clock)
         self._overruns: BoundedDict[tuple[str, PodGroup], tuple[int, float]] = BoundedDict(MAX_ENTRIES)
         self._ungating: set[tuple[str, PodGroup]] = set()
@@ -82,16 +86,19 @@ class GatedPods:
         self._yields: BoundedDict[PodID, int] = BoundedDict(MAX_ENTRIES)
         self._ungated: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
         self._unaligned: BoundedDict[str, None] = BoundedDict(MAX_ENTRIES)
+        self._fitting: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
+        self._metrics.show_while_leading(self._metrics.gated_though_fits, self._longest_fitting)
 
     def take_over(self) -> None:
         """Reset the counts: another operator has led since."""
         self._yields.clear()
+        self._fitting.clear()
 
     def is_held_for_alignment(self, pod: WatchedPod) -> bool:
         """Whether a kubelet would admit the pod, and it waits only for the alignment that its creator asks for."""
         return pod.uid in self._unaligned
 
-    def reconcile(self, pod_id: PodID) -> Result:
+    def reconcile(self, pod_id: PodID, effort: Effort = UNLIMITED) -> Result:
         """Ungate the pod where a node admits it now and it is next in order. Raises APIError."""
         pod = self._store.snapshot.gated.get((pod_id.namespace, pod_id.name))
         if pod is None or pod.uid != pod_id.uid or not self._is_ungatable(pod):
@@ -100,30 +107,60 @@ class GatedPods:
         backoff = self._backoff.remaining(pod.owner.uid) if pod.owner else 0.0
         if backoff:
             return Result(backoff)
+        located = self._located(pod)
+        if isinstance(located, Result):
+            return located
+        pod = located
         if pod.group and not self._goes_alone(pod, pod.group):
-            return self._reconcile_group(pod, pod.group)
-        return self._reconcile_alone(pod_id, pod)
+            return self._reconcile_group(pod, pod.group, effort)
+        return self._reconcile_alone(pod_id, pod, effort)
 
-    def leave_to_scheduler(self, pod: WatchedPod, nodes: Sequence[str]) -> None:
+    def leave_to_scheduler(self, pod: WatchedPod, nodes: Sequence[str], useless: Sequence[str]) -> None:
         """Ungate the pod for nodes that are full in total, where kube-scheduler evicts others for it. Raises APIError.
 
-        Nothing is done where it is no longer as it was decided on, or one of the nodes is not.
+        A pod of which nobody knows where its volumes are may go to any node but the ``useless`` ones, where that makes
+        no room, and those that refuse it. Nothing is done where it is no longer as it was decided on, or one of the
+        nodes is not.
         """
+        if not self._is_ungatable(pod) or self._located(pod) != pod:
+            return
         snapshot = self._store.snapshot
-        hosts = [snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in nodes if name in snapshot.nodes]
-        if not self._is_ungatable(pod) or self._store.assume(pod.pod, nodes, snapshot, self._clock()):
+        hosts = list(_hostnames(snapshot, nodes))
+        narrowing = Narrowing(tuple(hosts))
+        if pod.placement.volumes is None:
+            unusable = [*_hostnames(snapshot, useless), *self._refusing(snapshot, pod)]
+            narrowing = anywhere_but(hosts, [host for host in unusable if host not in hosts])
+        if self._store.assume(pod.pod, nodes, snapshot, self._clock(), displaces=True):
             return
         names = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-        self._ungate(pod, Narrowing(tuple(hosts)), f"kube-scheduler may evict pods of lower priority for it on {names}")
+        self._ungate(pod, narrowing, f"kube-scheduler may evict pods of lower priority for it on {names}")
 
     def let_go(self, pod: WatchedPod, why: str) -> Result:
         """Ungate a pod that is not to be gated, for whatever node its scheduler chooses. Raises APIError."""
         if pod.deleting or pod.uid in self._ungated:
             return DONE
-        self._yields.pop(PodID(pod.namespace, pod.name, pod.uid), None)
+        self._yields.pop(PodID.of(pod), None)
         return self._ungate(pod, Narrowing(), f"{why}; ungated for any node")
 
-    def _reconcile_alone(self, pod_id: PodID, pod: WatchedPod) -> Result:
+    def _refusing(self, snapshot: Snapshot, pod: WatchedPod) -> Sequence[str]:
+        """The hostname labels of the nodes whose kubelets would refuse the pod."""
+
+        def asked(effort: Effort) -> Sequence[str]:
+            surveys = self._store.surveys
+            answers = diagnose(snapshot, pod.pod, pod.placement, surveys=surveys, effort=effort)
+            return refusing_hostnames(snapshot, answers)
+
+        return within_shares(self._store, asked)
+
+    def _located(self, pod: WatchedPod) -> WatchedPod | Result:
+        """The gated pod with what is known of its volumes; or when to try again."""
+        later = self._volumes.look_up(pod)
+        if later.after is not None:
+            return later
+        known = self._store.snapshot.gated.get((pod.namespace, pod.name)) if pod.claims else None
+        return known if known and known.uid == pod.uid and known.version == pod.version else pod
+
+    def _reconcile_alone(self, pod_id: PodID, pod: WatchedPod, effort: Effort) -> Result:
         yields = self._yields.get(pod_id, 0)
         choice = self._reservations.choose(
             pod,
@@ -133,10 +170,17 @@ class GatedPods:
                 self._reserved(),
                 excluded,
                 yields=yields < MAX_YIELDS,
+                untried=self._untried.before(pod),
                 surveys=self._store.surveys,
+                effort=effort,
             ),
+            effort,
         )
+        if isinstance(choice, plans.Yield) and choice.is_untried:
+            self._note_fits(pod)
+            return Result(SETTLE_SECONDS)
         if isinstance(choice, plans.Yield | plans.Settle):
+            self._note_fits(pod)
             self._yields[pod_id] = yields + 1
             settles = isinstance(choice, plans.Settle)
             return Result(SETTLE_SECONDS) if settles else Result(YIELD_SECONDS, on_any_change=True)
@@ -144,9 +188,11 @@ class GatedPods:
         if isinstance(choice, plans.RelaunchOn):
             return self._ungate(pod, choice.narrowing, choice.reason)
         hostnames = hostnames_without_agent(self._store.snapshot, pod.pod, choice.diagnosis)
-        return self._ungate(pod, Narrowing(hostnames), choice.reason) if hostnames else self._wait(pod, choice, (pod,))
+        if hostnames:
+            return self._ungate(pod, Narrowing(hostnames), choice.reason)
+        return self._wait(pod, choice, (pod,), effort)
 
-    def _reconcile_group(self, pod: WatchedPod, group: PodGroup) -> Result:
+    def _reconcile_group(self, pod: WatchedPod, group: PodGroup, effort: Effort) -> Result:
         """Ungate all pods of the group, or none: two groups that each hold half would wait for each other for ever."""
         key = (pod.namespace, group)
         gathered = self._gangs.gather(pod, group)
@@ -157,7 +203,7 @@ class GatedPods:
         try:
             if key in self._ungating:
                 return Result(GROUP_BUSY_SECONDS)
-            chosen = self._choose_for_all(pod, gathered, self._group_seconds(key))
+            chosen = self._choose_for_all(pod, gathered, self._group_seconds(key), effort)
             if isinstance(chosen, Result):
                 return chosen
             self._ungating.add(key)
@@ -194,33 +240,40 @@ class GatedPods:
             self._announcer.group_goes_alone(pod, pods, seconds, time_of_day(ALONE_SECONDS))
 
     def _choose_for_all(
-        self, pod: WatchedPod, pods: Sequence[WatchedPod], seconds: float
+        self, pod: WatchedPod, pods: Sequence[WatchedPod], seconds: float, effort: Effort
     ) -> Sequence[gang.Placed] | Result:
         """Nodes that admit ``pods`` together, among them ``pod``, on which they are assumed; or when to try again."""
-        waiting = [member for member in pods if self._is_ungatable(member)]
+        waiting = list[WatchedPod]()
+        for member in filter(self._is_ungatable, pods):
+            located = self._located(member)
+            if isinstance(located, Result):
+                return located
+            waiting.append(located)
         if not waiting:
             return DONE  # ``pod`` has been deleted since it was looked up
         first = min(waiting, key=lambda member: member.order)
         if pod is not first and pod.uid in self._followers:
             return Result(RETRY_SECONDS)  # the first pod of the group is requeued by the change that matters
         widened = [self._widened(member) for member in waiting]
-        with metered(time.thread_time, seconds):
-            chosen = self._reservations.choose_for_all(
-                waiting,
-                lambda snapshot, excluded: gang.choose_for_all(
-                    snapshot,
-                    widened,
-                    self._reserved(),
-                    excluded,
-                    partial(metered, time.thread_time, seconds),
-                    surveys=self._store.surveys,
-                ),
-            )
+        for_group = new_shares(seconds)
+        chosen = self._reservations.choose_for_all(
+            waiting,
+            lambda snapshot, excluded: gang.choose_for_all(
+                snapshot,
+                widened,
+                self._reserved(),
+                excluded,
+                surveys=self._store.surveys,
+                effort=for_group,
+                for_one=partial(new_shares, seconds),
+            ),
+            for_group,
+        )
         if chosen is None:
             return Result(GROUP_BUSY_SECONDS)
         if isinstance(chosen, gang.Unplaced):
             self._followers[pod.uid] = None
-            result = self._wait(chosen.pod, chosen.wait, waiting)
+            result = self._wait(chosen.pod, chosen.wait, waiting, effort)
             return result if pod is first else Result(RETRY_SECONDS)
         return chosen
 
@@ -240,16 +293,27 @@ class GatedPods:
             raise first
         return DONE
 
-    def _wait(self, pod: WatchedPod, choice: plans.RelaunchOn | plans.Wait, together: Sequence[WatchedPod]) -> Result:
+    def _wait(
+        self,
+        pod: WatchedPod,
+        choice: plans.RelaunchOn | plans.Wait,
+        together: Sequence[WatchedPod],
+        effort: Effort,
+    ) -> Result:
         """Report that no node admits the pod. ``together`` are it and the pods that are ungated with it only."""
         if choice.diagnosis.lacks_alignment_alone:
             self._unaligned[pod.uid] = None
         else:
             self._unaligned.pop(pod.uid, None)
-        never, result = self._explainer.report_gated(pod, choice.reason)
-        if not choice.diagnosis.candidates:
-            self._scale_up.wait(together, infeasible=never)
+        never, result = self._explainer.report_gated(pod, choice.reason, choice.diagnosis, self._because(pod), effort)
+        if choice.diagnosis.candidates:
+            self._note_fits(pod)
+        else:
+            self._fitting.pop(pod.uid, None)
+            self._untried.add(pod)
+            self._scale_up.wait(together, infeasible=never, why=choice.reason)
         result = earliest(result, self._reservations.backing_off(pod))
+        result = earliest(result, self._volumes.again(pod))
         # Nodes that admit the pod are taken or reserved for others: any change may free them.
         return earliest(result, Result(on_any_change=bool(choice.diagnosis.candidates)))
 
@@ -257,7 +321,18 @@ class GatedPods:
         """Whether ours is its only gate. A pod that was just ungated still looks gated for a moment."""
         return pod.gates == (FIT_GATE,) and not pod.deleting and pod.uid not in self._ungated
 
+    def _note_fits(self, pod: WatchedPod) -> None:
+        """Note since when a node would admit the pod: it waits for others, or for the API server."""
+        if pod.uid not in self._fitting:
+            self._fitting[pod.uid] = self._clock()
+
+    def _longest_fitting(self) -> float:
+        """How long a pod has been gated at most since a node would admit it; 0 where there is none."""
+        since = (self._fitting.get(pod.uid) for pod in self._store.snapshot.gated.values())
+        return max((self._clock() - moment for moment in since if moment is not None), default=0.0)
+
     def _ungate(self, pod: WatchedPod, narrowing: Narrowing, why: str) -> Result:
+        self._note_fits(pod)
         with self._reservations.forgotten_on_error(pod):
             self._scale_up.release(pod)
         since = self._store.snapshot.gated_since.get((pod.namespace, pod.name))
@@ -287,3 +362,8 @@ class GatedPods:
         if current.gates:
             self._reservations.forget(pod)  # without gates the pod was ungated, and only the answer was lost
         self._report(PodUpdated(current, self._clock()))
+
+
+def _hostnames(snapshot: Snapshot, nodes: Sequence[str]) -> Iterator[str]:
+    """The hostname labels of those of these nodes that are still there."""
+    return (snapshot.nodes[name].labels[HOSTNAME_LABEL] for name in nodes if name in snapshot.nodes)

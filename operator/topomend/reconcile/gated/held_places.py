@@ -65,6 +65,10 @@ class HeldPlaces:
         self._places = {**self._places, pod.uid: _Place(reservation, until)}
         return True
 
+    def give_up_for(self, pod: WatchedPod) -> None:
+        """Give up the place of this pod; ``give_up`` takes the nomination back."""
+        self._places = {uid: place for uid, place in self._places.items() if uid != pod.uid}
+
     def give_up(self) -> None:
         """Give up the places of pods that are no longer gated or whose time is over, and nominations of gated pods for
         which no place is held: another operator has led since. Raises APIError."""

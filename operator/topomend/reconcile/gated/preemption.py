@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import Any, TypeVar
@@ -21,7 +20,8 @@ from typing import Any, TypeVar
 from topomend.base.bounded_dict import BoundedDict
 from topomend.cache.snapshot import Snapshot
 from topomend.decide.eligibility import why_opted_out
-from topomend.decide.feasibility import ExcludedNodes, diagnose
+from topomend.decide.feasibility import Diagnosis, ExcludedNodes, diagnose
+from topomend.decide.filters import lacking_in_total
 from topomend.decide.queue import victims
 from topomend.decide.queue.lines import QueueLines
 from topomend.decide.queue.order import Reservation, reserved_numa_nodes
@@ -30,21 +30,27 @@ from topomend.kube.errors import Conflict, Forbidden, NotFound, Refused
 from topomend.model.cluster import Placement, WatchedPod
 from topomend.model.pod import Container, ContainerKind, Pod, Resources, requests_of
 from topomend.reconcile.announcer import Announcer
-from topomend.reconcile.gated.budgets import Budgets, allowed_disruptions
+from topomend.reconcile.gated.budgets import Budgets
 from topomend.reconcile.gated.held_places import HeldPlaces
+from topomend.reconcile.gated.sweeps import Look, Sweeps
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults, concerns_all
 from topomend.reconcile.optional_right import OptionalRight
+from topomend.reconcile.placement.untried_pods import UntriedPods, may_preempt
 from topomend.reconcile.store import Store
+from topomend.replay.effort import Effort
 from topomend.runtime.backoff import Exponential
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.wire.cluster import read_watched_pod
 from topomend.wire.document import MalformedObject
-from topomend.wire.group import FIT_GATE, UNGATED_NAMESPACES
+from topomend.wire.group import UNGATED_NAMESPACES
 
 PATIENCE_SECONDS = 2.0
 """How long a pod waits first: a place may come free, and new states of nodes take a second to arrive."""
+
+TOGETHER_SECONDS = 1.0
+"""How long one waits that comes shortly after another: the largest is tried first."""
 
 RESTS = Exponential(30.0, 3600.0)
 """When a pod is tried again: victims take their grace period, and where none help, pods must end first. The rest
@@ -60,7 +66,13 @@ STUCK_SECONDS = 30.0
 """How long after its grace period a pod that is being deleted counts as one that leaves."""
 
 NEXT_SECONDS = 2.0
-"""When a pod is tried again that may have a place already, or on other nodes than the first ones."""
+"""When a pod is tried again that may have a place already."""
+
+SOON_SECONDS = 0.5
+"""When a pod is tried again on nodes that are new to it, or once the scheduler has decided about another pod there."""
+
+WAITS = Exponential(2.0, 10.0)
+"""After how long nodes that have changed are looked at for a pod that found no place on any: ever longer."""
 
 MAX_TRIED = 5
 """Pods at a time."""
@@ -72,7 +84,10 @@ WORK_SECONDS = 5.0
 """After how long in a row the other pods are left for the next time."""
 
 ATTEMPTS_PER_SECOND, ATTEMPT_BURST = 2.0, 10
-"""How often pods of some nodes are listed for a waiting pod, in the whole cluster; one namespace has half the burst."""
+"""How often pods of nodes that are new to a waiting pod are listed; one namespace has half the burst."""
+
+LISTS_PER_SECOND, LIST_BURST = 0.5, 20
+"""How many LISTs are made for nodes that are looked at once more; one namespace has half the burst."""
 
 CLASSES_SECONDS = 60.0
 """How long the lowest priority of the cluster is good."""
@@ -89,8 +104,10 @@ _log = logging.getLogger(__name__)
 class Preemptor:
     """Makes room for the pods that wait in the snapshot. ``reservations`` is for any thread, the rest for one.
 
-    ``excluded`` are the nodes that back off from a pod. ``let_go`` ungates a pod for the nodes of these names.
-    ``is_gated_by_us`` says whether the operator gates the new pods of a pod's controller.
+    ``excluded`` are the nodes that back off from a pod. ``let_go`` ungates a pod for the nodes of these names,
+    and in no case for the others, which were looked at as well. ``is_gated_by_us`` says whether the operator gates the
+    new pods of a pod's controller.
+    ``count`` has the totals of the node of this name counted anew. ``untried`` is told whose turn has been.
     ``reserved`` are the reservations for pods that wait for others to end.
     """
 
@@ -102,21 +119,26 @@ class Preemptor:
         limits: NamespaceLimits,
         *,
         excluded: Callable[[WatchedPod], ExcludedNodes],
-        let_go: Callable[[WatchedPod, Sequence[str]], None],
+        let_go: Callable[[WatchedPod, Sequence[str], Sequence[str]], None],
         is_gated_by_us: Callable[[WatchedPod], bool],
+        count: Callable[[str], None],
+        untried: UntriedPods,
         reserved: Callable[[], Sequence[Reservation]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._store, self._announcer = client, store, announcer
         self._limits, self._excluded, self._let_go = limits, excluded, let_go
-        self._is_gated_by_us, self._reserved, self._clock = is_gated_by_us, reserved, clock
-        self._listings = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
+        self._is_gated_by_us, self._count, self._untried = is_gated_by_us, count, untried
+        self._reserved, self._clock = reserved, clock
+        self._attempting = FairTokenBucket(ATTEMPTS_PER_SECOND, ATTEMPT_BURST, clock)
+        self._repeating = FairTokenBucket(LISTS_PER_SECOND, LIST_BURST, clock)
+        self._sweeps, self._lists = Sweeps(clock), 0
         self._rests: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._attempts: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
         self._kept: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._leaving: BoundedDict[str, float] = BoundedDict(MAX_ENTRIES)
         self._victims: BoundedDict[str, frozenset[str]] = BoundedDict(MAX_ENTRIES)
-        self._beyond: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
+        self._waits: BoundedDict[str, int] = BoundedDict(MAX_ENTRIES)
         self._lines, self._budgets = QueueLines(), Budgets(client)
         self._lowest: tuple[float, int] | None = None
         self._faults = ObjectFaults(_log, "no pod is evicted for it", clock)
@@ -132,10 +154,12 @@ class Preemptor:
     def check(self) -> None:
         """Make room for the first of the pods that have waited for a while. Raises APIError."""
         if self._right.is_missing:
+            self._untried.lowest = None
             return
         with self._right.used():
             self._places.give_up()
             self._budgets.forget()
+            self._sweeps.note(self._store.snapshot)
             ends = self._clock() + WORK_SECONDS
             for pod in takewhile(lambda _: self._clock() <= ends, self._first_waiting()):
                 self._rest(pod)
@@ -144,22 +168,26 @@ class Preemptor:
                 if self._right.is_missing:
                     return
 
-    def _rest(self, pod: WatchedPod) -> float:
-        """The seconds until the pod is tried again."""
-        seconds = RESTS.seconds(self._attempts.get(pod.uid, 0) + 1)
-        self._rests[pod.uid] = self._clock() + seconds
-        return seconds
+    def _rest(self, pod: WatchedPod) -> None:
+        self._try_again(pod, RESTS.seconds(self._attempts.get(pod.uid, 0) + 1))
 
     def _first_waiting(self) -> Iterator[WatchedPod]:
-        """The first waiting pods whose priority is above that of some pods of the cluster, in order."""
+        """The first waiting pods whose priority is above that of some pods of the cluster.
+
+        Of those of one priority the largest comes first: a small one finds a NUMA node beside it more often than it
+        beside a small one.
+        """
         snapshot = self._store.snapshot
         if not snapshot.gated:
             return
         lowest = self._lowest_priority()
         lines = self._lines.of(snapshot, self._clock())
         first = [pod for line in lines for pod in self._first_of(snapshot, line, lowest)]
-        for pod in nsmallest(MAX_TRIED, first, key=lambda pod: pod.order):
-            if not why_opted_out(pod, self._limits.limits(pod.namespace)) and not self._listings.take(pod.namespace):
+        first = nsmallest(MAX_TRIED, first, key=lambda pod: pod.order)
+        if not any(self._waited(snapshot, pod) >= PATIENCE_SECONDS for pod in first):
+            return
+        for pod in sorted(first, key=lambda pod: (-pod.priority, -requests_of(pod.pod).get("cpu", 0), pod.order)):
+            if not why_opted_out(pod, self._limits.limits(pod.namespace)):
                 yield pod
 
     def _first_of(self, snapshot: Snapshot, line: Iterator[WatchedPod], lowest: int) -> Iterator[WatchedPod]:
@@ -167,19 +195,18 @@ class Preemptor:
 
         def is_tried(pod: WatchedPod) -> bool:
             key = (pod.namespace, pod.name)
-            return key not in snapshot.assumed and self._is_patient(pod, snapshot.gated_since[key])
+            return key not in snapshot.assumed and self._is_patient(snapshot, pod)
 
         return islice(filter(is_tried, takewhile(lambda pod: pod.priority > lowest, line)), MAX_TRIED)
 
-    def _is_patient(self, pod: WatchedPod, since: float) -> bool:
-        """Whether the pod, which may preempt others, has waited and was not tried for a while.
+    def _is_patient(self, snapshot: Snapshot, pod: WatchedPod) -> bool:
+        """Whether the pod, which may preempt others, has waited and was not tried for a while."""
+        is_due = self._waited(snapshot, pod) >= TOGETHER_SECONDS and self._rests.get(pod.uid, 0.0) <= self._clock()
+        return is_due and may_preempt(pod)
 
-        No place can be held for a replacement, which is gated otherwise, nor for a pod that was refused. Whether a
-        scheduler of its own would preempt, and keep the place, nobody knows.
-        """
-        now = self._clock()
-        is_due = since + PATIENCE_SECONDS <= now and self._rests.get(pod.uid, 0.0) <= now
-        return is_due and pod.preempts and pod.gates == (FIT_GATE,) and "schedulerName" not in pod.scheduler_rules
+    def _waited(self, snapshot: Snapshot, pod: WatchedPod) -> float:
+        """How many seconds the gated pod has waited."""
+        return self._clock() - snapshot.gated_since[pod.namespace, pod.name]
 
     def _lowest_priority(self) -> int:
         """The lowest priority that a pod of the cluster may have; pods without a class have 0."""
@@ -187,63 +214,104 @@ class Preemptor:
         if self._lowest is None or self._lowest[0] + CLASSES_SECONDS <= now:
             values = self._client.read(PRIORITY_CLASSES, lambda content: (int(content["value"]),), cached=True).items
             self._lowest = now, min(0, *values, 0)
+            self._untried.lowest = self._lowest[1]
         return self._lowest[1]
 
-    def _within_shares(self, decide: Callable[[Snapshot], _Decision]) -> _Decision:
+    def _within_shares(self, decide: Callable[[Snapshot, Effort], _Decision]) -> _Decision:
         """One decision about one pod: several together would spend the shares of healthy nodes."""
-        return within_shares(self._store, lambda: decide(self._store.snapshot))
+        return within_shares(self._store, lambda effort: decide(self._store.snapshot, effort))
 
     def _preempt_for(self, pod: WatchedPod) -> None:
-        surveys, excluded = self._store.surveys, self._excluded(pod)
-        if self._within_shares(
-            lambda now: diagnose(now, pod.pod, pod.placement, None, excluded, surveys=surveys).candidates
-        ):
-            self._rests[pod.uid] = self._clock() + NEXT_SECONDS
+        diagnosis = self._diagnosed(pod)
+        if diagnosis.candidates:
+            self._try_again(pod, NEXT_SECONDS)
             return  # another pod's turn comes first
-        nodes = self._next_nodes(pod)
-        by_node = {name: self._running_on(name) for name in nodes}
+        undecided = victims.undecided_nodes(self._store.snapshot)
+        reserved = reserved_numa_nodes(self._store.snapshot, pod, self._reserved())
+        look = self._within_shares(lambda now, effort: self._sweeps.next(now, pod, {*undecided, *reserved}, effort))
+        if not look.nodes:
+            self._wait(pod, is_short=not undecided.isdisjoint(look.barred))
+            return
+        allowed = self._attempting if look.is_first else self._repeating
+        if wait := allowed.take(pod.namespace):
+            self._try_again(pod, wait)
+            return
+        lists = self._lists + self._budgets.lists
+        full = {status.node for status in diagnosis.rejected if status.is_full}
+        try:
+            self._preempt_on(pod, look, full)
+        finally:
+            if not look.is_first:
+                self._repeating.spend(pod.namespace, max(0, self._lists + self._budgets.lists - lists - 1))
+
+    def _try_again(self, pod: WatchedPod, seconds: float) -> None:
+        self._rests[pod.uid] = self._clock() + seconds
+
+    def _wait(self, pod: WatchedPod, *, is_short: bool) -> None:
+        """No node is left to look at for the pod now; ``is_short`` is that this may be otherwise in a moment."""
+        if not is_short:
+            self._untried.tried(pod)
+        waits = self._waits[pod.uid] = self._waits.get(pod.uid, 0) + (not is_short)
+        self._try_again(pod, SOON_SECONDS if is_short else WAITS.seconds(waits))
+
+    def _preempt_on(self, pod: WatchedPod, look: Look, full: Collection[str]) -> None:
+        """Have others make room for the pod on one of these nodes, or look at the next ones after a while.
+
+        Those of ``full`` have too little left by the totals of the snapshot.
+        """
+        self._waits.pop(pod.uid, None)
+        by_node = {name: self._running_on(name) for name in look.nodes}
         everybody = [other for pods in by_node.values() for other in pods]
         stuck = {other.uid for other in everybody if self._is_stuck(other)}
         awaited = self._places.awaited()
         running = victims.Running(by_node, staying=stuck, awaited=awaited)
+        if self._counted_anew(pod, running, full):
+            self._try_again(pod, NEXT_SECONDS)
+            return
         by_scheduler = self._where_scheduler_preempts(pod, running)
         if by_scheduler:
-            self._let_go(pod, by_scheduler)
+            self._let_go(pod, by_scheduler, [name for name in look.nodes if name not in by_scheduler])
+            self._sweeps.forget(pod)
+            self._try_again(pod, SOON_SECONDS)  # unless it is gone: one of the nodes may have changed meanwhile
             return
         if not pod.scheduler_rules:  # replay does not judge on which nodes these let it run
             by_node = {name: [_staying(other, stuck) for other in pods] for name, pods in by_node.items()}
             staying = {other.uid for other in everybody if other.uid in stuck or self._stays(other, pod)}
             returning = {other.uid for other in everybody if other.owner and not self._is_gated_by_us(other)}
             if self._evict_for(pod, victims.Running(by_node, staying, returning, awaited)):
+                self._sweeps.forget(pod)
+                self._untried.tried(pod)
                 return
-        is_leaving = any(other.deleting and other.uid not in stuck for other in everybody)
-        if is_leaving or any(name in awaited for name in nodes) or self._are_expected_on(nodes):
-            self._rests[pod.uid] = self._clock() + NEXT_SECONDS  # who comes and goes there is soon known
+        leaving = {other.node for other in everybody if other.deleting and other.uid not in stuck}
+        self._sweeps.looked(pod, look, [name for name in look.nodes if name in leaving or name in awaited])
+        if look.more:
+            self._try_again(pod, SOON_SECONDS if look.is_first else NEXT_SECONDS)
+        else:
+            self._wait(pod, is_short=False)
 
-    def _are_expected_on(self, nodes: Sequence[str]) -> bool:
-        """Whether pods are assumed there."""
-        publications = self._store.snapshot.publications
-        return any(name in publications and publications[name].assumed_pods for name in nodes)
+    def _counted_anew(self, pod: WatchedPod, running: victims.Running, full: Collection[str]) -> bool:
+        """Whether a node of ``full`` leaves enough after all, once its pods are counted anew: an end was not seen.
+
+        Nodes are counted whose pods, as far as they can be read, leave enough. Nobody need leave where one does.
+        """
+        doubtful = replace(running, by_node={name: pods for name, pods in running.by_node.items() if name in full})
+        for name in self._within_shares(lambda now, effort: victims.where_enough_is_left(now, pod, doubtful, effort)):
+            self._lists += 1
+            self._count(name)
+            node = self._store.snapshot.nodes.get(name)
+            if node and not lacking_in_total(node, requests_of(pod.pod)):
+                return True
+        return False
 
     def _where_scheduler_preempts(self, pod: WatchedPod, running: victims.Running) -> Sequence[str]:
         """The nodes where that makes room for the pod. Budgets, which spare pods, are read where there are any."""
-        names = self._within_shares(lambda now: victims.where_scheduler_preempts(now, pod, running))
+        names = self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, running, effort))
         by_node = {name: running.by_node[name] for name in names}
         budgets = self._budgets.of(by_node, pod.priority)
         if not budgets:
             return names
         spared = replace(running, by_node=by_node, budgets=budgets)
-        return self._within_shares(lambda now: victims.where_scheduler_preempts(now, pod, spared))
-
-    def _next_nodes(self, pod: WatchedPod) -> Sequence[str]:
-        """The nodes after those that were tried last, for a pod that was not let go then; soon the next ones."""
-        beyond = self._beyond.pop(pod.uid, 0)
-        nodes = self._within_shares(lambda now: victims.nodes_to_preempt_on(now, pod, beyond))
-        if len(nodes) == victims.MAX_NODES:
-            self._beyond[pod.uid] = beyond + len(nodes)
-            self._rests[pod.uid] = self._clock() + NEXT_SECONDS
-        reserved = reserved_numa_nodes(self._store.snapshot, pod, self._reserved())
-        return [name for name in nodes if name not in reserved]
+        return self._within_shares(lambda now, effort: victims.where_scheduler_preempts(now, pod, spared, effort))
 
     def _stays(self, other: WatchedPod, pod: WatchedPod) -> bool:
         """Whether ``other`` stays: the cluster needs it, it opted out, nobody may evict it, its controller takes the
@@ -262,47 +330,71 @@ class Preemptor:
         since = self._leaving[other.uid] = self._leaving.get(other.uid, now)
         return since + other.grace_seconds + STUCK_SECONDS <= now
 
+    def _choose_victims(self, pod: WatchedPod, running: victims.Running) -> victims.Preemption | None:
+        return self._within_shares(lambda now, effort: victims.choose_victims(now, pod, running, effort))
+
     def _evict_for(self, pod: WatchedPod, running: victims.Running) -> bool:
         """Returns whether there is a place for which pods may be evicted, or that others are about to leave."""
         for _ in range(MAX_CHOICES):
-            chosen = self._within_shares(partial(victims.choose_victims, pod=pod, running=running))
+            chosen = self._choose_victims(pod, running)
             if chosen is None:
                 return False
-            kept = [victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)]
-            kept = kept or self._beyond_budgets(chosen.victims)
+            kept = {victim.uid for victim in chosen.victims if not self._evict(victim, dry_run=True)}
+            kept = kept or self._beyond_budgets(chosen, pod.priority)
             if not kept:
                 self._evict_all(pod, chosen)
                 return True
             running = replace(running, staying={*running.staying, *kept})
         return False  # those that are kept are known the next time
 
-    def _beyond_budgets(self, victims: Sequence[WatchedPod]) -> list[str]:
-        """The last of several victims of one namespace, where a budget there may not allow all of them.
-
-        Each dry run is allowed by itself. A budget counts for all pods of its namespace here, whatever it selects.
-        """
-        counts = Counter(victim.namespace for victim in victims)
-        return [
-            max(victim.uid for victim in victims if victim.namespace == namespace)
-            for namespace, count in counts.items()
-            if count > 1 and allowed_disruptions(self._client, namespace) < count
-        ]
+    def _beyond_budgets(self, chosen: victims.Preemption, priority: int) -> set[str]:
+        """One victim of each budget that does not allow all of its victims to leave: each dry run is by itself."""
+        count = Counter(victim.namespace for victim in chosen.victims)
+        several = [victim for victim in chosen.victims if count[victim.namespace] > 1]
+        budgets = Budgets(self._client, of_api_server=True)
+        try:
+            read = budgets.of({chosen.node: several}, priority)
+        finally:
+            self._lists += budgets.lists
+        protected = ((budget, [victim.uid for victim in several if victim.uid in budget.pods]) for budget in read)
+        return {max(uids) for budget, uids in protected if len(uids) > max(1, budget.allowed)}
 
     def _evict_all(self, pod: WatchedPod, chosen: victims.Preemption) -> None:
         """Evict the victims once the place is held. Where one is kept after all, the pod is tried again."""
-        if chosen.victims:
-            self._attempts[pod.uid] = self._attempts.get(pod.uid, 0) + 1
-        seconds = self._rest(pod)
+        attempts = self._attempts.get(pod.uid, 0) + bool(chosen.victims)
+        seconds = RESTS.seconds(attempts + 1)
+        self._try_again(pod, seconds)
         if not self._places.hold(pod, chosen, self._clock() + seconds + SLACK_SECONDS):
             return
+        if chosen.victims and not self._needs_room(pod):
+            self._places.give_up_for(pod)
+            self._try_again(pod, NEXT_SECONDS)
+            return
         workloads = frozenset(map(_workload, chosen.victims))
+        self._attempts[pod.uid] = attempts
         self._victims[pod.uid] = self._victims.get(pod.uid, frozenset()) | workloads
-        evicted = list(takewhile(self._evict, chosen.victims))
+        evicted = list(takewhile(lambda victim: self._needs_room(pod) and self._evict(victim), chosen.victims))
         for victim in evicted:
             name = f"{victim.namespace}/{victim.name}"
             _log.info("%s was evicted from %s for %s/%s", name, chosen.node, pod.namespace, pod.name)
         if evicted:
             self._announcer.preempted(evicted, pod, chosen.node, seconds)
+
+    def _needs_room(self, pod: WatchedPod) -> bool:
+        """Whether the pod still waits and no node admits it: one may have come free since the victims were chosen.
+
+        A worker assumes the pod on a node before it ungates it.
+        """
+        snapshot, key = self._store.snapshot, (pod.namespace, pod.name)
+        if key not in snapshot.gated or key in snapshot.assumed:
+            return False
+        return not self._diagnosed(pod).candidates
+
+    def _diagnosed(self, pod: WatchedPod) -> Diagnosis:
+        surveys, excluded = self._store.surveys, self._excluded(pod)
+        return self._within_shares(
+            lambda now, effort: diagnose(now, pod.pod, pod.placement, None, excluded, surveys=surveys, effort=effort)
+        )
 
     def _evict(self, victim: WatchedPod, *, dry_run: bool = False) -> bool:
         """Returns whether the victim leaves, or has left; False where the API server keeps it for now.
@@ -324,6 +416,7 @@ class Preemptor:
 
     def _running_on(self, node: str) -> Sequence[WatchedPod]:
         fields = f"spec.nodeName={node},{UNENDED}"
+        self._lists += 1
         return self._client.read(PODS, _read, fields=fields, cached=True).items
 
 
@@ -351,4 +444,4 @@ def _read(content: dict[str, Any]) -> Iterator[WatchedPod]:
         pod = read_watched_pod(content)
         together = Container("", ContainerKind.APP, Resources(requests_of(pod.pod), {}))
         small = Pod(pod.namespace, pod.name, pod.uid, (together,))
-        yield replace(pod, pod=small, placement=Placement(), node_affinity={})
+        yield replace(pod, pod=small, placement=Placement(), node_affinity={}, claims=())

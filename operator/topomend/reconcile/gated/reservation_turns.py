@@ -25,6 +25,7 @@ from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.replay.admission import release
+from topomend.replay.effort import Effort
 from topomend.runtime.backoff import Exponential
 from topomend.wire.cluster import read_owner
 from topomend.wire.document import Document, MalformedObject
@@ -110,7 +111,7 @@ class ReservationTurns:
         self._end_turns(now)
         self._rest_namespaces(before, now)
         try:
-            reserved = within_shares(self._store, lambda: self._reserve(self._store.snapshot, now))
+            reserved = within_shares(self._store, lambda effort: self._reserve(self._store.snapshot, now, effort))
         except Exception:
             self._reservations = ()
             raise
@@ -123,7 +124,7 @@ class ReservationTurns:
         snapshot = self._store.snapshot
         return any((old.node, old.numa_nodes) not in places and is_waiting(snapshot, old.pod) for old in before)
 
-    def _reserve(self, snapshot: Snapshot, now: float) -> Reserved:
+    def _reserve(self, snapshot: Snapshot, now: float, effort: Effort) -> Reserved:
         self._lists = 0
         resting = {uid for uid, turn in self._turns.items() if now < turn.rests}
         patient = queue_order.patient_pods(snapshot, now, resting, self._lines)
@@ -131,7 +132,8 @@ class ReservationTurns:
         return queue_order.reserve(
             snapshot,
             self._gated_by_us(islice(in_turn, MAX_ASKED), now),
-            lambda name: self._remaining(snapshot, name, now),
+            lambda name: self._remaining(snapshot, name, now, effort),
+            effort,
         )
 
     def _gated_by_us(self, pods: Iterator[WatchedPod], now: float) -> Iterator[WatchedPod]:
@@ -170,14 +172,14 @@ class ReservationTurns:
             del self._kept[namespace]
             self._namespace_rests[namespace] = now + NAMESPACE_REST_SECONDS
 
-    def _remaining(self, snapshot: Snapshot, name: str, now: float) -> NodeState | None:
+    def _remaining(self, snapshot: Snapshot, name: str, now: float, effort: Effort) -> NodeState | None:
         """The node's state once all pods have ended that are expected to; None where it is not known yet."""
         lasting = None
         with self._faults.of("node", name):
             lasting = self._lasting_pods(name, now)
         if lasting is None:
             return None
-        state = snapshot.publications[name].state_with_assumed
+        state = snapshot.publications[name].state_with_assumed(effort)
         for pod in state.pods:
             if f"{pod.namespace}/{pod.name}" not in lasting:
                 state = release(state, pod.namespace, pod.name)

@@ -13,11 +13,11 @@ from functools import cached_property
 from topomend.cache.snapshot import Publication, Snapshot, replaced, topology_changed
 from topomend.decide.feasibility import any_node_admits, kind_of
 from topomend.model.cluster import Node, WatchedPod
-from topomend.reconcile.nodes.replay_shares import record_overspent
+from topomend.reconcile.nodes.replay_shares import new_shares, record_overspent
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
-from topomend.replay.effort import Overspent, metered
+from topomend.replay.effort import Overspent
 from topomend.replay.fast_path.admission import PodShape
 from topomend.replay.fast_path.capacity import prepare
 from topomend.runtime.queues.fair_queue import RoundRobin
@@ -148,19 +148,7 @@ class _Difference:
 
     @cached_property
     def _nodes(self) -> frozenset[str]:
-        """The nodes that changed, came or went."""
-        before, after = self._before, self.after
-        published = {
-            name
-            for name in replaced(before.publications, after.publications)
-            if _differs(before.publications.get(name), after.publications.get(name))
-        }
-        nodes = {
-            name
-            for name in replaced(before.nodes, after.nodes)
-            if not _is_fuller(before.nodes.get(name), after.nodes.get(name))
-        }
-        return frozenset(published | nodes | replaced(before.mismatches, after.mismatches))
+        return frozenset(changed_nodes(self._before, self.after))
 
     @cached_property
     def _topology(self) -> bool:
@@ -179,11 +167,25 @@ class _Difference:
         names = set(self._nodes)
         while True:
             try:
-                with metered(time.thread_time):
-                    return any_node_admits(self.after, names, pod.pod, pod.placement)
+                return any_node_admits(self.after, names, pod.pod, pod.placement, new_shares())
             except Overspent as overspent:
                 if record_overspent(self._store, overspent):
                     names.discard(overspent.node)
+
+
+def changed_nodes(before: Snapshot, after: Snapshot) -> set[str]:
+    """The nodes that changed, came or went between the two, those left out that are no more than fuller in total."""
+    published = {
+        name
+        for name in replaced(before.publications, after.publications)
+        if _differs(before.publications.get(name), after.publications.get(name))
+    }
+    nodes = {
+        name
+        for name in replaced(before.nodes, after.nodes)
+        if not _is_fuller(before.nodes.get(name), after.nodes.get(name))
+    }
+    return published | nodes | replaced(before.mismatches, after.mismatches)
 
 
 def _watched(snapshot: Snapshot, pod: PodID) -> WatchedPod | None:

@@ -1,7 +1,7 @@
 """Work that replays, kept to each node's share of time: a node that takes longer twice is set aside.
 
-Owns the meter's clock and the repetition. Leaves the shares to ``replay.effort``, and how long a node is set aside to
-``cache``.
+Owns the clock of the shares and the repetition. Leaves the shares to ``replay.effort``, and how long a node is set
+aside to ``cache``.
 """
 
 import logging
@@ -12,23 +12,29 @@ from typing import TypeVar
 
 from topomend.cache.changes import ReplayOverspent
 from topomend.reconcile.store import Store
-from topomend.replay.effort import Overspent, metered
+from topomend.replay.effort import Effort, Overspent, Shares
 
 _Result = TypeVar("_Result")
 
 _log = logging.getLogger(__name__)
 
 
-def within_shares(store: Store, work: Callable[[], _Result], turn_seconds: float = inf) -> _Result:
+def new_shares(turn_seconds: float = inf) -> Shares:
+    """The shares of work that this thread begins now."""
+    return Shares(time.thread_time, turn_seconds)
+
+
+def within_shares(store: Store, work: Callable[[Effort], _Result], turn_seconds: float = inf) -> _Result:
     """The result of ``work``, which may be repeated, and reads the store's snapshot anew each time.
+
+    It hands its effort to all that it has replayed.
 
     Raises Overspent where it asks a node that was set aside, TurnOver where it takes longer than its turn.
     """
     nodes: set[str] = set()
     while True:
         try:
-            with metered(time.thread_time, turn_seconds):
-                return work()
+            return work(new_shares(turn_seconds))
         except Overspent as overspent:
             if overspent.node in nodes:
                 raise

@@ -17,13 +17,13 @@ from topomend.reconcile.explainer import Explainer
 from topomend.reconcile.metrics import Metrics
 from topomend.reconcile.namespace_limits import NamespaceLimits
 from topomend.reconcile.nodes.device_classes import DeviceClasses
-from topomend.reconcile.nodes.replay_shares import within_shares
 from topomend.reconcile.placement.unaligned_pods import UnalignedPods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.settings import Settings
 from topomend.reconcile.store import Store
 from topomend.relaunch import narrowed_affinity
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.duties import Duty
 from topomend.wire.group import RELAUNCH_FINALIZER
 
@@ -49,7 +49,7 @@ class Observer:
         self._explainer = Explainer(store, announcer, metrics, report)
         self._unaligned_pods = UnalignedPods(client, store, announcer)
 
-    def reconcile(self, pod: PodID) -> Result:
+    def reconcile(self, pod: PodID, effort: Effort = UNLIMITED) -> Result:
         """Explain the pod's refusal, if it was refused. Raises APIError."""
         late = self._explainer.explain_late(pod)
         refusal = self._store.snapshot.refused.get(pod.uid)
@@ -58,7 +58,7 @@ class Observer:
         limits = self._limits.limits(pod.namespace)
         self._announcer.check_annotations(refusal.pod, limits)
         refusal = replace(refusal, pod=narrowed_affinity.as_requested(refusal.pod))
-        plan = plans.plan(self._store.snapshot, refusal, limits, surveys=self._store.surveys)
+        plan = plans.plan(self._store.snapshot, refusal, limits, surveys=self._store.surveys, effort=effort)
         diagnosis = plan.diagnosis if isinstance(plan, plans.RelaunchOn | plans.Wait) else None
         result = self._explainer.explain(pod, refusal, diagnosis, None)
         self._announcer.skipped(refusal.pod, f"the operator only observes; in mode relaunch {_would(plan)}")
@@ -83,7 +83,7 @@ class Observer:
         """What is to be done again and again. No NUMA nodes are reserved, so that none are freed."""
         del numa_nodes_freed
         return (
-            Duty("unaligned-pods", lambda: within_shares(self._store, self._unaligned_pods.check), TICK_SECONDS),
+            Duty("unaligned-pods", self._unaligned_pods.check, TICK_SECONDS),
             Duty("device-classes", self._device_classes.refresh, TICK_SECONDS),
         )
 

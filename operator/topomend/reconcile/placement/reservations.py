@@ -32,7 +32,7 @@ from topomend.reconcile.placement.node_pods import NodePods
 from topomend.reconcile.pod_id import PodID
 from topomend.reconcile.result import Result
 from topomend.reconcile.store import Store
-from topomend.replay.effort import TurnOver
+from topomend.replay.effort import UNLIMITED, Effort, TurnOver
 
 MAX_TRIES, MOST_TRIES = 3, 20
 """How often a decision is made for nodes of which one may change meanwhile, and how often where more than FEW_CHANGED
@@ -69,7 +69,9 @@ class Reservations:
         self._metrics, self._clock, self._random = metrics, clock, random or Random()  # noqa: S311  no secret
         self._cycle = threading.Lock()
 
-    def plan(self, refusal: Refusal, limits: Limits, held: Sequence[Reservation] = ()) -> plans.Plan:
+    def plan(
+        self, refusal: Refusal, limits: Limits, held: Sequence[Reservation] = (), effort: Effort = UNLIMITED
+    ) -> plans.Plan:
         """The plan for a refused pod. Where it is a relaunch, the replacement is assumed on its nodes.
 
         ``held`` are places that pods left for others by preemption. The replacement has no uid yet: it does not exist.
@@ -80,19 +82,27 @@ class Reservations:
         return self._reserve(
             refusal.pod,
             replacement,
-            lambda snapshot, excluded: plans.plan(snapshot, refusal, limits, excluded, held, surveys=surveys),
+            lambda snapshot, excluded: plans.plan(
+                snapshot, refusal, limits, excluded, held, surveys=surveys, effort=effort
+            ),
+            effort,
         )
 
-    def choose(self, pod: WatchedPod, decide: Callable[[Snapshot, ExcludedNodes], _Decision]) -> _Decision:
+    def choose(
+        self, pod: WatchedPod, decide: Callable[[Snapshot, ExcludedNodes], _Decision], effort: Effort = UNLIMITED
+    ) -> _Decision:
         """What ``decide`` chooses for ``pod``, which is assumed on the nodes where there are any.
 
         ``decide`` sees a snapshot without the pod's former assumption. Raises APIError, or TurnOver where the totals of
         many nodes are not known: what was learnt of them is for the next turn.
         """
-        return self._reserve(pod, pod.pod, decide)
+        return self._reserve(pod, pod.pod, decide, effort)
 
     def choose_for_all(
-        self, pods: Sequence[WatchedPod], decide: Callable[[Snapshot, Mapping[str, ExcludedNodes]], GangDecision]
+        self,
+        pods: Sequence[WatchedPod],
+        decide: Callable[[Snapshot, Mapping[str, ExcludedNodes]], GangDecision],
+        effort: Effort = UNLIMITED,
     ) -> GangDecision | None:
         """What ``decide`` chooses for all ``pods`` of a group, which are assumed on their nodes where all have one.
 
@@ -109,7 +119,7 @@ class Reservations:
                 self._node_pods.doubt(_full(decision.wait))
                 return decision
             if unknown := {placed.node: placed.pod for placed in decision if self._is_unknown(placed.node)}:
-                lists += sum(self._learn(pod, name) for name, pod in unknown.items())
+                lists += sum(self._learn(pod, name, effort) for name, pod in unknown.items())
                 continue
             assumed = [(placed.pod.pod, (placed.node,)) for placed in decision if placed.node]
             if not self._store.assume_all(assumed, snapshot, self._clock()):
@@ -137,7 +147,11 @@ class Reservations:
         return None if remaining is None else Result(remaining)
 
     def _reserve(
-        self, pod: WatchedPod, assumed: Pod, decide: Callable[[Snapshot, ExcludedNodes], _Decision]
+        self,
+        pod: WatchedPod,
+        assumed: Pod,
+        decide: Callable[[Snapshot, ExcludedNodes], _Decision],
+        effort: Effort,
     ) -> _Decision:
         """Decide and assume, and decide again once more is known of the totals of nodes."""
         excluded, lists, looked_better = self.excluded(pod), 0, False
@@ -150,7 +164,7 @@ class Reservations:
                     return decision
                 if self._is_unknown(decision.nodes[0]):
                     self.forget(pod)  # else it would count beside itself
-                    lists += self._learn(pod, decision.nodes[0], decision.diagnosis)
+                    lists += self._learn(pod, decision.nodes[0], effort, decision.diagnosis)
                 elif not looked_better and (better := self._better_unknown(decision)):
                     looked_better = True
                     self._node_pods.list(better)
@@ -183,7 +197,7 @@ class Reservations:
         is_passed_over = best != decision.nodes[0] and self._is_unknown(best)
         return best if is_passed_over and self._node_pods.may_list() else ""
 
-    def _learn(self, pod: WatchedPod, best: str, diagnosis: Diagnosis | None = None) -> int:
+    def _learn(self, pod: WatchedPod, best: str, effort: Effort, diagnosis: Diagnosis | None = None) -> int:
         """Have the totals of ``best`` known and, where it is full, those of others at random until one has room.
 
         The best nodes are the fullest: of 300 full ones among 400 they would be the first 300, and of random ones every
@@ -191,7 +205,7 @@ class Reservations:
         but not before it has learnt of one node: each turn goes on from what the one before has learnt.
         """
         lists = 0
-        for name in chain([best], self._others_unknown(pod, diagnosis)):
+        for name in chain([best], self._others_unknown(pod, diagnosis, effort)):
             self._node_pods.list(name)
             lists += 1
             node = self._store.snapshot.nodes.get(name)
@@ -199,10 +213,11 @@ class Reservations:
                 break
         return lists
 
-    def _others_unknown(self, pod: WatchedPod, diagnosis: Diagnosis | None) -> Iterator[str]:
+    def _others_unknown(self, pod: WatchedPod, diagnosis: Diagnosis | None, effort: Effort) -> Iterator[str]:
         """Some nodes at random that admit the pod as far as is known; none that another thread lists just now."""
         snapshot = self._store.snapshot
-        diagnosis = diagnosis or diagnose(snapshot, pod.pod, pod.placement, surveys=self._store.surveys)
+        if diagnosis is None:
+            diagnosis = diagnose(snapshot, pod.pod, pod.placement, surveys=self._store.surveys, effort=effort)
         unknown = [status.node for status in diagnosis.candidates if self._is_unknown(status.node)]
         idle = [name for name in unknown if name not in snapshot.totals or not snapshot.totals[name].lists]
         yield from self._random.sample(idle, min(len(idle), MAX_OTHERS))

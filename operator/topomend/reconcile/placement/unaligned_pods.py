@@ -21,7 +21,6 @@ from topomend.reconcile.announcer import Announcer
 from topomend.reconcile.object_faults import ObjectFaults
 from topomend.reconcile.store import Store
 from topomend.relaunch import pod_requests
-from topomend.replay.effort import next_pod
 
 UNPUBLISHED_SECONDS = 30.0
 """After how long a pod that its node does not publish has nothing to publish: no manager pins anything of it."""
@@ -74,7 +73,6 @@ class UnalignedPods:
             if not is_shown and (self._clock() < bound.since + UNPUBLISHED_SECONDS or read == MAX_READ):
                 continue
             read += not is_shown
-            next_pod()
             again = None
             with self._faults.of(bound.pod.namespace, bound.pod.name):
                 try:

@@ -50,12 +50,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Listed:
-    """A controller's name as listed, after its namespace and kind; when it was written, and when a pod of it was last
-    refused or gated; in seconds."""
+    """A controller's name as listed, after its namespace and kind; since when it is listed, when that was last written,
+    and when a pod of it was last refused or gated; in seconds. ``refused`` is the pod for which this operator listed
+    it."""
 
     name: str
+    since: float
     written: float
     last_needed: float
+    refused: str = ""
 
     @property
     def namespace(self) -> str:
@@ -119,7 +122,7 @@ class Brake:
             if before is None and _is_full(listed_owners, pod.namespace):
                 return f"{MOST_OF_A_NAMESPACE} controllers of namespace {pod.namespace} are braked, which is the most"
             given_up = {uid: listed_owners.pop(uid) for uid in ([] if before else _given_up(listed_owners))}
-            listed = listed_owners[owner.uid] = _Listed(name, now, now)
+            listed = listed_owners[owner.uid] = _Listed(name, before.since if before else now, now, now, pod.name)
         problem = "not written"
         try:
             problem = self._write({owner.uid: name, **dict.fromkeys(given_up)})
@@ -141,6 +144,24 @@ class Brake:
     def lists(self, owner_uid: str) -> bool:
         """Whether this operator has the controller on its list."""
         return owner_uid in (self._list.owners or ())
+
+    def because(self, pod: WatchedPod) -> str:
+        """Why a pod is gated whose controller is listed; empty for any other."""
+        listed = (self._list.owners or {}).get(pod.owner.uid) if pod.owner else None
+        if listed is None or pod.owner is None:
+            return ""
+        refused = listed.refused or "one of them"
+        return f"gated because new pods of {pod.owner.kind} {pod.owner.name} are braked since {refused} was refused"
+
+    def count(self) -> int:
+        """How many controllers are listed, as this operator knows."""
+        return len(self._list.owners or ())
+
+    def oldest_seconds(self) -> float:
+        """For how long this operator has known one of them to be listed, at most; 0 where there is none."""
+        listed_owners = (self._list.owners or {}).copy()
+        now = time.monotonic()
+        return max((now - listed.since for listed in listed_owners.values()), default=0.0)
 
     def forget(self) -> None:
         """Forget the list, so that it is read again: another operator may have changed it."""
@@ -201,7 +222,7 @@ class Brake:
         now = time.monotonic()
         with self._lock:
             if kept.owners is None:
-                kept.owners = {uid: _Listed(name, now, now) for uid, name in names.items()}
+                kept.owners = {uid: _Listed(name, now, now, now) for uid, name in names.items()}
             return kept.owners
 
     def _write(self, changes: Mapping[str, str | None]) -> str:

@@ -24,6 +24,7 @@ from topomend.relaunch import messages, records
 from topomend.relaunch.driver import Chosen, Driver, Outcome
 from topomend.relaunch.preflight import Preflight
 from topomend.relaunch.waiting_status import Note, WaitingStatus
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.backoff import PODS
 from topomend.runtime.queues.token_bucket import FairTokenBucket
 from topomend.runtime.timestamp import timestamp
@@ -48,9 +49,9 @@ class RefusedPods:
         self._preflight = Preflight(parts.client)
         self._waiting_status = WaitingStatus(parts.client, parts.clock, timestamp)
 
-    def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits) -> Result:
+    def wait(self, refusal: Refusal, plan: plans.Wait, limits: Limits, effort: Effort = UNLIMITED) -> Result:
         """Report the reason why the pod waits, also in its record. Raises APIError."""
-        note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason)
+        note, result = self._explainer.report_unschedulable(refusal.pod, plan.reason, effort, plan.diagnosis)
         if not plan.diagnosis.candidates:
             self._scale_up.wait((refusal.pod,), infeasible=note.never)
         note = replace(
@@ -59,7 +60,9 @@ class RefusedPods:
         self._write_note(refusal.pod, note, lambda: self._draft(refusal.pod, limits))
         return earliest(result, self._reservations.backing_off(refusal.pod))
 
-    def relaunch(self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis, limits: Limits) -> Result:
+    def relaunch(
+        self, pod: PodID, refusal: Refusal, diagnosis: Diagnosis, limits: Limits, effort: Effort = UNLIMITED
+    ) -> Result:
         """Relaunch a pod whose replacement is assumed on its nodes. Raises APIError."""
         with self._reservations.forgotten_on_error(pod):
             is_claimed = RELAUNCH_FINALIZER in refusal.pod.finalizers
@@ -68,23 +71,25 @@ class RefusedPods:
                 self._reservations.forget(pod)
                 return postponed
             self._scale_up.release(refusal.pod)
-        outcome = self._drive(pod, refusal.version, may_start=True, renamed=renames(refusal.pod, limits))
+        outcome = self._drive(pod, refusal.version, effort, may_start=True, renamed=renames(refusal.pod, limits))
         if outcome.launched:
             self._metrics.launched_after(self._clock() - refusal.first_seen)
         result = self._explainer.explain(pod, refusal, diagnosis, outcome.record)
-        return earliest(self._result_of(pod, outcome, refusal.pod.max_attempts or limits.max_attempts), result)
+        max_attempts = refusal.pod.max_attempts or limits.max_attempts
+        return earliest(self._result_of(pod, outcome, max_attempts, effort), result)
 
-    def relaunch_unbound(self, unbound: WatchedPod, max_attempts: int) -> Result:
+    def relaunch_unbound(self, unbound: WatchedPod, max_attempts: int, effort: Effort) -> Result:
         """Relaunch a pod that no scheduler binds to its nodes, for every node that admits it. Raises APIError."""
-        pod = PodID(unbound.namespace, unbound.name, unbound.uid)
-        return self._result_of(pod, self._drive(pod, None, may_start=True), max_attempts)
+        pod = PodID.of(unbound)
+        return self._result_of(pod, self._drive(pod, None, effort, may_start=True), max_attempts, effort)
 
-    def resume(self, pod: PodID, max_attempts: int, *, lets_go: bool = False) -> Result:
+    def resume(self, pod: PodID, max_attempts: int, effort: Effort = UNLIMITED, *, lets_go: bool = False) -> Result:
         """Continue or end a relaunch that was started before, by this process or an earlier one; never start one.
 
         ``lets_go``: its replacement opted out, and is ungated for any node. Raises APIError.
         """
-        return self._result_of(pod, self._drive(pod, None, may_start=False, lets_go=lets_go), max_attempts)
+        outcome = self._drive(pod, None, effort, may_start=False, lets_go=lets_go)
+        return self._result_of(pod, outcome, max_attempts, effort)
 
     def is_started(self, pod: PodID) -> bool:
         """Whether the pod has an open record, or a replacement behind the relaunch gate."""
@@ -151,22 +156,30 @@ class RefusedPods:
         gated = self._store.snapshot.gated.get((pod.namespace, pod.name))
         return gated if gated and gated.replaces == pod.uid else None
 
-    def _drive(
-        self, pod: PodID, refused_at: str | None, *, may_start: bool, renamed: bool = False, lets_go: bool = False
+    def _drive(  # noqa: PLR0913  how a relaunch may differ
+        self,
+        pod: PodID,
+        refused_at: str | None,
+        effort: Effort,
+        *,
+        may_start: bool,
+        renamed: bool = False,
+        lets_go: bool = False,
     ) -> Outcome:
         """Run the protocol as far as possible now; forget the pod if it was assumed but not launched."""
         assumed = {pod}
 
         def choose(replacement: WatchedPod, record: Relaunch) -> Chosen:
-            assumed.add(PodID(replacement.namespace, replacement.name, replacement.uid))
+            assumed.add(PodID.of(replacement))
             rejected_by = None if record.is_of_unbound else RejectedBy(record.refused_by, refused_at)
             asked = widened(replacement) if record.is_of_unbound else replacement
             chosen = _chosen(
                 self._reservations.choose(
                     replacement,
                     lambda snapshot, excluded: plans.choose(
-                        snapshot, asked, rejected_by, excluded, surveys=self._store.surveys
+                        snapshot, asked, rejected_by, excluded, surveys=self._store.surveys, effort=effort
                     ),
+                    effort,
                 )
             )
             if chosen.nodes:
@@ -184,7 +197,7 @@ class RefusedPods:
                 if launched is None or assumed_pod.name != launched.name:
                     self._reservations.forget(assumed_pod)
 
-    def _result_of(self, pod: PodID, outcome: Outcome, max_attempts: int) -> Result:
+    def _result_of(self, pod: PodID, outcome: Outcome, max_attempts: int, effort: Effort) -> Result:
         """Report how far the relaunch came, and say when to continue it."""
         record = outcome.record
         if record and record.step.ended:
@@ -201,7 +214,9 @@ class RefusedPods:
         if record.step is Step.BLOCKED:
             self._announcer.blocked(record, outcome.last.waiting_for)
             return Result(RETRY_SECONDS)
-        return self._waits(record, outcome.chosen, outcome.last) if record.step is Step.CREATED else Result(1.0)
+        if record.step is not Step.CREATED:
+            return Result(1.0)
+        return self._waits(record, outcome.chosen, outcome.last, effort)
 
     def _unrecorded(self, pod: PodID, pause: messages.Pause) -> Result:
         """The API server rejected the record; the refused pod was not touched."""
@@ -210,12 +225,12 @@ class RefusedPods:
             self._announcer.relaunch_deferred(refusal.pod, pause.waiting_for)
         return Result(RETRY_SECONDS)
 
-    def _waits(self, record: Relaunch, chosen: Chosen, pause: messages.Pause) -> Result:
+    def _waits(self, record: Relaunch, chosen: Chosen, pause: messages.Pause, effort: Effort) -> Result:
         """The replacement exists, gated, and no node admits it."""
         gated = self._store.snapshot.gated.get((record.namespace, record.replacement_name))
         if gated is None:
             return Result(RETRY_SECONDS, on_any_change=True)
-        note, result = self._explainer.report_unschedulable(gated, chosen.reason or pause.waiting_for)
+        note, result = self._explainer.report_unschedulable(gated, chosen.reason or pause.waiting_for, effort)
         if not chosen.nodes:
             self._scale_up.wait((gated,), infeasible=note.never)
         self._waiting_status.add(record, replace(note, verdicts=chosen.verdicts, counts=chosen.counts))

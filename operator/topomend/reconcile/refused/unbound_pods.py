@@ -31,7 +31,7 @@ from topomend.reconcile.refused.refused_pods import RefusedPods, widened
 from topomend.reconcile.result import DONE, Result
 from topomend.reconcile.store import Store
 from topomend.relaunch import narrowed_affinity, pod_requests
-from topomend.replay.effort import next_pod
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.runtime.backoff import Backoff
 from topomend.wire.group import RELAUNCH_FINALIZER
 
@@ -87,18 +87,18 @@ class UnboundPods:
         unbound = self._store.snapshot.unbound.get((pod.namespace, pod.name))
         return unbound if unbound and unbound.pod.uid == pod.uid and unbound.pod.owner is None else None
 
-    def reconcile(self, unbound: UnboundPod) -> Result:
+    def reconcile(self, unbound: UnboundPod, effort: Effort = UNLIMITED) -> Result:
         """Relaunch a bare pod where it has waited long enough and other nodes admit it. Raises APIError."""
         pod = unbound.pod
         limits = self._limits.limits(pod.namespace)
         if RELAUNCH_FINALIZER not in pod.finalizers:
-            later = self._why_later(unbound, limits) or self._refused_pods.why_later(pod, limits)
+            later = self._why_later(unbound, limits, effort) or self._refused_pods.why_later(pod, limits)
             if later:
                 return later
         self._backoff.failed(_workload(pod), pod.uid)
-        return self._refused_pods.relaunch_unbound(pod, limits.max_attempts)
+        return self._refused_pods.relaunch_unbound(pod, limits.max_attempts, effort)
 
-    def _why_later(self, unbound: UnboundPod, limits: Limits) -> Result | None:
+    def _why_later(self, unbound: UnboundPod, limits: Limits, effort: Effort) -> Result | None:
         """When to ask again about a bare pod that is not to be relaunched now."""
         pod = unbound.pod
         if not is_relaunched_when_unbound(pod, limits):
@@ -106,32 +106,31 @@ class UnboundPods:
         wait = max(unbound.since + PATIENCE_SECONDS - self._clock(), self._backoff.remaining(_workload(pod)))
         if wait > 0:
             return Result(wait)
-        return None if _other_nodes(self._store.snapshot, pod, self._store.surveys) else Result(CHECK_SECONDS)
+        nodes = _other_nodes(self._store.snapshot, pod, self._store.surveys, effort)
+        return None if nodes else Result(CHECK_SECONDS)
 
-    def check(self) -> None:
+    def check(self, effort: Effort = UNLIMITED) -> None:
         """Delete the pods whose controllers create another that has more nodes. Raises APIError."""
         snapshot, now = self._store.snapshot, self._clock()
-        due = (
-            (self._due.get(one.pod.uid, one.since + _patience(one.pod)), one.pod) for one in snapshot.unbound.values()
-        )
+        due = ((self._due_at(one), one.pod) for one in snapshot.unbound.values())
         for _, pod in sorted((entry for entry in due if entry[0] <= now), key=itemgetter(0)):
             if self._clock() > now + WORK_SECONDS:
                 return
             self._due[pod.uid] = now + CHECK_SECONDS
-            next_pod()
+            effort.next_pod()
             with self._faults.of(pod.namespace, pod.name):
-                self._replace(snapshot, pod)
+                self._replace(snapshot, pod, effort)
 
     def _due_at(self, unbound: UnboundPod) -> float:
         """When the nodes are asked about a pod, in seconds."""
         return self._due.get(unbound.pod.uid, unbound.since + _patience(unbound.pod))
 
-    def _replace(self, snapshot: Snapshot, pod: WatchedPod) -> None:
+    def _replace(self, snapshot: Snapshot, pod: WatchedPod, effort: Effort) -> None:
         if pod.owner is None or not is_recreated_when_deleted(pod, self._limits.limits(pod.namespace)):
             return
         if self._clock() < self._job_due.get(pod.owner.uid, 0.0):
             return
-        nodes = _other_nodes(snapshot, pod, self._store.surveys)
+        nodes = _other_nodes(snapshot, pod, self._store.surveys, effort)
         if not nodes or why_not_recreated(self._client, pod.owner, pod.namespace):
             return
         self._owners[pod.owner.uid] = None
@@ -152,9 +151,9 @@ def _workload(pod: WatchedPod) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _other_nodes(snapshot: Snapshot, pod: WatchedPod, surveys: Surveys) -> list[str]:
+def _other_nodes(snapshot: Snapshot, pod: WatchedPod, surveys: Surveys, effort: Effort) -> list[str]:
     """The nodes that admit the pod and that its narrowing does not allow."""
     narrowed = narrowed_affinity.narrowing_of(pod.node_affinity)
     asked = narrowed_affinity.as_asked(pod.placement, pod.node_affinity)
-    candidates = diagnose(snapshot, pod.pod, asked, surveys=surveys).candidates
+    candidates = diagnose(snapshot, pod.pod, asked, surveys=surveys, effort=effort).candidates
     return [candidate.node for candidate in candidates if not narrowed.allows(candidate.hostname)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from topomend.model.bitmask import CPUSet, members
 from topomend.replay.cpu.topology import CPUTopology
-from topomend.replay.effort import check
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 
 MOST_COMBINATIONS = 200_000
@@ -46,14 +46,16 @@ class AssignmentError:
     text: str
 
 
-def take(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+def take(
+    topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy, effort: Effort = UNLIMITED
+) -> CPUSet | AssignmentError:
     """Choose ``count`` CPUs from ``free`` (policy_static.go:takeByTopology).
 
     Raises KubeletBreaks if the kubelet's search would not end.
     """
     if strategy.group is None or count % strategy.group:
         return _take_packed(topology, free, count, strategy)
-    return _take_distributed(topology, free, count, strategy)
+    return _take_distributed(topology, free, count, strategy, effort)
 
 
 class _Accumulator:
@@ -100,8 +102,10 @@ class _Accumulator:
 
     def numa_nodes(self) -> list[int]:
         topology = self.topology
+        # Case: NUMA nodes contain sockets, or are the sockets. They are sorted by themselves (numaFirst).
         if topology.numa_first:
             return self._sorted(topology.numa_nodes, topology.numa_nodes)
+        # Case: sockets contain NUMA nodes. Those of one socket stay together, socket by socket (socketsFirst).
         return [
             node
             for socket in self._sorted(topology.sockets, topology.sockets)
@@ -110,6 +114,7 @@ class _Accumulator:
 
     def sockets(self) -> list[int]:
         topology = self.topology
+        # The same two cases the other way round: what contains the other is sorted by itself.
         if not topology.numa_first:
             return self._sorted(topology.sockets, topology.sockets)
         return [
@@ -128,6 +133,7 @@ class _Accumulator:
 
     def cores(self) -> list[int]:
         topology = self.topology
+        # Cores are listed by the inner of the two, in the order of that.
         if topology.numa_first:
             groups = [topology.cores_of_socket[socket] for socket in self.sockets()]
         else:
@@ -136,6 +142,8 @@ class _Accumulator:
 
     def single_cpus(self, *, spread: bool) -> Iterator[int]:
         topology = self.topology
+        # Case distribute-cpus-across-cores: by id within each socket, whatever core they are of.
+        # Otherwise core by core, those with the fewest free CPUs first, so that whole cores stay whole.
         if spread:
             groups = [topology.sockets[socket] & self.free for socket in self.sockets()]
         else:
@@ -161,10 +169,12 @@ class _Accumulator:
         """Take whole L3 caches, then the rest from one cache that has enough free cores (takeUncoreCache)."""
         caches = self.topology.uncore_caches
         for cache in self.uncore_caches():
+            # Case: the rest fills a whole cache. All that are wholly free are taken first, in the order of now.
             if self.needed >= self.topology.cpus_per_uncore_cache:
                 self.take_whole(caches, self.uncore_caches(), lambda number: not caches[number] & ~self.free)
             if self.satisfied:
                 return
+            # Case: less is left. This cache gives it all or nothing: a request is not split over a second cache here.
             self._take_part_of(cache, started_cores=started_cores)
             if self.satisfied:
                 return
@@ -174,6 +184,7 @@ class _Accumulator:
         local = topology.uncore_caches[cache]
         cores = [core for core in topology.cores_of_uncore_cache[cache] if topology.cores[core] & local & self.free]
         cpus = 0
+        # An odd rest takes one core more, of which one thread stays free, from 1.34 on; before, it found no part here.
         for core in cores[: -(-self.needed // per_core) if started_cores else self.needed // per_core]:
             cpus |= topology.cores[core] & self.free
         if started_cores and self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
@@ -266,7 +277,9 @@ def _combinations(
         yield from _combinations(numbers, size - 1, index + 1, chosen.append(numbers[index]))
 
 
-def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy) -> CPUSet | AssignmentError:
+def _take_distributed(
+    topology: CPUTopology, free: CPUSet, count: int, strategy: Strategy, effort: Effort
+) -> CPUSet | AssignmentError:
     """Spread the request evenly over NUMA nodes (takeByTopologyNUMADistributed).
 
     1. Try the fewest NUMA nodes first.
@@ -280,7 +293,7 @@ def _take_distributed(topology: CPUTopology, free: CPUSet, count: int, strategy:
         return 0
     if acc.failed:
         return _not_enough(count, free)
-    search = _DistributedSearch(acc, strategy.group or 1, count, by_socket=strategy.by_socket)
+    search = _DistributedSearch(acc, strategy.group or 1, count, effort, by_socket=strategy.by_socket)
     for size in search.sizes():
         best = search.best(size)
         if best is not None:
@@ -314,11 +327,12 @@ class _Choice:
 class _DistributedSearch:
     """Finds the best combination of NUMA nodes for ``count`` CPUs, taken ``group`` at a time."""
 
-    def __init__(self, acc: _Accumulator, group: int, count: int, *, by_socket: bool) -> None:
+    def __init__(self, acc: _Accumulator, group: int, count: int, effort: Effort, *, by_socket: bool) -> None:
         self.acc = acc
         self.group = group
         self.count = count
         self.by_socket = by_socket
+        self.effort = effort
         self.numa_nodes = acc.numa_nodes()
         self.free = {node: (acc.free & acc.topology.numa_nodes[node]).bit_count() for node in self.numa_nodes}
         self.looked_at = 0
@@ -435,7 +449,7 @@ class _DistributedSearch:
 
     def _count_step(self) -> None:
         self.looked_at += 1
-        check()
+        self.effort.check()
         if self.looked_at > MOST_COMBINATIONS:
             raise KubeletBreaks(
                 KUBELET_WOULD_HANG,

@@ -16,6 +16,7 @@ from topomend.replay import qos
 from topomend.replay.cpu.assignment import AssignmentError, Strategy, take
 from topomend.replay.cpu.options import StaticOptions, check_machine, read_options
 from topomend.replay.cpu.topology import CPUTopology
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import Rejection, empty_pod_shared_pool, smt_alignment, unexpected
 from topomend.replay.gates import Gates
 from topomend.replay.options import InvalidOption
@@ -32,6 +33,7 @@ from topomend.replay.topology.hints import (
 )
 from topomend.replay.topology.merge import least_width
 from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
+from topomend.replay.topology.walk_time import check_list
 
 PROVIDER = "cpu"
 
@@ -117,8 +119,15 @@ class CPUManager:
     under pod-level resource managers.
     """
 
-    def __init__(self, policy: StaticPolicy, pool: CPUSet, assigned: Mapping[str, CPUSet], bubble: CPUSet) -> None:
-        self._policy = policy
+    def __init__(
+        self,
+        policy: StaticPolicy,
+        pool: CPUSet,
+        assigned: Mapping[str, CPUSet],
+        bubble: CPUSet,
+        effort: Effort = UNLIMITED,
+    ) -> None:
+        self._policy, self._effort = policy, effort
         self.pool = pool
         self.assigned = dict(assigned)
         self.bubble = bubble
@@ -126,7 +135,7 @@ class CPUManager:
 
     def copy(self) -> "CPUManager":
         """The same manager in a state of its own."""
-        copied = CPUManager(self._policy, self.pool, self.assigned, self.bubble)
+        copied = CPUManager(self._policy, self.pool, self.assigned, self.bubble, self._effort)
         copied._reusable = self._reusable
         return copied
 
@@ -282,7 +291,7 @@ class CPUManager:
         for container in pod.containers:
             count = self.requested(pod, container)
             if count:
-                taken = take(self._policy.topology, remaining, count, self._policy.strategy)
+                taken = take(self._policy.topology, remaining, count, self._policy.strategy, self._effort)
                 if isinstance(taken, AssignmentError):
                     return unexpected(taken.text)
                 shares[container.name] = taken
@@ -344,11 +353,11 @@ class CPUManager:
         taken = 0
         if affinity is not None:
             aligned = free & self._aligned(affinity)
-            first = take(topology, aligned, min(count, aligned.bit_count()), strategy)
+            first = take(topology, aligned, min(count, aligned.bit_count()), strategy, self._effort)
             if isinstance(first, AssignmentError):
                 return first
             taken = first
-        rest = take(topology, free & ~taken, count - taken.bit_count(), strategy)
+        rest = take(topology, free & ~taken, count - taken.bit_count(), strategy, self._effort)
         if isinstance(rest, AssignmentError):
             return rest
         self.pool &= ~(taken | rest)
@@ -400,11 +409,12 @@ class CPUManager:
         """
         nodes = self._policy.topology.numa_nodes
         universe = mask_of(nodes)
+        check_list(universe)
         free = {node: (local & available).bit_count() for node, local in nodes.items()}
         thresholds = [per_node(free, count - reusable.bit_count())]
         thresholds += [touching(1 << node) for node in members(self._policy.topology.numa_nodes_with(reusable))]
         sizes = per_node(dict(self._policy.topology.sizes), count)
-        width = least_width(Family(universe, (sizes,)))
+        width = least_width(Family(universe, (sizes,)), self._effort)
         width = len(nodes) if width is None else width
         hints = Hints((Family(universe, tuple(thresholds)),), width=width, sockets=self._socket_rule(width))
         return hints_or(Answer.IMPOSSIBLE, hints)

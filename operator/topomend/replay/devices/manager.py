@@ -16,10 +16,12 @@ from topomend.model.node_state import Device, DeviceAllocation
 from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import value
 from topomend.replay import qos
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import Rejection, unexpected
 from topomend.replay.gates import Gates
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, touching
 from topomend.replay.topology.merge import least_width
+from topomend.replay.topology.walk_time import check_list
 
 PROVIDER = "device"
 
@@ -109,15 +111,17 @@ class DeviceManager:
     that is not ready yet found running.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what the manager knows of a node
         self,
         gates: Gates,
         numa_nodes: NUMAMask,
         pools: dict[str, DevicePool],
         other_allocations: Iterable[DeviceAllocation],
         allocated: Mapping[str, Iterable[DeviceAllocation]],
+        *,
+        effort: Effort = UNLIMITED,
     ) -> None:
-        self._gates = gates
+        self._gates, self._effort = gates, effort
         self._numa_nodes = numa_nodes
         self.running: Collection[str] = ()
         self._pools = pools
@@ -142,7 +146,7 @@ class DeviceManager:
 
     def without_devices(self) -> "DeviceManager":
         """The manager of a node on which no plugin has registered a resource."""
-        return DeviceManager(self._gates, self._numa_nodes, {}, (), {})
+        return DeviceManager(self._gates, self._numa_nodes, {}, (), {}, effort=self._effort)
 
     def _pool(self, resource: str) -> DevicePool:
         return self._pools.setdefault(resource, DevicePool())
@@ -253,10 +257,11 @@ class DeviceManager:
         Masks of the width that the request would need if all devices were healthy and free are preferred.
         """
         universe = universe_of(pool.masks(), self._numa_nodes, self._gates)
+        check_list(universe)
         local = [name for name in reusable if pool.numa_nodes_of(name) is not None]
         thresholds = [Threshold(self._groups(pool, free), count - len(local))]
         thresholds += {touching(numa_mask(pool.numa_nodes_of(name))) for name in local}
-        width = least_width(Family(universe, (Threshold(self._groups(pool, pool.all), count),)))
+        width = least_width(Family(universe, (Threshold(self._groups(pool, pool.all), count),)), self._effort)
         family = Family(universe, tuple(thresholds))
         return hints_or(Answer.IMPOSSIBLE, Hints((family,), width=universe.bit_count() if width is None else width))
 

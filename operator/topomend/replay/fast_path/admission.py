@@ -19,14 +19,14 @@ from topomend.replay import qos
 from topomend.replay.admission import admit
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu import static as cpu_static
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import TOPOLOGY_AFFINITY_ERROR
 from topomend.replay.fast_path.capacity import FreeCapacity, NUMACapacity, NUMAMemory, Precheck, free_capacity_of
 from topomend.replay.gates import read_gates
-from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 from topomend.replay.topology.numa_allocation_strategy import NONE as NO_STRATEGY
 from topomend.replay.topology.policies import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
-from topomend.replay.topology.walk_time import is_too_long
+from topomend.replay.topology.walk_time import MAX_LISTED_NODES, is_too_long
 
 MAX_ANSWERS = 16
 """How many pod shapes a node's state remembers its answer for; the oldest answer goes first."""
@@ -60,23 +60,23 @@ class FastRefusal:
 
 
 class FastAdmission:
-    """One pod's answers. Each node state remembers its answer for all pods of the same shape."""
+    """One pod's answers. Each node state keeps its answer for all pods of the same shape."""
 
-    def __init__(self, pod: Pod) -> None:
-        self.pod = pod
+    def __init__(self, pod: Pod, effort: Effort = UNLIMITED) -> None:
+        self.pod, self.effort = pod, effort
         self._need = _need_of(pod)
         self.shape = shape_of(_content(pod))
 
     def admits(self, node: NodeState) -> bool:
         """Whether the kubelet of ``node`` would admit the pod: ``admit(node, pod)[0].admitted``."""
         if self.is_on(node):
-            return admit(node, self.pod)[0].admitted
-        answers = _answers.of(node)
+            return admit(node, self.pod, self.effort)[0].admitted
+        answers = node.kept(_Answers)
         answer = answers.get(self.shape)
         if answer is None:
             answer = self._from_free_capacity(node)
             if answer is None:
-                answer = admit(node, self.pod)[0].admitted
+                answer = admit(node, self.pod, self.effort)[0].admitted
             answers[self.shape] = answer
         return answer
 
@@ -99,6 +99,8 @@ class FastAdmission:
         if isinstance(kubelet, str):
             return False
         if self._need is None or kubelet.numa.nodes >> 64 or self.is_on(node):
+            return None
+        if kubelet.numa.nodes.bit_count() > MAX_LISTED_NODES:
             return None
         return _NodeCheck(node, kubelet, free_capacity_of(node), self._need)
 
@@ -159,7 +161,11 @@ def _need_of(pod: Pod) -> _Need | None:
     return _Need(cpus, tuple(memory.items()), tuple(sorted(devices.items())))
 
 
-_answers: IdentityCache[NodeState, BoundedDict[PodShape, bool]] = IdentityCache(lambda: BoundedDict(MAX_ANSWERS))
+class _Answers(BoundedDict[PodShape, bool]):
+    """What a state answers to the last kinds of pods."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_ANSWERS)
 
 
 class _SingleNodes(NamedTuple):
@@ -215,7 +221,8 @@ class _NodeCheck:
             return None if self.kubelet.memory and self.need.memory else True
         if policy == SINGLE_NUMA_NODE:
             return True
-        if not preferred or self.kubelet.numa.distances is not None or self._may_hang():
+        numa = self.kubelet.numa
+        if not preferred or numa.distances is not None or (self._may_hang() and not (common and numa.preferred_first)):
             return None
         return True if common else None if policy == BEST_EFFORT else False
 

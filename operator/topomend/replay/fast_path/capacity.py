@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from topomend.model.bitmask import NUMAMask, members
 from topomend.model.node_state import NodeState, unavailable_cpus
+from topomend.replay import qos
 from topomend.replay.admission import machine_state_of, pool_of
 from topomend.replay.container_manager import ContainerManager, start
 from topomend.replay.cpu import static as cpu_static
 from topomend.replay.devices.manager import numa_mask, universe_of
-from topomend.replay.identity_cache import IdentityCache
 from topomend.replay.memory import static as memory_static
 
 
@@ -54,7 +54,7 @@ class NUMAMemory(NamedTuple):
 class FreeCapacity:
     """The free amounts of one node state, each read on its first use.
 
-    Every method takes the state again, because a value in an ``IdentityCache`` must not keep its subject alive.
+    Every method takes the state again, because what a state keeps must not refer to it.
     """
 
     __slots__ = ("_cpus", "_devices", "_memory")
@@ -159,12 +159,9 @@ def _touching(counts: Mapping[NUMAMask, int], bit: NUMAMask) -> int:
     return sum([count for mask, count in counts.items() if mask & bit])
 
 
-_free: IdentityCache[NodeState, FreeCapacity] = IdentityCache(FreeCapacity)
-
-
 def free_capacity_of(node: NodeState) -> FreeCapacity:
-    """The free amounts of the node, remembered with its state."""
-    return _free.of(node)
+    """The free amounts of the node, kept with its state."""
+    return node.kept(FreeCapacity)
 
 
 def prepare(node: NodeState) -> None:
@@ -179,3 +176,33 @@ def prepare(node: NodeState) -> None:
         free.memory(node, kubelet.memory)
     for resource in {device.resource for device in node.devices}:
         free.devices(node, kubelet, resource)
+
+
+def free_amounts(node: NodeState) -> dict[str, tuple[int, int]]:
+    """Of each resource that a manager allocates, what is free in all, and on one NUMA node at most.
+
+    In CPUs, bytes and devices. Empty for a node whose kubelet would not start.
+    """
+    kubelet = start(node.machine, node.kubelet)
+    if isinstance(kubelet, str):
+        return {}
+    amounts: dict[str, tuple[int, int]] = {}
+    capacity = free_capacity_of(node)
+    if kubelet.cpu:
+        cpus, _, _ = capacity.cpus(node, kubelet.cpu)
+        amounts[qos.CPU] = cpus.total, _largest(cpus)
+    if kubelet.memory:
+        pages = [page.free for page in capacity.memory(node, kubelet.memory)]
+        for resource in dict.fromkeys(resource for free in pages for resource in free):
+            sizes = [max(0, free.get(resource, 0)) for free in pages]
+            amounts[resource] = sum(sizes), max(sizes)
+    for resource in dict.fromkeys(device.resource for device in node.devices):
+        devices = capacity.devices(node, kubelet, resource)
+        if isinstance(devices, NUMACapacity):
+            amounts[resource] = devices.total, _largest(devices)
+    return amounts
+
+
+def _largest(capacity: NUMACapacity) -> int:
+    """Of a resource without alignment, any amount is as good as one on one NUMA node."""
+    return max((amount for _, amount in capacity.nodes), default=capacity.total)

@@ -14,6 +14,7 @@ from topomend.model.node_state import MemoryBlock
 from topomend.model.pod import Container, ContainerKind, Pod, largest_need
 from topomend.model.quantity import as_int64
 from topomend.replay import qos
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.errors import (
     KUBELET_WOULD_CRASH,
     KubeletBreaks,
@@ -28,6 +29,7 @@ from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, ResourceOffer, Threshold, hints_or, per_node
 from topomend.replay.topology.merge import Hint, least_width, narrowest
 from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
+from topomend.replay.topology.walk_time import check_list
 
 PROVIDER = "memory"
 
@@ -92,8 +94,9 @@ class MemoryManager:
         machine_state: MachineState,
         blocks: Mapping[str, tuple[MemoryBlock, ...]],
         pod_blocks: tuple[MemoryBlock, ...],
+        effort: Effort = UNLIMITED,
     ) -> None:
-        self._policy = policy
+        self._policy, self._effort = policy, effort
         self.machine_state = machine_state
         self.blocks = dict(blocks)
         self.pod_blocks = pod_blocks
@@ -101,7 +104,7 @@ class MemoryManager:
 
     def copy(self) -> "MemoryManager":
         """The same manager in a state of its own."""
-        copied = MemoryManager(self._policy, self.machine_state.copy(), self.blocks, self.pod_blocks)
+        copied = MemoryManager(self._policy, self.machine_state.copy(), self.blocks, self.pod_blocks, self._effort)
         copied._reusable = dict(self._reusable)
         return copied
 
@@ -305,12 +308,10 @@ class MemoryManager:
         Without such a mask there is no preference, because the kubelet leaves its map empty. Masks of the width that
         the request would need on the empty machine are preferred.
         """
-        nodes = self.machine_state.nodes
-        everything = sum(1 << number for number in nodes)
-        check_masks(everything)
+        nodes, everything = self.machine_state.nodes, self._every_node()
         free = [per_node(self.machine_state.free(resource), size) for resource, size in requests.items()]
         could = [per_node(self.machine_state.allocatable(resource), size) for resource, size in requests.items()]
-        width = least_width(Family(everything, tuple(could)))
+        width = least_width(Family(everything, tuple(could)), self._effort)
         if width is None:
             return Answer.NO_PREFERENCE
         new_group = Family(self.machine_state.untouched(), tuple(free), least=2)
@@ -318,6 +319,13 @@ class MemoryManager:
         masks = tuple(mask for mask in sorted(special) if self._allows(mask, requests, could))
         families = () if new_group.is_empty() else (new_group,)
         return hints_or(Answer.NO_PREFERENCE, Hints(families, masks, width))
+
+    def _every_node(self) -> NUMAMask:
+        """All NUMA nodes, of which the kubelet makes every mask. Raises KubeletBreaks where it cannot in time."""
+        nodes = mask_of(self.machine_state.nodes)
+        check_masks(nodes)
+        check_list(nodes)
+        return nodes
 
     def _allows(self, mask: NUMAMask, requests: Mapping[str, int], could: list[Threshold]) -> bool:
         return (
@@ -360,7 +368,7 @@ class MemoryManager:
         Masks of the preferred width are the narrowest, so the narrowest hint is the best one. Raises KubeletBreaks if
         memory was not requested.
         """
-        check_masks(mask_of(self.machine_state.nodes))  # the kubelet builds all masks even without a request
+        self._every_node()  # the kubelet makes all masks even without a request
         offer = self._calculated(requests) if requests else Answer.NO_PREFERENCE
         if not isinstance(offer, Hints):
             return None
@@ -370,7 +378,7 @@ class MemoryManager:
             raise KubeletBreaks(
                 KUBELET_WOULD_CRASH, "the Memory Manager reads the hints of memory although the pod requests none"
             )
-        mask = narrowest(offer, including)
+        mask = narrowest(offer, including, self._effort)
         return None if mask is None else Hint(mask, offer.prefers(mask))
 
     def _update_reusable(self, container: Container, blocks: Iterable[MemoryBlock]) -> None:

@@ -25,7 +25,7 @@ from operator import add, and_, sub
 from typing import TypeAlias
 
 from topomend.model.bitmask import NUMAMask, mask_of, members
-from topomend.replay.effort import check
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.topology.distances import Distances, equally_close
 from topomend.replay.topology.hints import Answer, Family, Hints, Offer, Threshold, width_rank
 from topomend.replay.topology.numa_allocation_strategy import Strategy
@@ -54,14 +54,24 @@ class Hint:
 
 @dataclass(frozen=True)
 class NUMAInfo:
-    """The machine's NUMA nodes; ``distances`` is None unless option prefer-closest-numa-nodes is on."""
+    """The machine's NUMA nodes; ``distances`` is None unless option prefer-closest-numa-nodes is on.
+
+    With ``preferred_first`` the kubelet walks all permutations only where no merged hint is preferred: it first looks
+    among preferred hints of one mask, which takes no time to speak of (1.38, policy.go:mergePreferred).
+    """
 
     nodes: NUMAMask
     distances: Distances | None = None
+    preferred_first: bool = False
 
 
 def merge(
-    info: NUMAInfo, offers: Sequence[Offer], strategy: Strategy | None = None, *, preferred_only: bool = False
+    info: NUMAInfo,
+    offers: Sequence[Offer],
+    strategy: Strategy | None = None,
+    *,
+    preferred_only: bool = False,
+    effort: Effort = UNLIMITED,
 ) -> Hint:
     """The merged hint of policies best-effort and restricted (policy.go:HintMerger.Merge).
 
@@ -74,11 +84,12 @@ def merge(
     # An impossible resource counts as one hint for all NUMA nodes that is not preferred, so no merged hint is preferred
     # (filterProvidersHints). A resource without preference counts as the same hint, but preferred.
     certain = Answer.IMPOSSIBLE not in offers
+    # Case: no resource names a mask. One hint for all NUMA nodes stands for each, and so for all of them.
     if not hints:
         return Hint(info.nodes, certain)
     if info.nodes.bit_count() > TABLED_NODES:
-        return _merge_wide(info, hints, certain, strategy)
-    return _merge_tabled(info, hints, certain, strategy, preferred_only)
+        return _merge_wide(info, hints, certain, strategy, effort)
+    return _merge_tabled(info, hints, certain, strategy, preferred_only=preferred_only, effort=effort)
 
 
 def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = min) -> Hint:
@@ -107,33 +118,33 @@ def merge_single(info: NUMAInfo, offers: Sequence[Offer], tie_break: TieBreak = 
     return Hint(None if mask == info.nodes else mask, preferred=True)
 
 
-def narrowest(hints: Hints, including: NUMAMask = 0) -> NUMAMask | None:
+def narrowest(hints: Hints, including: NUMAMask = 0, effort: Effort = UNLIMITED) -> NUMAMask | None:
     """The narrowest offered mask that contains ``including``; among equals the smallest. None if there is none."""
     masks = [mask for mask in hints.masks if not including & ~mask]
     for family in hints.families:
-        mask = narrowest_of(family, including)
+        mask = narrowest_of(family, effort, including)
         if mask is not None:
             masks.append(mask)
     return min(masks, key=lambda mask: (mask.bit_count(), mask), default=None)
 
 
-def least_width(family: Family) -> int | None:
+def least_width(family: Family, effort: Effort = UNLIMITED) -> int | None:
     """The number of NUMA nodes of the family's narrowest mask; None for an empty family."""
     if all(threshold.adds_up for threshold in family.thresholds):
         width = max([family.least, *(_least_nodes(threshold, family.universe) for threshold in family.thresholds)])
         if len(family.thresholds) <= 1:
             return width if width <= family.universe.bit_count() else None
-    mask = narrowest(Hints((family,)))
+    mask = narrowest(Hints((family,)), effort=effort)
     return None if mask is None else mask.bit_count()
 
 
-def first_masks(info: NUMAInfo, hints: Hints, limit: int) -> list[NUMAMask]:
+def first_masks(info: NUMAInfo, hints: Hints, limit: int, effort: Effort = UNLIMITED) -> list[NUMAMask]:
     """The narrowest offered masks, at most ``limit``, narrowest first."""
     if info.nodes.bit_count() <= LISTED_NODES:
-        return list(islice(_offered(hints, tuple(members(info.nodes))), limit))
+        return list(islice(_offered(hints, tuple(members(info.nodes)), effort), limit))
     masks = set(hints.masks)
     for family in hints.families:
-        masks.update(islice(masks_by_width(family), limit))
+        masks.update(islice(masks_by_width(family, effort), limit))
     return sorted(masks, key=lambda mask: (mask.bit_count(), mask))[:limit]
 
 
@@ -150,13 +161,13 @@ class Preferred:
     anywhere: bool = False
 
 
-def preferred_masks(info: NUMAInfo, hints: Hints, limit: int, widest: int) -> Preferred:
+def preferred_masks(info: NUMAInfo, hints: Hints, limit: int, widest: int, effort: Effort = UNLIMITED) -> Preferred:
     """What a resource prefers of masks of up to ``widest`` NUMA nodes; at most ``limit`` wider ones are listed."""
     masks: list[NUMAMask] = []
     widths = []
     for width in _preferable_widths(hints, min(widest, info.nodes.bit_count())):
         room = limit - len(masks)
-        found = _preferred_nodes(hints) if width == 1 else preferred_of_width(hints, width, max(1, room))
+        found = _preferred_nodes(hints) if width == 1 else preferred_of_width(hints, width, max(1, room), effort)
         if found:
             masks += found if width == 1 or room > 0 else ()
             widths.append(width)
@@ -186,15 +197,15 @@ def _offers_all(info: NUMAInfo, hints: Hints, masks: Sequence[NUMAMask], width: 
     )
 
 
-def every_preferred_mask(info: NUMAInfo, hints: Hints) -> set[NUMAMask]:
+def every_preferred_mask(info: NUMAInfo, hints: Hints, effort: Effort = UNLIMITED) -> set[NUMAMask]:
     """All masks that are offered and preferred, on machines of at most ``TABLED_NODES`` NUMA nodes."""
-    return set(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)))))
+    return set(filter(hints.prefers, _offered(hints, tuple(members(info.nodes)), effort)))
 
 
-def list_lengths(info: NUMAInfo, hints: Sequence[Hints]) -> list[int]:
+def list_lengths(info: NUMAInfo, hints: Sequence[Hints], effort: Effort) -> list[int]:
     """How many masks each resource offers, on machines of at most ``TABLED_NODES`` NUMA nodes."""
     ids = tuple(members(info.nodes))
-    return [sum(_table(hint, ids)) for hint in hints]
+    return [sum(_table(hint, ids, effort)) for hint in hints]
 
 
 def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
@@ -214,37 +225,51 @@ def _least_nodes(threshold: Threshold, universe: NUMAMask) -> int:
 # Tables. The index of a mask numbers the machine's NUMA nodes without gaps. That keeps the width and order of masks.
 
 
-def _merge_tabled(
-    info: NUMAInfo, hints: list[Hints], certain: bool, strategy: Strategy | None, preferred_only: bool
+def _merge_tabled(  # noqa: PLR0913  what a merge depends on
+    info: NUMAInfo,
+    hints: list[Hints],
+    certain: bool,
+    strategy: Strategy | None,
+    *,
+    preferred_only: bool,
+    effort: Effort,
 ) -> Hint:
     ids = tuple(members(info.nodes))
-    tables = [_table(hint, ids) for hint in hints]
-    check_walk(map(sum, tables))
+    tables = [_table(hint, ids, effort) for hint in hints]
+    lengths = [sum(table) for table in tables]
+    if not info.preferred_first:
+        check_walk(lengths)
+    # Case preferred: every list has the same mask and prefers it. Any such hint beats all that are not preferred.
     if certain:
-        preferred = _common_preferred(info, hints, tables, ids, first=strategy is None)
+        preferred = _common_preferred(info, hints, tables, ids, effort=effort, first=strategy is None)
         if preferred:
             return Hint(strategy.fittest(preferred) if strategy else min(preferred), preferred=True)
+    check_walk(lengths)
+    # Case not preferred: no mask is worked out where only the answer counts, for restricted refuses it whatever it is.
     if preferred_only:
         return Hint(info.nodes, preferred=False)
+    # The wanted width is the largest of the lists' narrowest ones (width_rank).
     order = _by_width(len(ids))
     best_width = max(next(mask for mask in order if table[mask]).bit_count() for table in tables)
-    reachable = _intersections(tables)
+    reachable = _intersections(tables, effort)
     by_width: dict[int, list[NUMAMask]] = {}
     for mask in order:
         if mask and reachable[mask]:
             by_width.setdefault(mask.bit_count(), []).append(_expand(mask, ids))
+    # Case: no masks have a NUMA node in common. All NUMA nodes stand for a walk without any hint.
     if not by_width:
         return Hint(info.nodes, preferred=False)
+    # Case: some have. The width that comes closest to the best one wins, then the mask that fits best.
     best = min(by_width, key=lambda width: width_rank(width, best_width))
-    fittest = equally_close(by_width[best], info.distances)
+    fittest = equally_close(by_width[best], info.distances, effort)
     if strategy is None:
         return Hint(min(fittest), preferred=False)
     offered = [[_expand(mask, ids) for mask in order if table[mask]] for table in tables]
     return Hint(strategy.fittest_of_walk(fittest, offered), preferred=False)
 
 
-def _common_preferred(
-    info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...], *, first: bool
+def _common_preferred(  # noqa: PLR0913  what a merge depends on
+    info: NUMAInfo, hints: list[Hints], tables: list[list[bool]], ids: tuple[int, ...], *, effort: Effort, first: bool
 ) -> Collection[NUMAMask]:
     """The masks that every resource offers and prefers and that fit equally well, ascending.
 
@@ -255,7 +280,7 @@ def _common_preferred(
     for index in _by_width(len(ids)):
         if not common[index]:
             continue
-        check()
+        effort.check()
         mask = _expand(index, ids)
         if best and mask.bit_count() > best[0].bit_count():
             break
@@ -263,22 +288,22 @@ def _common_preferred(
             best.append(mask)
             if first and info.distances is None:
                 break
-    return equally_close(best, info.distances) if best else best
+    return equally_close(best, info.distances, effort) if best else best
 
 
-def _intersections(tables: list[list[bool]]) -> Sequence[int]:
+def _intersections(tables: list[list[bool]], effort: Effort) -> Sequence[int]:
     """For every mask, the number of choices of one mask from each table whose intersection is exactly this mask.
 
     No number exceeds that of all choices, which ``check_walk`` bounds, so 64 bits hold each.
     """
     counts: Sequence[int] = [1] * len(tables[0])
     for table in tables:
-        supersets = _over_halves(table, add)
+        supersets = _over_halves(table, add, effort)
         counts = [count * more for count, more in zip(counts, supersets, strict=True)]
-    return _over_halves(counts, sub)
+    return _over_halves(counts, sub, effort)
 
 
-def _over_halves(counts: Sequence[int], put: Callable[[int, int], int]) -> Sequence[int]:
+def _over_halves(counts: Sequence[int], put: Callable[[int, int], int], effort: Effort) -> Sequence[int]:
     """Add the counts of its supersets to every mask's count, or subtract them; one NUMA node after the other.
 
     One integer holds all counts, 64 bits each, so that each NUMA node takes one addition. No count becomes negative:
@@ -289,30 +314,30 @@ def _over_halves(counts: Sequence[int], put: Callable[[int, int], int]) -> Seque
     packed = int.from_bytes(form.pack(*counts), "little")
     step = 1
     while step < size:
-        check()
+        effort.check()
         upper = int.from_bytes((bytes(8 * step) + b"\xff" * (8 * step)) * (size // (2 * step)), "little")
         packed = put(packed, (packed & upper) >> (64 * step))
         step *= 2
     return form.unpack(packed.to_bytes(8 * size, "little"))
 
 
-def _offered(hints: Hints, ids: tuple[int, ...]) -> Iterator[NUMAMask]:
+def _offered(hints: Hints, ids: tuple[int, ...], effort: Effort) -> Iterator[NUMAMask]:
     """The masks offered, narrowest first."""
-    table = _table(hints, ids)
+    table = _table(hints, ids, effort)
     return (_expand(index, ids) for index in _by_width(len(ids)) if table[index])
 
 
-def _table(hints: Hints, ids: tuple[int, ...]) -> list[bool]:
+def _table(hints: Hints, ids: tuple[int, ...], effort: Effort) -> list[bool]:
     table = [False] * (1 << len(ids))
     for family in hints.families:
-        rows = _family_table(family, ids)
+        rows = _family_table(family, ids, effort)
         table = [a or b for a, b in zip(table, rows, strict=True)] if any(table) else rows
     for mask in hints.masks:
         table[_compress(mask, ids)] = True
     return table
 
 
-def _family_table(family: Family, ids: tuple[int, ...]) -> list[bool]:
+def _family_table(family: Family, ids: tuple[int, ...], effort: Effort) -> list[bool]:
     outside = _compress(mask_of(ids) & ~family.universe, ids)
     size = 1 << len(ids)
     table = [not mask & outside for mask in range(size)] if outside else [True] * size
@@ -320,14 +345,14 @@ def _family_table(family: Family, ids: tuple[int, ...]) -> list[bool]:
     if family.least > 1:
         table = [offered and mask.bit_count() >= family.least for mask, offered in enumerate(table)]
     for threshold in family.thresholds:
-        check()
+        effort.check()
         need = threshold.need
-        amounts = _amounts(threshold, ids)
+        amounts = _amounts(threshold, ids, effort)
         table = [offered and amount >= need for offered, amount in zip(table, amounts, strict=True)]
     return table
 
 
-def _amounts(threshold: Threshold, ids: tuple[int, ...]) -> list[int]:
+def _amounts(threshold: Threshold, ids: tuple[int, ...], effort: Effort) -> list[int]:
     alone: dict[int, int] = {}
     shared: list[tuple[NUMAMask, int]] = []
     for nodes, amount in threshold.groups:
@@ -340,7 +365,7 @@ def _amounts(threshold: Threshold, ids: tuple[int, ...]) -> list[int]:
         amount = alone.get(1 << node, 0)
         table += [total + amount for total in table] if amount else table
     for nodes, amount in shared:
-        check()
+        effort.check()
         table = [total + amount if mask & nodes else total for mask, total in enumerate(table)]
     return table
 
@@ -363,14 +388,25 @@ def _by_width(nodes: int) -> tuple[int, ...]:
     return tuple(sorted(range(1, 1 << nodes), key=lambda mask: (mask.bit_count(), mask)))
 
 
-def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool, strategy: Strategy | None) -> Hint:
-    wide = WideMerge(info.nodes, hints, info.distances)
+def _alone(info: NUMAInfo, hints: list[Hints], effort: Effort) -> Collection[NUMAMask]:
+    """The single NUMA nodes that every resource prefers and that are equally close."""
+    common = reduce(and_, [hint.preferred_nodes() for hint in hints])
+    return equally_close([1 << node for node in members(common)], info.distances, effort) if common else ()
+
+
+def _merge_wide(info: NUMAInfo, hints: list[Hints], certain: bool, strategy: Strategy | None, effort: Effort) -> Hint:
+    # Case preferred on one NUMA node, which no kubelet of ``preferred_first`` walks for.
+    if info.preferred_first and certain and (alone := _alone(info, hints, effort)):
+        return Hint(strategy.fittest(alone) if strategy else min(alone), preferred=True)
+    wide = WideMerge(info.nodes, hints, info.distances, effort)
+    # Case preferred, as with tables.
     preferred = wide.fittest_preferred() if certain else None
     if preferred is not None:
         if strategy and preferred.bit_count() == 1:
-            common = reduce(and_, [hint.preferred_nodes() for hint in hints])
-            preferred = strategy.fittest(equally_close([1 << node for node in members(common)], info.distances))
+            preferred = strategy.fittest(_alone(info, hints, effort))
         return Hint(preferred, preferred=True)
-    widths = [mask.bit_count() for mask in map(narrowest, hints) if mask is not None]
+    # Case not preferred, as with tables.
+    masks = [narrowest(hint, effort=effort) for hint in hints]
+    widths = [mask.bit_count() for mask in masks if mask is not None]
     mask = wide.fittest_intersection(max(widths))
     return Hint(info.nodes if mask is None else mask, preferred=False)

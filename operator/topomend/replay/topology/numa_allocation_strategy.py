@@ -29,7 +29,7 @@ from operator import and_
 from typing import NamedTuple, TypeAlias
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.replay.effort import check
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.options import InvalidOption, quoted
 from topomend.replay.topology.prefer_most_allocated_numa_node import utilization
 
@@ -74,6 +74,7 @@ class Strategy:
 
     value: str
     scores: Sequence[Score]
+    effort: Effort = UNLIMITED
 
     def fittest(self, masks: Iterable[NUMAMask]) -> NUMAMask:
         """The winner among masks that every resource offers as they are: at least one, and all fit equally well."""
@@ -100,7 +101,7 @@ class Strategy:
 
     def _fitter(self, current: _Scored, candidate: _Scored) -> _Scored:
         """The better of two hints that fit equally well (policy.go:NewHintMerger, compareHintScores)."""
-        check()
+        self.effort.check()
         if candidate.mask == current.mask:
             return current
         if UNSCORED in {current.score, candidate.score} or current.score == candidate.score:

@@ -5,6 +5,7 @@ Source: pkg/kubelet/cm/topologymanager/policy_{none,best_effort,restricted,singl
 
 from collections.abc import Sequence
 
+from topomend.replay.effort import UNLIMITED, Effort
 from topomend.replay.topology.hints import Offer
 from topomend.replay.topology.merge import Hint, NUMAInfo, TieBreak, merge, merge_single
 from topomend.replay.topology.numa_allocation_strategy import Strategy
@@ -14,13 +15,14 @@ NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "none", "best-effort", "restri
 POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
 
 
-def decide(
+def decide(  # noqa: PLR0913  what a merge depends on
     policy: str,
     info: NUMAInfo,
     offers: Sequence[Offer],
     tie_break: TieBreak | Strategy = min,
     *,
     traced: bool = True,
+    effort: Effort = UNLIMITED,
 ) -> tuple[Hint, bool]:
     """The affinity that a policy other than ``none`` stores, and whether it admits the request.
 
@@ -34,5 +36,5 @@ def decide(
         hint = merge_single(info, offers, tie_break.fittest if isinstance(tie_break, Strategy) else tie_break)
         return hint, hint.preferred
     # restricted admits a preferred hint, best-effort any hint.
-    hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced)
+    hint = merge(info, offers, strategy, preferred_only=policy == RESTRICTED and not traced, effort=effort)
     return hint, hint.preferred or policy == BEST_EFFORT

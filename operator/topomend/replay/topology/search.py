@@ -13,7 +13,7 @@ from itertools import accumulate, combinations, islice
 from operator import or_
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.replay.effort import check
+from topomend.replay.effort import Effort
 from topomend.replay.errors import KUBELET_WOULD_HANG, KubeletBreaks
 from topomend.replay.topology.distances import Distances, closest, has_gaps, interchangeable_classes, total_distance
 from topomend.replay.topology.hints import Family, Hints, Threshold, touching
@@ -31,30 +31,30 @@ _SCALE = 1 << 80
 
 
 class Budget:
-    """The remaining steps of the searches of one merge."""
+    """The remaining steps of the searches of one merge, which keep to ``effort``."""
 
-    def __init__(self) -> None:
-        self._steps = MAX_STEPS
+    def __init__(self, effort: Effort) -> None:
+        self._steps, self.effort = MAX_STEPS, effort
 
     def spend(self) -> None:
         """Take a step. Raises KubeletBreaks if none remains."""
         self._steps -= 1
         if not self._steps % CHECKED_STEPS:
-            check()
+            self.effort.check()
         if self._steps < 0:
             raise KubeletBreaks(
                 KUBELET_WOULD_HANG, f"replay gave up on these NUMA hints after {MAX_STEPS:,} steps of its search"
             )
 
 
-def narrowest_of(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
+def narrowest_of(family: Family, effort: Effort, including: NUMAMask = 0) -> NUMAMask | None:
     """The family's narrowest mask that contains ``including``; among equals the smallest. None if there is none."""
     if family.is_empty() or including & ~family.universe:
         return None
     if family.universe.bit_count() <= TRIED_NODES:
         masks = _submasks(family.universe)
         return next((mask for mask in masks if not including & ~mask and family.holds(mask)), None)
-    budget = Budget()
+    budget = Budget(effort)
     for width in range(max(1, family.least, including.bit_count()), family.universe.bit_count() + 1):
         mask = next(_Search(family, width, budget, including).masks(), None)
         if mask is not None:
@@ -62,20 +62,20 @@ def narrowest_of(family: Family, including: NUMAMask = 0) -> NUMAMask | None:
     return None
 
 
-def masks_by_width(family: Family) -> Iterator[NUMAMask]:
+def masks_by_width(family: Family, effort: Effort) -> Iterator[NUMAMask]:
     """Every mask of the family, narrowest first, equals by value."""
     if family.universe.bit_count() <= TRIED_NODES:
         yield from filter(family.holds, _submasks(family.universe))
         return
-    budget = Budget()
+    budget = Budget(effort)
     for width in range(max(1, family.least), family.universe.bit_count() + 1):
         yield from _Search(family, width, budget, every=True).masks()
 
 
-def preferred_of_width(hints: Hints, width: int, limit: int) -> list[NUMAMask]:
+def preferred_of_width(hints: Hints, width: int, limit: int, effort: Effort) -> list[NUMAMask]:
     """The smallest masks of ``width`` NUMA nodes that are offered and preferred, at most ``limit``, ascending."""
     masks = {mask for mask in hints.masks if mask.bit_count() == width and hints.prefers(mask)}
-    budget = Budget()
+    budget = Budget(effort)
     for family in hints.families:
         for preferred in preferred_families(family, hints, width, budget):
             masks.update(islice(_Search(preferred, width, budget, every=True).masks(), limit))
@@ -114,7 +114,7 @@ def fittest_of_width(family: Family, width: int, distances: Distances | None, bu
         return next(_Search(family, width, budget).masks(), None)
     if has_gaps(distances):
         masks = list(_Search(family, width, budget, every=True).masks())
-        return closest(masks, distances) if masks else None
+        return closest(masks, distances, budget.effort) if masks else None
     approaching = _Search(family, width, budget, distances=distances).masks()
     return next(iter(deque(approaching, maxlen=1)), None)
 
@@ -148,7 +148,7 @@ class _Search:
         self._kinds: Sequence[object] = (
             self._nodes if self.every else _interchangeable(self._nodes, thresholds, self.distances)
         )
-        self._closest = None if self.distances is None else _Closest(self._nodes, self.distances)
+        self._closest = None if self.distances is None else _Closest(self._nodes, self.distances, self.budget.effort)
 
     def masks(self) -> Iterator[NUMAMask]:
         missing = self.width - self.including.bit_count()
@@ -166,7 +166,7 @@ class _Search:
             return
         if missing == 0:
             if self._closest:
-                self._closest.best = total_distance(mask, self._closest.distances)
+                self._closest.best = self._closest.total(mask)
             yield mask
             return
         kind = self._kinds[position]
@@ -186,12 +186,16 @@ class _Search:
 class _Closest:
     """A lower bound for the total distance of a branch. ``best`` is the total distance of the last mask."""
 
-    def __init__(self, nodes: list[int], distances: Distances) -> None:
-        self.distances = distances
+    def __init__(self, nodes: list[int], distances: Distances, effort: Effort) -> None:
+        self.distances, self._effort = distances, effort
         self.best: int | None = None
         self._nodes = nodes
         self._pairs = {one: {other: distances[one][other] + distances[other][one] for other in nodes} for one in nodes}
         self._nearest: dict[int, list[list[int]]] = {}
+
+    def total(self, mask: NUMAMask) -> int:
+        """The total distance of a mask."""
+        return total_distance(mask, self.distances, self._effort)
 
     def may_improve(self, position: int, mask: NUMAMask, missing: int) -> bool:
         """Whether ``missing`` of the nodes from ``position`` on can make a mask closer than the best.
@@ -200,7 +204,7 @@ class _Closest:
         takes the nearest of those. All terms are doubled to stay integers.
         """
         if self.best is None or not missing:
-            return self.best is None or total_distance(mask, self.distances) < self.best
+            return self.best is None or self.total(mask) < self.best
         chosen = list(members(mask))
         costs = sorted(
             [
@@ -209,7 +213,7 @@ class _Closest:
                 for node, nearest in zip(self._nodes[position:], self._nearest_from(position), strict=True)
             ]
         )
-        return 2 * total_distance(mask, self.distances) + sum(costs[:missing]) < 2 * self.best
+        return 2 * self.total(mask) + sum(costs[:missing]) < 2 * self.best
 
     def _nearest_from(self, position: int) -> list[list[int]]:
         """For each node from ``position`` on, the summed distances to its nearest 0, 1, 2, ... of these nodes."""

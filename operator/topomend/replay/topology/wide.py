@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import comb
 
 from topomend.model.bitmask import NUMAMask, members
-from topomend.replay.effort import check
+from topomend.replay.effort import Effort
 from topomend.replay.topology.distances import Distances, fittest
 from topomend.replay.topology.hints import Family, Hints, Threshold, width_rank
 from topomend.replay.topology.search import Budget, fittest_of_width, narrowest_of, preferred_families
@@ -22,24 +22,24 @@ class WideMerge:
     Raises KubeletBreaks if the kubelet's walk would take more than an hour.
     """
 
-    def __init__(self, nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None) -> None:
+    def __init__(self, nodes: NUMAMask, hints: Sequence[Hints], distances: Distances | None, effort: Effort) -> None:
         check_walk(map(_least_length, hints))
         self._nodes = nodes
         self._hints = hints
         self._distances = distances
-        self._budget = Budget()
-        self._longest, self._lists = _divided(hints)
+        self._effort, self._budget = effort, Budget(effort)
+        self._longest, self._lists = _divided(hints, effort)
 
     def fittest_preferred(self) -> NUMAMask | None:
         """Case preferred: the best mask that every resource offers and prefers; None if there is none."""
         if not self._lists:
             return self._fittest_preferred_of(self._longest)
         masks = min(self._lists, key=len)
-        return fittest(filter(self._is_preferred, masks), self._distances)
+        return fittest(filter(self._is_preferred, masks), self._distances, self._effort)
 
     def _is_preferred(self, mask: NUMAMask) -> bool:
         """Whether every resource offers and prefers the mask."""
-        check()
+        self._effort.check()
         return all(hints.offers(mask) and hints.prefers(mask) for hints in self._hints)
 
     def fittest_intersection(self, wanted: int) -> NUMAMask | None:
@@ -49,10 +49,10 @@ class WideMerge:
         """
         intersections = {self._nodes}
         for masks in self._lists:
-            intersections = set(_intersections(intersections, masks))
-        named = set(_intersections(intersections, self._longest.masks)) - {0}
+            intersections = set(_intersections(intersections, masks, self._effort))
+        named = set(_intersections(intersections, self._longest.masks, self._effort)) - {0}
         families = set(self._meeting_longest(intersections))
-        widths = {family: _best_width(family, wanted) for family in families}
+        widths = {family: _best_width(family, wanted, self._effort) for family in families}
         ranks = [width_rank(width, wanted) for width in (*widths.values(), *(mask.bit_count() for mask in named))]
         if not ranks:
             return None
@@ -62,11 +62,11 @@ class WideMerge:
             if width_rank(width, wanted) == best:
                 mask = fittest_of_width(family, width, self._distances, self._budget)
                 masks += [] if mask is None else [mask]
-        return fittest(masks, self._distances)
+        return fittest(masks, self._distances, self._effort)
 
     def _meeting_longest(self, intersections: Iterable[NUMAMask]) -> Iterator[Family]:
         for common in intersections:
-            check()
+            self._effort.check()
             for family in self._longest.families:
                 met = _intersected(family, common)
                 if not met.is_empty():
@@ -82,27 +82,27 @@ class WideMerge:
                     masks += [] if mask is None else [mask]
             if any(mask.bit_count() <= width for mask in masks):
                 break
-        return fittest(masks, self._distances)
+        return fittest(masks, self._distances, self._effort)
 
 
-def _intersections(left: Iterable[NUMAMask], right: Collection[NUMAMask]) -> Iterator[NUMAMask]:
+def _intersections(left: Iterable[NUMAMask], right: Collection[NUMAMask], effort: Effort) -> Iterator[NUMAMask]:
     for common in left:
-        check()
+        effort.check()
         yield from [common & mask for mask in right]
 
 
-def _divided(hints: Sequence[Hints]) -> tuple[Hints, list[list[NUMAMask]]]:
+def _divided(hints: Sequence[Hints], effort: Effort) -> tuple[Hints, list[list[NUMAMask]]]:
     """The longest list as its rules, and all others enumerated."""
     if len(hints) == 1:
         return hints[0], []
-    written = {index: _written_out(hint_list) for index, hint_list in enumerate(hints)}
+    written = {index: _written_out(hint_list, effort) for index, hint_list in enumerate(hints)}
     lengths = [MAX_SHORT_LIST + 1 if masks is None else len(masks) for masks in written.values()]
     check_walk(lengths)
     longest = max(written, key=lengths.__getitem__)
     return hints[longest], [masks for index, masks in written.items() if masks is not None and index != longest]
 
 
-def _written_out(hints: Hints) -> list[NUMAMask] | None:
+def _written_out(hints: Hints, effort: Effort) -> list[NUMAMask] | None:
     """Every offered mask; None if there are more than ``MAX_SHORT_LIST``.
 
     A family is closed upwards, so removing one NUMA node after the other from its widest mask finds all its masks.
@@ -111,17 +111,17 @@ def _written_out(hints: Hints) -> list[NUMAMask] | None:
     for family in hints.families:
         masks = [] if family.is_empty() else [family.universe]
         for node in members(family.universe):
-            masks += list(_without(node, masks, family))
+            masks += list(_without(node, masks, family, effort))
             if len(masks) > MAX_SHORT_LIST:
                 return None
         offered.update(masks)
     return list(offered) if len(offered) <= MAX_SHORT_LIST else None
 
 
-def _without(node: int, masks: Iterable[NUMAMask], family: Family) -> Iterator[NUMAMask]:
+def _without(node: int, masks: Iterable[NUMAMask], family: Family, effort: Effort) -> Iterator[NUMAMask]:
     """The masks without ``node`` that the family still has."""
     for mask in masks:
-        check()
+        effort.check()
         narrower = mask & ~(1 << node)
         if narrower and family.holds(narrower):
             yield narrower
@@ -178,10 +178,10 @@ def _intersected(family: Family, common: NUMAMask) -> Family:
     )
 
 
-def _best_width(family: Family, wanted: int) -> int:
+def _best_width(family: Family, wanted: int, effort: Effort) -> int:
     """The family's width that ranks best. A family has masks of every width from its narrowest to its widest."""
     widest = family.universe.bit_count()
     if widest <= wanted:
         return widest
-    narrowest = narrowest_of(family)
+    narrowest = narrowest_of(family, effort)
     return wanted if narrowest is None else max(wanted, narrowest.bit_count())

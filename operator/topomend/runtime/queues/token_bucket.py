@@ -25,6 +25,12 @@ class TokenBucket:
                 self._tokens -= 1
             return wait
 
+    def spend(self, tokens: int) -> None:
+        """Take so many, also where there are fewer: what is missing has to come before there is the next one."""
+        with self._lock:
+            self._seconds_until(0)
+            self._tokens -= tokens
+
     def seconds_until(self, tokens: int) -> float:
         """The seconds until there are so many; 0 if there are."""
         with self._lock:
@@ -85,3 +91,9 @@ class FairTokenBucket:
             self._all.take()
             self._turns.end(group)
             return 0.0
+
+    def spend(self, group: str, tokens: int) -> None:
+        """Take so many more for ``group`` after ``take``: what that was taken for turned out to cost so much."""
+        with self._lock:
+            self._buckets.of(group).spend(tokens)
+            self._all.spend(tokens)

@@ -1,8 +1,7 @@
 """NodeResourceTopology (``topology.node.k8s.io/v1alpha2``), the object that NUMA-aware schedulers read.
 
 Owns its layout and names, as its consumers read them (README of pkg/noderesourcetopology in
-github.com/kubernetes-sigs/scheduler-plugins), and detecting other writers of it. Leaves the figures to
-``discover/zones.py``.
+github.com/kubernetes-sigs/scheduler-plugins). Leaves the figures to ``discover/zones.py``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ API_VERSION = "topology.node.k8s.io/v1alpha2"
 KIND = "NodeResourceTopology"
 
 FINGERPRINT, FINGERPRINT_METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
+PLACEMENT, VECTOR = "topology.node.k8s.io/numaplacement-metadata", "topology.node.k8s.io/numaplacement-vector"
 ALL_PODS = "all"
 """The fingerprint covers every pod on the node, not only those with exclusive resources."""
 
@@ -24,34 +24,26 @@ _LEVELS = {"single-numa-node": "SingleNUMANode", "restricted": "Restricted", "be
 
 
 def node_resource_topology(
-    name: str, owner: Mapping[str, Any], settings: KubeletSettings, zones: Iterable[Zone], fingerprint: str
+    name: str,
+    owner: Mapping[str, Any],
+    settings: KubeletSettings,
+    zones: Iterable[Zone],
+    attributes: Mapping[str, str],
 ) -> dict[str, Any]:
     """The object of the node ``name``.
 
-    ``owner`` is an ownerReference to its Node, ``fingerprint`` that of its pods (``publish/pod_fingerprint.py``).
+    ``owner`` is an ownerReference to its Node. ``attributes`` tell of its pods (``publish/pod_fingerprint.py``,
+    ``publish/numa_placement.py``).
     """
-    attributes = {**_attributes(settings), FINGERPRINT: fingerprint, FINGERPRINT_METHOD: ALL_PODS}
+    every = {**_attributes(settings), **attributes}
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": name, "ownerReferences": [dict(owner)]},
         "topologyPolicies": [_policy(settings)],
-        "attributes": [{"name": key, "value": text} for key, text in sorted(attributes.items())],
+        "attributes": _pairs(every),
         "zones": [_zone_fields(zone) for zone in zones],
     }
-
-
-def other_writer(content: Mapping[str, Any], manager: str) -> str:
-    """The field managers other than ``manager`` that write the object's content, as text; empty where there are none.
-
-    Anybody may write the metadata.
-    """
-    entries = content.get("metadata", {}).get("managedFields") or ()
-    writers = [entry.get("manager", "") for entry in entries if set(entry.get("fieldsV1") or ()) - {"f:metadata"}]
-    others = sorted({manager_name or "somebody without a name" for manager_name in writers if manager_name != manager})
-    if others:
-        return ", ".join(others)
-    return "" if writers else "somebody who left no name"
 
 
 def content_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,12 +56,7 @@ def content_of(content: Mapping[str, Any]) -> dict[str, Any]:
 def _attributes(settings: KubeletSettings) -> dict[str, str]:
     """The kubelet's settings under the names of its configuration; each policy option has its manager's prefix."""
     options = settings.topology_manager_policy_options
-    attributes = {
-        "topologyManagerPolicy": settings.topology_manager_policy,
-        "topologyManagerScope": settings.topology_manager_scope,
-        "cpuManagerPolicy": settings.cpu_manager_policy,
-        "memoryManagerPolicy": settings.memory_manager_policy,
-    }
+    attributes = settings.policies
     if most := options.get(_MAX_NUMA_NODES):
         attributes["topologyManagerMaxNUMANodes"] = most
     attributes |= {f"topologyManagerOption{_camel(option)}": text for option, text in options.items()}
@@ -93,8 +80,12 @@ def _zone_name(numa_node: int) -> str:
     return f"node-{numa_node}"
 
 
+def _pairs(attributes: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": key, "value": text} for key, text in sorted(attributes.items())]
+
+
 def _zone_fields(zone: Zone) -> dict[str, Any]:
-    return {
+    fields = {
         "name": _zone_name(zone.numa_node),
         "type": "Node",
         "costs": [{"name": _zone_name(node), "value": distance} for node, distance in zone.distances.items()],
@@ -108,3 +99,4 @@ def _zone_fields(zone: Zone) -> dict[str, Any]:
             for resource in zone.resources
         ],
     }
+    return fields if zone.placement is None else fields | {"attributes": _pairs({VECTOR: zone.placement})}

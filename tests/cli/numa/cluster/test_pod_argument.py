@@ -22,7 +22,7 @@ TEMPLATE = {"metadata": {"labels": {"app": "train"}}, "spec": POD["spec"]}
 def read(tmp_path: Path, *documents: Any) -> RequestedPod:
     file = tmp_path / "documents.yaml"
     file.write_text(yaml.safe_dump_all(documents))
-    return pod_of_file(str(file))
+    return pod_of_file(str(file), None)
 
 
 @pytest.mark.parametrize(("word", "name"), [("train", "train"), ("pod/train", "train"), ("po/train", "train")])
@@ -58,10 +58,11 @@ def test_the_pod_of_a_file_is_the_one_that_it_describes_or_would_create(
 @pytest.mark.parametrize(
     ("documents", "words"),
     [
-        ((), "0 documents; give exactly one Pod or workload"),
-        ((POD, POD), "2 documents; give exactly one Pod or workload"),
-        ((["train"],), "1 documents; give exactly one Pod or workload"),
-        (({"kind": "ConfigMap"},), "ConfigMap has no pod template; give a Pod or a workload"),
+        ((), "nothing, and no Pod or workload; give at least one"),
+        ((POD, POD), "2 pods or workloads (Pod train, Pod train); give exactly one"),
+        ((["train"],), "a document is no object, such as a Pod"),
+        (({"kind": "ConfigMap"},), "ConfigMap, and no Pod or workload; give at least one"),
+        (({"kind": 7},), "7, and no Pod or workload"),
         (({"kind": "Deployment", "spec": 7},), "spec"),
         (({"kind": "Pod", "spec": {"containers": 7}},), "spec.containers"),
     ],

@@ -1,9 +1,12 @@
 """The cluster that a verb reads: the flags that select it, its client, and a snapshot of its nodes."""
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import click
@@ -11,17 +14,21 @@ import click
 from topomend.cache import changes
 from topomend.cache.snapshot import Snapshot
 from topomend.cache.topology_reader import TopologyReader
-from topomend.cli.input.did_you_mean import did_you_mean
+from topomend.check.topomend_itself import INSTALL
+from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.numa.cluster.completion import complete_contexts, complete_namespaces
 from topomend.cli.numa.cluster.picture import Picture, Source, follow, take
 from topomend.cli.output.console import echo
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.decide.totals import Requests, sums_by_node
 from topomend.kube.client import (
+    BUDGETS,
     NAMESPACES,
     NODE_TOPOLOGIES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
+    RELAUNCHES,
     UNENDED,
     Client,
     Resource,
@@ -29,9 +36,12 @@ from topomend.kube.client import (
 )
 from topomend.kube.connection.kubeconfig import BadSelection, NotConfigured
 from topomend.kube.device_classes import mapped_resources
-from topomend.kube.errors import APIError, Forbidden, NotFound
-from topomend.model.cluster import Node
+from topomend.kube.errors import APIError, Forbidden, Invalid, NotFound, Unanswered, Untrusted
+from topomend.model.cluster import HOSTNAME_LABEL, Node, Placement
+from topomend.model.node_state import NodeState
 from topomend.model.pod import requests_of
+from topomend.replay.lifecycle.node_allocatable import node_allocatable
+from topomend.replay.lifecycle.predicate import EPHEMERAL_STORAGE
 from topomend.wire.cluster import read_node
 from topomend.wire.document import MalformedObject
 from topomend.wire.group import API_VERSION, GROUP
@@ -42,11 +52,27 @@ _Result = TypeVar("_Result")
 FEW_NODES = 8
 """For so many nodes their pods are listed node by node, for more all pods at once."""
 
+VIEWER, ADMINISTRATOR = "topomend-viewer", "cluster-admin"
+"""The ClusterRoles that suffice for the verbs that read, and for those that write."""
+
+_WITHOUT = {
+    NODE_TOPOLOGIES.plural: f"no node's answer is known; the ClusterRole {VIEWER} has this right",
+    NODES.plural: "the nodes' taints, labels and totals were not checked",
+    RELAUNCHES.plural: "no relaunch is shown",
+    BUDGETS.plural: "a pod that a budget keeps may be named",
+    PODS.plural: "only pods that hold something now are typical",
+    PRIORITY_CLASSES.plural: "the pod counts as one without a priority class",
+}
+"""What cannot be told without the right to list a resource."""
+
+_WITHOUT_OWNERS = "who owns a pod was told by names"
+
 TOTALS_NOT_CHECKED = (
-    "totals were not checked, as you may not list the pods of all namespaces: other pods may leave too little"
+    "totals were not checked, as you may not list the pods of all namespaces: other pods may leave too little; "
+    f"the ClusterRole {VIEWER}, bound for the whole cluster, has the right"
 )
 
-INSTALL = "install topomend with: kubectl apply --server-side -k deploy"
+_NOT_THERE = "see whether it runs (kubectl cluster-info), or choose another cluster with --context"
 
 NOTHING_PUBLISHED = (
     "no node publishes its topology: there is no NodeTopology object; see whether the agents run "
@@ -60,12 +86,65 @@ class Cluster:
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
         self.namespace = namespace
+        self.not_read: list[str] = []
+        """The resources of the whole cluster that the user may not list, as far as a verb can do without."""
         self._topologies = TopologyReader()
 
     @property
     def states(self) -> tuple[Source, ...]:
         """Where the nodes and their published states are read."""
-        return Source(NODES, _readable_nodes), Source(NODE_TOPOLOGIES, self.read_published)
+        return Source(NODES, readable_nodes), Source(NODE_TOPOLOGIES, self.read_published)
+
+    @property
+    def readable_states(self) -> tuple[Source, ...]:
+        """The same for a verb that goes on without what the user may not list; ``not_read`` then names it."""
+        return tuple(self.if_readable(source) for source in self.states)
+
+    def if_readable(self, source: Source) -> Source:
+        """The source, which has no objects if the user may not list them; ``not_read`` then names it."""
+        return replace(source, on_refused=lambda: self.note_refused(source.resource.plural))
+
+    def note_refused(self, plural: str) -> None:
+        """Remember a resource that the user may not list."""
+        if plural not in self.not_read:
+            self.not_read.append(plural)
+
+    @property
+    def owners_read(self) -> bool:
+        """Whether the user may read what is above pods, as far as that was asked."""
+        return all(plural in _WITHOUT for plural in self.not_read)
+
+    @property
+    def unread(self) -> str:
+        """In one line what the user may not list, and what that means for an answer; empty if he may list it all."""
+        listed = (f"{plural} (so {_WITHOUT.get(plural, _WITHOUT_OWNERS)})" for plural in self.not_read)
+        return f"you may not list {', '.join(listed)}" if self.not_read else ""
+
+    def snapshot_of(self, picture: Picture) -> Snapshot:
+        """The snapshot of a picture of ``readable_states``.
+
+        Without the right to list nodes, the nodes are those that publish; nothing else is known of them.
+        """
+        snapshot = snapshot_of(picture)
+        if self.nodes_read:
+            return snapshot
+        nodes = (_published_node(publication.state) for publication in snapshot.publications.values())
+        unreadable = (Node(name, labels={HOSTNAME_LABEL: name}) for name in snapshot.unreadable)
+        return changes.apply(snapshot, changes.NodesListed((*nodes, *unreadable), ""))
+
+    def as_readable(self, placement: Placement) -> Placement:
+        """A pod's placement; any node if the user may not list nodes, whose labels and taints are then not known."""
+        return placement if self.nodes_read else Placement()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether what the user may not list could change which nodes admit a pod."""
+        return not {NODES.plural, NODE_TOPOLOGIES.plural}.isdisjoint(self.not_read)
+
+    @property
+    def nodes_read(self) -> bool:
+        """Whether the user may list nodes."""
+        return NODES.plural not in self.not_read
 
     def read_published(self, content: dict[str, Any]) -> Iterable[changes.Published | changes.Unreadable]:
         """What a NodeTopology object says of its node."""
@@ -117,6 +196,8 @@ class Cluster:
                     yield from follow(self.client, sources)
                 else:
                     yield take(self.client, sources)
+        except Invalid as error:  # all else of these requests is ours
+            raise BadInput(f"the API server cannot read the selector: {error.message}") from error
         except KeyboardInterrupt:
             if not watch:
                 raise
@@ -149,6 +230,12 @@ class Cluster:
         return BadInput(f"no node {name}{did_you_mean(name, names) or '; kubectl get nodes lists them'}")
 
 
+def _published_node(state: NodeState) -> Node:
+    """The Node of a user who may not list nodes. No kubelet checks storage by NUMA node: any request is let through."""
+    allocatable = {**node_allocatable(state), EPHEMERAL_STORAGE: sys.maxsize}
+    return Node(state.name, labels={HOSTNAME_LABEL: state.name}, allocatable=allocatable)
+
+
 def _requests(content: dict[str, Any]) -> Requests:
     """What a pod requests; nothing is known of one that topomend cannot read."""
     try:
@@ -174,11 +261,19 @@ def _kinds_served(kinds: Iterable[Resource]) -> Iterator[None]:
 
 
 def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Give a verb kubectl's flags for the cluster, and pass a Cluster as its argument ``cluster``.
+    """Give a verb that reads kubectl's flags for the cluster, and pass a Cluster as its argument ``cluster``.
 
-    An APIError becomes CannotAsk.
+    An APIError becomes CannotAsk; one for want of a right names the role that has it.
     """
+    return _cluster_options(verb, VIEWER)
 
+
+def writing_cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
+    """As ``cluster_options``, for a verb that writes."""
+    return _cluster_options(verb, ADMINISTRATOR)
+
+
+def _cluster_options(verb: Callable[..., _Result], role: str) -> Callable[..., _Result]:
     @click.option("--kubeconfig", metavar="FILE", type=click.Path(), help="The kubeconfig to use.")
     @click.option(
         "--context", metavar="NAME", shell_complete=complete_contexts, help="The kubeconfig's context to use."
@@ -193,7 +288,7 @@ def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
     )
     @wraps(verb)
     def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
-        with _connected(kubeconfig, context) as client:
+        with _connected(kubeconfig, context, role) as client:
             cluster = Cluster(client, namespace or client.access.namespace)
             return verb(cluster=cluster, **arguments)
 
@@ -201,7 +296,7 @@ def cluster_options(verb: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 @contextmanager
-def _connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
+def _connected(kubeconfig: str | None, context: str | None, role: str) -> Iterator[Client]:
     try:
         client = connect(kubeconfig, context)
         try:
@@ -209,12 +304,28 @@ def _connected(kubeconfig: str | None, context: str | None) -> Iterator[Client]:
         finally:
             client.close()
     except BadSelection as error:
-        raise BadInput(f"{error}{did_you_mean(error.name, error.names)}") from error
-    except (NotConfigured, APIError) as error:
+        near = nearest(error.name, error.names)
+        raise BadInput(f"{error}; did you mean {near}?" if near else str(error)) from error
+    except Untrusted as error:  # it says what to do
         raise CannotAsk(str(error)) from error
+    except Unanswered as error:
+        raise CannotAsk(f"{error}; {_NOT_THERE}") from error
+    except (NotConfigured, APIError) as error:
+        raise CannotAsk(f"{error}{_who_may(error, role)}") from error
 
 
-def _readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
+def _who_may(error: Exception, role: str) -> str:
+    """Which role has the right that was missing; empty where none was, or where the API server knows no such user."""
+    if not isinstance(error, Forbidden) or error.status != HTTPStatus.FORBIDDEN:
+        return ""
+    return (
+        f"; the ClusterRole {role} has the right: have it bound for the whole cluster, by kubectl create "
+        f"clusterrolebinding NAME --clusterrole={role} --user=YOU"
+    )
+
+
+def readable_nodes(content: dict[str, Any]) -> Iterable[Node]:
+    """The Node; none, which is said, for one that is malformed."""
     try:
         return [read_node(content)]
     except MalformedObject as error:

@@ -9,6 +9,7 @@ from topomend.kube.client import NAMESPACES, NODE_TOPOLOGIES, NODES, PODS, Resou
 from topomend.kube.connection.access import context_names
 from topomend.kube.connection.kubeconfig import NotConfigured
 from topomend.kube.errors import APIError
+from topomend.kube.served_kinds import BUILT_IN, built_in_kind
 
 
 def complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -34,6 +35,20 @@ def complete_pods(context: click.Context, parameter: click.Parameter, incomplete
     del parameter
     prefix = "pod/" if incomplete.startswith("pod/") else ""
     return [f"{prefix}{name}" for name in _beginning(_names(context, PODS), incomplete.removeprefix(prefix))]
+
+
+def complete_pods_and_workloads(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What ``explain`` takes: pods, written as with ``complete_pods``, kinds, and after a kind its objects' names."""
+    kind, slash, _ = incomplete.partition("/")
+    words = context.params.get(parameter.name or "") or ()
+    first = built_in_kind(words[0]) if words and "/" not in words[0] else None
+    if first:  # as in explain deploy web
+        return _beginning(_names(context, first.resource), incomplete)
+    if slash:
+        named = built_in_kind(kind)
+        return _beginning((f"{kind}/{name}" for name in _names(context, named.resource)), incomplete) if named else []
+    kinds = [f"{each.shown}/" for each in BUILT_IN]
+    return _beginning(kinds, incomplete) + _beginning(_names(context, PODS), incomplete)
 
 
 def complete_contexts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topomend.kube.client import Client, Resource
-from topomend.kube.errors import Gone, Unanswered
+from topomend.kube.errors import Forbidden, Gone, Unanswered
 
 SETTLE_SECONDS = 0.3
 """How long a change waits for others, so that a burst of changes makes one picture."""
@@ -24,13 +24,17 @@ Reader = Callable[[dict[str, Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Source:
-    """The objects of one kind that a verb reads, and their reader. No namespace means all of them."""
+    """The objects of one kind that a verb reads, and their reader. No namespace means all of them.
+
+    If the user may not list them, ``on_refused`` is told, and there are none; without it that is an error.
+    """
 
     resource: Resource
     reader: Reader
     namespace: str = ""
     fields: str = ""
     labels: str = ""
+    on_refused: Callable[[], None] | None = None
 
 
 Picture = Mapping[Resource, Sequence[Any]]
@@ -62,12 +66,19 @@ _News = _Listed | _Changed | _Failed
 
 def take(client: Client, sources: Iterable[Source]) -> Picture:
     """One picture, as the API server has the objects now. Raises APIError and what the readers raise."""
-    return {
-        source.resource: client.read(
+    return {source.resource: _taken(client, source) for source in sources}
+
+
+def _taken(client: Client, source: Source) -> Sequence[Any]:
+    try:
+        return client.read(
             source.resource, source.reader, namespace=source.namespace, fields=source.fields, labels=source.labels
         ).items
-        for source in sources
-    }
+    except Forbidden:
+        if source.on_refused is None:
+            raise
+        source.on_refused()
+        return ()
 
 
 def follow(client: Client, sources: Sequence[Source]) -> Iterator[Picture]:
@@ -117,6 +128,12 @@ def _watch(client: Client, source: Source, news: "queue.SimpleQueue[_News]") -> 
                 _stream(client, source, version, news)
             except (Gone, Unanswered):
                 time.sleep(PAUSE_SECONDS)
+    except Forbidden as error:
+        if source.on_refused is None:
+            news.put(_Failed(error))
+            return
+        source.on_refused()
+        news.put(_Listed(source, {}))
     except Exception as error:  # noqa: BLE001 - the main thread raises it
         news.put(_Failed(error))
 

@@ -42,10 +42,10 @@ def after_refusal(
         return [f"{refused}: {words}", why], NOT_KNOWN
     where = numa_nodes_text(verdict)
     first = f"{refused}, and would admit it now{f' on {where}' if where else ''}: its allocations have changed since"
-    return [first, f"  then: {_explained(cluster, refusal) or words}", *_now(verdict)], YES
+    return [first, f"  then: {explained_then(cluster, refusal) or words}", *_now(verdict)], YES
 
 
-def _explained(cluster: Cluster, refusal: WatchedPod) -> str:
+def explained_then(cluster: Cluster, refusal: WatchedPod) -> str:
     """The operator's explanation at the time; empty if there is none, or if the user may not read events."""
     fields = f"regarding.uid={refusal.uid},reason={EXPLAINED}"
     try:

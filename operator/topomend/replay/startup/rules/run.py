@@ -120,7 +120,7 @@ def _not_int64(config: Configuration) -> list[str]:
 
 
 def _differences(config: Configuration) -> Iterator[str]:
-    kept = _node_allocatable(config)
+    kept = kept_memory(config)
     reserved = _on_numa_nodes(config)
     for resource in sorted({*reserved, *([MEMORY] if kept is None or kept.nano else [])}):
         total, own = reserved.get(resource, Quantity(0)), kept if resource == MEMORY else Quantity(0)
@@ -131,8 +131,11 @@ def _differences(config: Configuration) -> Iterator[str]:
             )
 
 
-def _node_allocatable(config: Configuration) -> Quantity | None:
-    """The memory that pods do not get; None if that depends on a machine that is not known."""
+def kept_memory(config: Configuration) -> Quantity | None:
+    """The memory that pods do not get; None if that depends on a machine that is not known.
+
+    Raises InvalidQuantity or InvalidText where an amount is none, which an earlier check refuses.
+    """
     eviction = reserved_memory(config.pairs("evictionHard"), config.host.memory)
     if eviction is None:
         return None

@@ -1,0 +1,1 @@
+"""``kubectl numa check``: reading what the checks need, once, and printing what they find."""

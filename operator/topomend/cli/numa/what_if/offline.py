@@ -1,0 +1,101 @@
+"""``topomend what-if``: the same question about a cluster that a file describes, such as a bug report.
+
+Owns which documents the file has. Leaves the question to ``comparison``.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from topomend.cache import changes
+from topomend.cache.snapshot import Snapshot
+from topomend.cache.topology_reader import TopologyReader
+from topomend.cli.numa.cluster.arrivals import Arrivals, arrivals_of_file, in_order, read_arrival, with_own_names
+from topomend.cli.numa.cluster.cluster import readable_nodes, snapshot_of
+from topomend.cli.numa.cluster.picture import Picture
+from topomend.cli.numa.cluster.pod_argument import objects_of_file, pods_of_file
+from topomend.cli.numa.what_if.comparison import Question, question_options
+from topomend.cli.output.failures import BadInput
+from topomend.kube.client import NODE_TOPOLOGIES, NODES
+from topomend.wire.document import Document, MalformedObject
+from topomend.wire.group import NODE_TOPOLOGY
+
+_HOW = "kubectl get nodes,ntopo,pods -A -o json prints all that is needed"
+
+_EXAMPLES = """\b
+Examples:
+  kubectl get nodes,ntopo,pods -A -o json > cluster.json
+  topomend what-if --cluster cluster.json --policy restricted,best-effort
+  topomend what-if --cluster cluster.json --add-nodes gpu=3
+  kubectl numa export > report.yaml                         # it has no pods that run
+  topomend what-if --cluster report.yaml -f pods.yaml --policy restricted
+"""
+
+
+@click.command("what-if", epilog=_EXAMPLES)
+@click.option(
+    "--cluster",
+    "source",
+    metavar="FILE",
+    required=True,
+    type=click.Path(),
+    help="Nodes, NodeTopologies and pods (JSON or YAML; - is stdin), or what kubectl numa export prints.",
+)
+@question_options
+def what_if_offline(*, source: str, question: Question) -> None:
+    """Say what the kubelets of a recorded cluster would answer under another policy, or with more nodes.
+
+    It is the answer of kubectl numa what-if, whose help says what the columns mean and what it does not know. The
+    cluster's agents count as alive, however old the file is.
+    """
+    if source == question.filename == "-":
+        raise BadInput("--cluster - and -f -: stdin can be read only once; put one of them into a file")
+    snapshot, arrivals = read_cluster(source)
+    if question.filename:
+        arrivals = arrivals_of_file(pods_of_file(question.filename, None), question.filename)
+    elif not arrivals.pods and not arrivals.left_out:
+        raise BadInput(f"--cluster {source}: no Pod that runs or waits; name pods with -f, or see that {_HOW}")
+    question.answer(snapshot, arrivals)
+
+
+def read_cluster(source: str) -> tuple[Snapshot, Arrivals]:
+    """The nodes and their published states, and the pods. Raises BadInput."""
+    where, by_kind = f"--cluster {source}", dict[str, list[dict[str, Any]]]()
+    for content in objects_of_file(source, "--cluster"):
+        by_kind.setdefault(_kind(content, where), []).append(content)
+    for kind in ("Node", NODE_TOPOLOGY):
+        if kind not in by_kind:
+            raise BadInput(f"{where}: no {kind}; {_HOW}")
+    picture: Picture = {
+        NODES: [node for content in by_kind["Node"] for node in readable_nodes(content)],
+        NODE_TOPOLOGIES: list(_published(by_kind[NODE_TOPOLOGY])),
+    }
+    pods = by_kind.get("Pod", ())
+    arrivals = in_order([read for content in pods for read in read_arrival(content)])
+    return snapshot_of(picture), with_own_names(arrivals, where)
+
+
+def _kind(content: dict[str, Any], where: str) -> str:
+    """The kind of an object, which has a name if it is one that is read. Raises BadInput."""
+    document = Document(content)
+    try:
+        kind = document["kind"].text("")
+        if kind in ("Node", NODE_TOPOLOGY, "Pod"):
+            document["metadata"]["name"].text()
+    except MalformedObject as error:
+        raise BadInput(f"{where}: {error}") from error
+    return kind
+
+
+def _published(contents: Iterable[dict[str, Any]]) -> Iterable[changes.Published | changes.Unreadable]:
+    """What the objects say of their nodes. That an agent is silent since the file was written says nothing."""
+    topologies, date = TopologyReader(), datetime.now(UTC)
+    for content in contents:
+        try:
+            published = topologies.published(content, date)
+        except MalformedObject as error:
+            published = changes.Unreadable(content["metadata"]["name"], f"its NodeTopology is malformed: {error}")
+        yield replace(published, heartbeat=None) if isinstance(published, changes.Published) else published
