@@ -72,8 +72,19 @@ NODE_A, NODE_B = "numa-a", "numa-b"
 """numa-a is filled so that three CPUs are free, on no NUMA node together; numa-b is empty."""
 
 
+COLLECTOR_SECONDS = 120.0
+"""How long a garbage collector may take to delete what belonged to a deleted object: usually milliseconds, but it looks
+kinds up each 30 s, and waits as long for those that have just gone."""
+
+
 def wait_until_no_policy_acts(cluster: "Cluster") -> None:
-    """Wait until a new pod is neither refused nor stamped: an API server acts by deleted policies for a while."""
+    """Wait until a new pod is neither refused nor stamped: an API server acts by deleted policies for a while.
+
+    Policies go with their configurations.
+    """
+    eventually(
+        "the policies to go", lambda: not cluster.client.list(MUTATING_ADMISSION_POLICIES).items, COLLECTOR_SECONDS
+    )
     probe = pod("probe", 1)
     probe["spec"]["schedulingGates"] = [{"name": FIT_GATE}]  # which policies refuse where nothing steers
 

@@ -12,7 +12,6 @@ from tests.deploy.conftest import token_of
 from tests.operator_process import Operator
 from tests.waiting import eventually
 
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES
 from topomend.wire.group import CREATOR_ANNOTATION
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -37,7 +36,6 @@ def admin(two_nodes: Cluster) -> Iterator[API]:
     for item in applied:
         if item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             assert api.delete(path_of(item)).code in (200, 404)  # policies go with their configurations
-    eventually("its policies to go too", lambda: not two_nodes.client.list(MUTATING_ADMISSION_POLICIES).items)
     wait_until_no_policy_acts(two_nodes)
 
 

@@ -11,9 +11,6 @@ from tests.clusters import Cluster, wait_until_no_policy_acts
 from tests.deploy.api import administrator, path_of
 from tests.deploy.conftest import token_of
 from tests.deploy.rights import wait_for_rights
-from tests.waiting import eventually
-
-from topomend.kube.client import MUTATING_ADMISSION_POLICIES
 
 _WORKLOADS = ("DaemonSet", "Deployment")
 
@@ -36,5 +33,4 @@ def operator_account(cluster: Cluster, folder: Path, component: Sequence[dict[st
     for item in (*component, *objects()):
         if item in component or item["apiVersion"].startswith("admissionregistration.k8s.io/"):
             admin.delete(path_of(item))
-    eventually("its policies to go too", lambda: not cluster.client.list(MUTATING_ADMISSION_POLICIES).items)
     wait_until_no_policy_acts(cluster)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clusters import CRDS, SYSTEM, pod
+from tests.clusters import COLLECTOR_SECONDS, CRDS, SYSTEM, pod
 from tests.drain.conftest import DENIED, PARAMETERS, STEERED, Installed
 from tests.faults.proxy import HangUp, Moment, Proxy, Write
 from tests.waiting import consistently, eventually
@@ -248,5 +248,5 @@ def test_a_drain_deletes_whatever_acts_on_new_pods(installed: Installed) -> None
     assert installed.drain().code == 0
     for resource in (MUTATING_WEBHOOKS, MUTATING_ADMISSION_POLICY_BINDINGS):
         assert not client.list(resource, labels="app.kubernetes.io/name=topomend").items
-    eventually("the policies to follow", lambda: not client.list(MUTATING_ADMISSION_POLICIES).items)
+    eventually("the policies to follow", lambda: not client.list(MUTATING_ADMISSION_POLICIES).items, COLLECTOR_SECONDS)
     assert not installed.cluster.client.list(PODS, namespace=SYSTEM).items

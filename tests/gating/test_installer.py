@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import yaml
 from deploy.manifests import objects
-from tests.clusters import NODE_A, SHAPE, SYSTEM, pod
+from tests.clusters import COLLECTOR_SECONDS, NODE_A, SHAPE, SYSTEM, pod
 from tests.deploy.api import API, Answer, administrator, path_of
 from tests.deploy.conftest import token_of
+from tests.intercepted import Intercepted
 from tests.waiting import eventually, stretched
 
 from topomend.controller.own_objects import OwnObjects
@@ -107,7 +108,7 @@ def as_installed(sandbox: Sandbox) -> Sandbox:
     for item in objects():
         if item["kind"] == "MutatingWebhookConfiguration":
             admin.delete(path_of(item))
-    eventually("their policies to be gone", lambda: not policies(admin))
+    eventually("their policies to be gone", lambda: not policies(admin), COLLECTOR_SECONDS)
     for item in objects():
         if item["kind"] == "MutatingWebhookConfiguration":
             assert admin.apply(path_of(item), item).allowed
@@ -275,13 +276,29 @@ def test_where_policies_are_served_a_webhook_is_beside_steering_alone(newer: San
         eventually("the policy", lambda: gates(admin) == [group.FIT_GATE])
         path = f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-steer"
         assert admin.delete(path).allowed
-        eventually("the policy to go with its configuration", lambda: "steer" not in policies(admin))
+        eventually("the policy to go with its configuration", lambda: "steer" not in policies(admin), COLLECTOR_SECONDS)
         ensure(made)
         assert ("steer" in policies(admin), webhooks(admin), made.why_not_gating()) == (False, [], "")
         (again,) = (item for item in objects() if path_of(item) == path)
         assert admin.apply(path, again).allowed
         ensure(made)
         assert (webhooks(admin), policies(admin)) == (["steer"], list(NAMES))
+
+
+def test_a_configuration_that_is_deleted_while_it_is_applied_stays_deleted(newer: Sandbox) -> None:
+    admin = administrator(newer.kubeconfig)
+
+    def delete_all(method: str, target: str) -> None:
+        if method == "PATCH" and "/mutatingwebhookconfigurations/" in target:
+            for name in NAMES:
+                admin.delete(f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-{name}")
+
+    with installing(newer.kubeconfig) as made:
+        made._client = Intercepted(made._client, delete_all)
+        ensure(made)
+    present = [admin.get(f"{ADMISSION}/v1/mutatingwebhookconfigurations/topomend-{name}").code for name in NAMES]
+    assert present == [404] * len(NAMES)
+    eventually("the policies to go with their configurations", lambda: not policies(admin), COLLECTOR_SECONDS)
 
 
 def test_the_brake_has_a_webhook_beside_its_policy_while_it_lists_a_controller(

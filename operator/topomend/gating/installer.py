@@ -128,7 +128,7 @@ class Installer:
             except (Missing, Forbidden, Invalid, MethodNotAllowed, NotFound, Unusable, OSError) as error:
                 failed = failed or error
             except (Conflict, NotPermitted):
-                pass  # another operator was faster: see at the next call
+                pass  # another operator, or somebody who deletes, was faster: see at the next call
         self._report(failed)
 
     def close(self) -> None:
@@ -183,10 +183,10 @@ class Installer:
             if self._version:
                 self._apply_policy(definition, uid, self._version)
             if definition not in with_webhook:
-                self._apply_webhook(definition, [])
+                self._apply_webhook(definition, uid, [])
             elif self._authority is not None:
                 client = self._client_config(definition, self._authority)
-                self._apply_webhook(definition, [webhook(self._installation, definition, client)])
+                self._apply_webhook(definition, uid, [webhook(self._installation, definition, client)])
         if wanted != self._applied:
             beside = f"policies ({self._version}), webhooks beside {', '.join(sorted(with_webhook)) or 'none'}"
             means = beside if self._version else "the webhook"
@@ -202,12 +202,12 @@ class Installer:
             content["metadata"]["ownerReferences"] = [{**reference, "name": name, "uid": owner}]
             self._client.apply(in_version(kind, version), name, content)
 
-    def _apply_webhook(self, definition: str, webhooks: list[dict[str, Any]]) -> None:
+    def _apply_webhook(self, definition: str, uid: str, webhooks: list[dict[str, Any]]) -> None:
         name = self._installation.name(definition)
         content: dict[str, Any] = {
             "apiVersion": MUTATING_WEBHOOKS.api_version,
             "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "uid": uid},  # one that somebody has just deleted is not created anew
         }
         if webhooks:
             content["webhooks"] = webhooks

@@ -42,14 +42,15 @@ class Withdrawal:
 
     def take_back(self, left: Left) -> None:
         """Take one object back. Raises APIError."""
-        if left.kind is MUTATING_WEBHOOKS:
-            content = {"apiVersion": left.kind.api_version, "kind": "MutatingWebhookConfiguration"}
-            self._client.apply(left.kind, left.name, {**content, "metadata": {"name": left.name}})
-        else:
-            try:
+        try:
+            if left.kind is MUTATING_WEBHOOKS:
+                content = {"apiVersion": left.kind.api_version, "kind": "MutatingWebhookConfiguration"}
+                metadata = {"name": left.name, "uid": left.uid}
+                self._client.apply(left.kind, left.name, {**content, "metadata": metadata})
+            else:
                 self._client.delete(left.kind, left.name, left.namespace, uid=left.uid)
-            except (NotFound, Conflict):
-                return  # another operator was faster; the next look finds what is left
+        except (NotFound, Conflict):
+            return  # another operator, or somebody who deletes, was faster; the next look finds what is left
         _log.info("%s is no longer in force for new pods: this operator observes", left)
 
     def _webhooks(self) -> Iterator[Left]:

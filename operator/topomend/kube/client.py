@@ -375,7 +375,7 @@ class Client:
 
     def apply(self, resource: Resource, name: str, content: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
         """Apply ``content`` (server-side), created where it does not exist. Fields of others become ours where both set
-        them. Returns the result; raises APIError.
+        them. Returns the result; raises APIError, a Conflict where ``content`` has the uid of an object that is gone.
 
         A role may name an object that is created by this, unlike one that is posted: the API server asks for the rights
         to patch and to create it by name (apiserver pkg/endpoints/handlers/patch.go:PatchResource).
