@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.clusters import ROOT, pod
-from tests.waiting import eventually, stretched
+from tests.waiting import eventually
 
 from topomend.cli.kubectl_numa import numa
 from topomend.cli.main import main
@@ -57,6 +57,10 @@ class Kubectl:
         """Whether the plugin says so of all that the pod's containers use."""
         flags = ["-n", namespace, f"--kubeconfig={self._kubeconfig}"]
         return CliRunner().invoke(numa, ["aligned", f"pod/{name}", *flags]).exit_code == 0
+
+
+FEW = 40
+"""A Deployment of two that nobody brakes has hundreds of refused pods after half a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +112,8 @@ def test_the_replicas_of_the_deployment_run_and_few_were_refused(kubectl: Kubect
         for item in events
         if item["reason"] == "TopologyAffinityError" and item["involvedObject"]["name"].startswith("web-")
     }
-    # Two replicas, and up to three more each until the next ones are gated; more where the operator has to wait.
-    assert 1 <= len(refused) <= stretched(8), refused
+    # Two replicas, and about one more each until the next ones are gated; more where the machine holds the operator up.
+    assert 1 <= len(refused) <= FEW, refused
 
 
 @pytest.mark.cluster
