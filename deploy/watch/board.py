@@ -181,6 +181,12 @@ ROWS = (
                 (Query(_of_pools("free"), "{{pool}} {{resource}}"),),
             ),
             Panel(
+                "Fragmentation",
+                "The share of what is free that the pods which typically come cannot use.",
+                _SHARE,
+                (Query(_of_pools("fragmentation_ratio"), "{{pool}} {{resource}}"),),
+            ),
+            Panel(
                 "Aligned",
                 "The share of what containers hold that is on one NUMA node.",
                 _SHARE,

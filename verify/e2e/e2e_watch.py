@@ -1,5 +1,8 @@
-"""topomend watched by a real Prometheus, real containers. One story; the tests run in order."""
+"""topomend watched by a real Prometheus, beside the kinds of Node Feature Discovery, real containers. One story; the
+tests run in order.
+"""
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,11 +14,14 @@ from tests.waiting import consistently, eventually, stretched
 from verify.e2e import images
 from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import TAG
-from verify.e2e.installed import Installed
+from verify.e2e.installed import AGENT, Installed, name_of
 from verify.e2e.node import Node
+from verify.e2e.pods import NAMESPACE, NODE_TOPOLOGIES
 from verify.e2e.scraping import EVALUATION_SECONDS, SCRAPE_SECONDS, Prometheus
+from verify.nfd import programs as nfd
 
 HERE, THERE = "node-1", "node-2"
+NODE_FEATURES = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{AGENT}/nodefeatures"
 
 ALERT_SECONDS = 60.0
 
@@ -28,7 +34,9 @@ def story(archives: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
     imported = [archives["idle"], archives[TAG]]
     with Cluster.up([Node(HERE), Node(THERE)], imported, pause=images.IDLE) as cluster:
         story = Installed.to_be(cluster)
-        story.components.append("scrape-annotations")
+        story.components += ["scrape-annotations", "node-features"]
+        kinds_of_nfd = {"apiVersion": "v1", "kind": "List", "items": nfd.kinds()}
+        cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(kinds_of_nfd))
         story.install([HERE, THERE], story.manifests(tmp_path_factory.mktemp("install")))
         yield story
 
@@ -49,6 +57,24 @@ def test_every_pod_as_installed_is_found_and_scraped(story: Installed, prometheu
     assert len(pods) == 4
 
 
+def test_each_agent_writes_the_labels_that_nfd_gives_its_node(story: Installed) -> None:
+    policy = "topomend.io/topology-manager-policy"
+    expected = {
+        name_of(item): {
+            "topomend.io/topology-ready": "true",
+            policy: item["status"]["kubelet"]["topologyManagerPolicy"],
+        }
+        for item in story.cluster.api.items(NODE_TOPOLOGIES)
+    }
+
+    def written() -> dict[str, dict[str, str]]:
+        labels = {name_of(item): item["spec"]["labels"] for item in story.cluster.api.items(NODE_FEATURES)}
+        return {node: {key: labels[node].get(key, "") for key in keys} for node, keys in expected.items()}
+
+    assert expected.keys() == {HERE, THERE}
+    eventually("both nodes' labels", lambda: written() == expected)
+
+
 def test_an_installation_that_works_fires_no_alert(prometheus: Prometheus) -> None:
     eventually("an operator to be seen to lead", lambda: prometheus.asked("topomend_operator_leads == 1"), ROUND)
     consistently("no alert firing", lambda: prometheus.firing() == set(), ROUND, poll=EVALUATION_SECONDS)
@@ -65,6 +91,13 @@ def test_the_first_refusal_fires_an_alert_within_a_minute(story: Installed, prom
     assert prometheus.firing() == {"TopomendPodRefused"}
 
 
+@pytest.fixture(scope="module")
+def room(story: Installed) -> None:
+    """A node has its CPU free again: of nothing there is no fragmentation."""
+    story.cluster.kubectl("delete", "pod", "pod-1", f"--namespace={NAMESPACE}")
+
+
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("expression", [*(alert.query for alert in ALERTS), *queries()])
 def test_every_query_of_rules_and_board_has_a_series(prometheus: Prometheus, expression: str) -> None:
     eventually("it to have a series", lambda: prometheus.asked(expression), SCRAPE_SECONDS * 2)
