@@ -22,6 +22,14 @@ its queue is, and how often replay and a kubelet disagreed.
 `topomend lint kubelet.yaml --machine p5.48xlarge` asks whether a kubelet starts with a configuration on a machine. It
 makes the checks of the last group, and of a node's settings {of_nodes}. An
 error or a warning exits with 1.
+
+It reads
+
+- a KubeletConfiguration as the kubelet's file;
+- a PerformanceProfile of OpenShift as the configuration that the Node Tuning Operator makes of it;
+- a NodeConfig of Amazon EKS, alone or in an instance's user data, as what nodeadm reserves on the instance type that
+  `--machine` names, with `spec.kubelet.config` and `flags` over it;
+- `config.yaml` of k3s or RKE2 as the defaults that they give their kubelet, with `kubelet-arg` over them.
 """
 
 _WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Info"}

@@ -34,8 +34,9 @@ from topomend.replay.topology.policies import NONE
 
 GROUP = ("TM4", "a kubelet's configuration")
 
+FLAGS = "flags of the kubelet's command line, which override the file"
+
 NOT_LOOKED_AT = (
-    "flags of the kubelet's command line, which override the file",
     "state files that an earlier kubelet has left",
     "cgroups, swap, disks, process ids, certificates and the container runtime of the node",
 )

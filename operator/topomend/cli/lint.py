@@ -3,9 +3,9 @@
 Owns reading the file and the machine, and the output. ``check.lint`` has the rules.
 """
 
-import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ import yaml
 
 from topomend.check.facts import Configured
 from topomend.check.finding import ORDER, Report, Severity, Subject
-from topomend.check.lint import NOT_LOOKED_AT, correction, refusals
+from topomend.check.lint import FLAGS, NOT_LOOKED_AT, correction, refusals
 from topomend.check.lint import lint as judge_by_rules
+from topomend.cli.input.k3s_config import of_k3s_config
+from topomend.cli.input.kubelet_input import KubeletInput
 from topomend.cli.input.made_machine import ANY_MACHINE, any_machine
-from topomend.cli.input.performance_profile import NOT_LOOKED_AT as BESIDE_THE_PROFILE
-from topomend.cli.input.performance_profile import PROFILE, kubelet_configuration, profile_in
+from topomend.cli.input.node_config import of_node_config
+from topomend.cli.input.performance_profile import of_profile
 from topomend.cli.kubelet_flags import read_version
 from topomend.cli.numa.check.printed import document, print_report
 from topomend.cli.output.console import echo, echo_lines
@@ -27,7 +29,7 @@ from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, WIDE, YAML, echo
 from topomend.discover.host_files import SourceUnreadable, read_bytes
 from topomend.discover.kubelet_config import Judged, Written, judge
 from topomend.discover.kubelet_config.documents import NotADocument, read_documents
-from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, drop_in_paths, file_of, read_file
+from topomend.discover.kubelet_config.files import KIND, MAX_BYTES, ConfigFile, drop_in_paths, file_of, read_file
 from topomend.model.kubelet import DEFAULT_VERSION, MemoryReservation
 from topomend.model.machine import Machine
 from topomend.model.node_state import NodeState
@@ -42,6 +44,8 @@ Examples:
   topomend lint kubelet.yaml --machine p5.48xlarge
   topomend lint kubelet.yaml --machine "sockets:2 numa:2 cores:16 threads:2 memory:64Gi" --kubelet-version v1.34
   topomend lint /var/lib/kubelet/config.yaml --kubelet-config-dir /etc/kubernetes/kubelet.conf.d --machine /
+  topomend lint nodeconfig.yaml --machine p5.48xlarge                        # of Amazon EKS, or its user data
+  topomend lint /etc/rancher/k3s/config.yaml --machine / --kubelet-version v1.35
   kubectl -n kube-system get cm kubelet-config -o jsonpath={.data.kubelet} | topomend lint - --machine gpu-01.tar.gz
 """
 
@@ -72,7 +76,8 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
 ) -> None:
     """Say whether a kubelet starts with the KubeletConfiguration in FILE (- is stdin) on a machine, and name traps.
 
-    A PerformanceProfile of OpenShift is read as the KubeletConfiguration that its operator makes of it.
+    A PerformanceProfile of OpenShift, a NodeConfig of Amazon EKS and the config.yaml of k3s and RKE2 are read as the
+    configuration and flags that come of them.
     An error has the kubelet's own words. If reservedMemory is not what a static Memory Manager demands to the byte, the
     correct block is printed. Exits with 1 after an error or a warning. -o wide adds each check's page, and what was not
     looked at.
@@ -81,14 +86,19 @@ def lint(  # noqa: PLR0913 - one parameter for each part of the question
         version = read_version(kubelet_version)
     except ValueError as error:
         raise BadInput(f"--kubelet-version {kubelet_version!r}: {error}") from error
-    subject, content = _kubelet_configuration("stdin" if file == "-" else file, _content(file))
-    configured = _configured(subject, content, kubelet_config_dir, any_machine(machine, "--machine"), version)
+    made, name, content = any_machine(machine, "--machine"), "stdin" if file == "-" else file, _content(file)
+    try:
+        read = _input(name, content, machine, made.machine, version)
+        further = _further_documents(content) if read.subject.kind == KIND else iter(())
+        configured = _configured(read, _drop_ins(read, kubelet_config_dir), made, version, further)
+    except SourceUnreadable as error:
+        raise BadInput(str(error)) from error
     report = judge_by_rules(configured)
     fails = any(ORDER[finding.severity] <= ORDER[Severity.WARNING] for finding in report.findings)
     if output in DOCUMENTS:
-        echo_document(_record(configured, report, fails=fails), output)
+        echo_document(_record(configured, report, _not_looked_at(read), fails=fails), output)
     else:
-        _print(configured, report, output)
+        _print(configured, report, _not_looked_at(read), output)
     if fails:
         context.exit(NO)
 
@@ -108,30 +118,49 @@ def _content(file: str) -> bytes:
     return content
 
 
-def _kubelet_configuration(name: str, content: bytes) -> tuple[Subject, bytes]:
-    """What the file is, and the text that a kubelet reads of it. Raises BadInput for a wrong profile."""
-    profile = profile_in(content)
-    if profile is None:
-        return Subject(KIND, name), content
-    return Subject(PROFILE, name), json.dumps(kubelet_configuration(profile, name)).encode()
+def _input(name: str, content: bytes, machine_name: str, machine: Machine, version: str) -> KubeletInput:
+    """What the kubelet reads of the file. Raises BadInput, SourceUnreadable."""
+    minor = minor_of(version)
+    return (
+        of_profile(name, content)
+        or of_node_config(name, content, machine_name, machine.cpus.bit_count(), minor)
+        or of_k3s_config(name, content, minor)
+        or KubeletInput(Subject(KIND, name), file_of(Path(name), content))
+    )
 
 
-def _configured(subject: Subject, content: bytes, folder: Path | None, made: PastedMachine, version: str) -> Configured:
-    """What is to be judged. Raises BadInput where the file is no configuration at all."""
+def _drop_ins(read: KubeletInput, folder: Path | None) -> tuple[ConfigFile, ...] | None:
+    """The drop-ins in their order: those of the folder, and those that a program would write there."""
+    if folder is None:
+        return tuple(read.drop_ins.values()) or None
+    found = {str(path.relative_to(folder)): read_file(path) for path in drop_in_paths(folder)}
+    files = {**read.drop_ins, **found}
+    return tuple(files[name] for name in sorted(files, key=_in_a_walk))
+
+
+def _in_a_walk(name: str) -> list[bytes]:
+    """Where a file is met: folders are walked by the bytes of their entries' names."""
+    return [os.fsencode(part) for part in Path(name).parts]
+
+
+def _configured(
+    read: KubeletInput,
+    drop_ins: tuple[ConfigFile, ...] | None,
+    made: PastedMachine,
+    version: str,
+    further: Iterator[str],
+) -> Configured:
+    """What is to be judged. Raises SourceUnreadable where a file is no configuration at all."""
     machine = made.machine
     host = Host(memory=sum(node.memory for node in machine.numa_nodes))
-    try:
-        drop_ins = None if folder is None else tuple(map(read_file, drop_in_paths(folder)))
-        judged = judge(Written(file_of(Path(subject.name), content), drop_ins, {}), version, host)
-    except SourceUnreadable as error:
-        raise BadInput(str(error)) from error
+    judged = judge(Written(read.file, drop_ins, read.flags or {}), version, host)
     config = _configuration(judged, version, host)
     return Configured(
-        subject,
+        read.subject,
         NodeState("node", machine, judged.settings, made.devices),
         config,
         _refusals(judged, config, machine),
-        (*judged.remarks, *_further_documents(content)),
+        (*judged.remarks, *further),
         is_read=not judged.wrong,
     )
 
@@ -164,19 +193,19 @@ def _further_documents(content: bytes) -> Iterator[str]:
 # Printing
 
 
-def _print(configured: Configured, report: Report, output: str) -> None:
+def _print(configured: Configured, report: Report, not_looked_at: Sequence[str], output: str) -> None:
     version = configured.state.kubelet.version
     starts = "does not start" if configured.refusals else "starts"
     echo(f"A kubelet {version} {starts} with {configured.subject.name} on this machine, as far as both say.")
     print_report(report, output, nodes=0)
     if output == WIDE:
-        echo_lines(f"not looked at: {each}" for each in _not_looked_at(configured))
+        echo_lines(f"not looked at: {each}" for each in not_looked_at)
     if corrected := correction(configured):
         echo()
         echo_lines(yaml.safe_dump({"reservedMemory": _block(corrected)}, sort_keys=False).splitlines())
 
 
-def _record(configured: Configured, report: Report, *, fails: bool) -> dict[str, Any]:
+def _record(configured: Configured, report: Report, not_looked_at: Sequence[str], *, fails: bool) -> dict[str, Any]:
     corrected = correction(configured)
     return {
         **document(report),
@@ -184,12 +213,12 @@ def _record(configured: Configured, report: Report, *, fails: bool) -> dict[str,
         "starts": not configured.refusals,
         "kubeletVersion": configured.state.kubelet.version,
         "reservedMemory": _block(corrected) if corrected else None,
-        "notLookedAt": _not_looked_at(configured),
+        "notLookedAt": not_looked_at,
     }
 
 
-def _not_looked_at(configured: Configured) -> list[str]:
-    return [*NOT_LOOKED_AT, *([BESIDE_THE_PROFILE] if configured.subject.kind == PROFILE else [])]
+def _not_looked_at(read: KubeletInput) -> list[str]:
+    return [*([FLAGS] if read.flags is None else []), *NOT_LOOKED_AT, *read.unknown]
 
 
 def _block(reservations: tuple[MemoryReservation, ...]) -> list[dict[str, Any]]:

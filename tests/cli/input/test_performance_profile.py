@@ -7,9 +7,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from topomend.cli.input.performance_profile import kubelet_configuration, profile_in
+from topomend.cli.input.performance_profile import of_profile
 from topomend.cli.main import main
 from topomend.cli.output.failures import BadInput
+from topomend.discover.kubelet_config.documents import plain_value
 
 CORE = """apiVersion: performance.openshift.io/v2
 kind: PerformanceProfile
@@ -21,9 +22,11 @@ spec:
 
 
 def made(text: str) -> dict[str, Any]:
-    profile = profile_in(text.encode())
-    assert profile is not None
-    return kubelet_configuration(profile, "file")
+    read = of_profile("file", text.encode())
+    assert read is not None
+    assert read.file is not None
+    made: dict[str, Any] = plain_value(read.file.text.value)
+    return made
 
 
 def with_snippet(content: object, text: str = CORE) -> str:

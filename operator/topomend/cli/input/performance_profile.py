@@ -8,9 +8,10 @@ it with is not in the profile, and so not known here. The names of fields in the
 from collections.abc import Mapping
 from typing import Any
 
+from topomend.check.finding import Subject
+from topomend.cli.input.kubelet_input import KubeletInput, configuration
 from topomend.cli.output.failures import BadInput
 from topomend.discover.kubelet_config.documents import NotADocument, is_json, plain_value, read_document
-from topomend.discover.kubelet_config.files import API_VERSION, KIND
 from topomend.model.bitmask import format_id_list
 from topomend.replay.startup import quantity
 from topomend.replay.startup.quantity import InvalidQuantity, Quantity
@@ -18,7 +19,7 @@ from topomend.wire.document import Document, MalformedObject
 
 PROFILE, PROFILE_VERSION = "PerformanceProfile", "performance.openshift.io/v2"
 
-NOT_LOOKED_AT = "what the Machine Config Operator merges the kubelet's configuration with"
+_UNKNOWN = "what the Machine Config Operator merges the kubelet's configuration with"
 
 _SNIPPET = "kubeletconfig.experimental"
 _UNCORE = "kubeletconfig.prefer-align-cpus-by-uncorecache"
@@ -36,22 +37,19 @@ _KEPT: Mapping[str, Mapping[str, str]] = {
 """What is filled in for the keys that the annotation does not set."""
 
 
-def profile_in(content: bytes) -> Document | None:
-    """The PerformanceProfile that a file's first document is; None if it is none, which others then name."""
+def of_profile(name: str, content: bytes) -> KubeletInput | None:
+    """What the kubelet reads of the profile in a file; None if its first document is none. Raises BadInput."""
     try:
-        document = Document(plain_value(read_document(content).value))
-        is_profile = document["kind"].text("") == PROFILE
+        profile = Document(plain_value(read_document(content).value))
+        if profile["kind"].text("") != PROFILE:
+            return None
     except (NotADocument, MalformedObject):
         return None
-    return document if is_profile else None
-
-
-def kubelet_configuration(profile: Document, name: str) -> dict[str, Any]:
-    """The KubeletConfiguration of a profile in file ``name``. Raises BadInput."""
     try:
-        return _configuration(profile)
+        made = configuration(name, _configuration(profile))
     except MalformedObject as error:
         raise BadInput(f"{name}: {error}") from error
+    return KubeletInput(Subject(PROFILE, name), made, unknown=(_UNKNOWN,))
 
 
 def _configuration(profile: Document) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def _configuration(profile: Document) -> dict[str, Any]:
     if policy == "single-numa-node":
         options = {key: value.text() for key, value in Document(content)["cpuManagerPolicyOptions"].fields()}
         content["cpuManagerPolicyOptions"] = {"full-pcpus-only": "true", **options}
-    return {**content, "apiVersion": API_VERSION, "kind": KIND}
+    return content
 
 
 def _snippet(annotation: Document) -> dict[str, Any]:
