@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from topomend.cli.lazy import Extra
 from topomend.cli.main import main
@@ -60,3 +61,25 @@ def test_the_extra_is_one_that_the_package_has() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert [*project["optional-dependencies"]] == ["sandbox"]
     assert {extra.name for extra in main._extras.values()} == {"sandbox"}
+
+
+def test_a_command_of_the_plugin_starts_without_what_only_others_need(tmp_path: Path) -> None:
+    """The official client, and readers of machines and files, took half of its time before the first request."""
+    kubeconfig = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    content = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
+    kubeconfig.write_text(yaml.safe_dump(content | {"current-context": "c"}))
+    command = "import sys; from topomend.cli.kubectl_numa import main; sys.argv = ['kubectl-numa', 'show']; main()"
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", command],
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert "connection refused" in done.stderr
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "topomend.kube.pool" in modules
+    assert not {"kubernetes", "kopf", "pyudev", "topomend.discover"} & modules

@@ -58,7 +58,7 @@ def operator(*, log_level: str, log_format: str, **values: Any) -> None:
     from topomend.runtime.threads import ThreadDied  # noqa: PLC0415
 
     try:
-        client = connect()
+        client = connect(official=True)
         client.check_trust()
     except (NotConfigured, Untrusted) as error:
         raise CannotAsk(str(error)) from error

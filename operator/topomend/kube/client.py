@@ -1,7 +1,7 @@
 """The API client of the operator and the commands: one request, one answer, plain dictionaries.
 
-Owns paging and preconditions. Leaves the way to the cluster to ``access``, connections to ``official``, and retries to
-its callers: only they know whether a request may be sent twice.
+Owns paging and preconditions. Leaves the way to the cluster to ``access``, connections to ``pool`` and ``official``,
+and retries to its callers: only they know whether a request may be sent twice.
 """
 
 import json
@@ -147,14 +147,20 @@ CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebin
 
 
 class Client:
-    """Requests to the API server of ``access``. May be used by several threads at once."""
+    """Requests to the API server of ``access``. May be used by several threads at once.
 
-    def __init__(self, access: Access) -> None:
+    ``official`` is whether the official client sends them.
+    """
+
+    def __init__(self, access: Access, *, official: bool = False) -> None:
         self.access = access
-        # Imported here: it is slow to import, and neither --help nor bad input needs it.
-        from topomend.kube.official import Official  # noqa: PLC0415
+        # Imported here: they are slow to import, and neither --help nor bad input needs them.
+        if official:
+            from topomend.kube.official import Official as Pool  # noqa: PLC0415
+        else:
+            from topomend.kube.pool import Pool  # type: ignore[assignment]  # noqa: PLC0415
 
-        self._official = Official(access.server, CONNECT_SECONDS)
+        self._pool = Pool(access.server, CONNECT_SECONDS)
         self._may_write: Callable[[], bool] | None = None
         self._creates_alone: Resource | None = None
 
@@ -409,7 +415,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._official.close()
+        self._pool.close()
 
     def _ask(  # noqa: PLR0913  the parts of a request
         self,
@@ -448,7 +454,7 @@ class Client:
         with ExitStack() as stack:
             with self._unanswered(request):
                 sent = (self.access.path + target, body, self._headers(body, content_type, accept), seconds)
-                response = stack.enter_context(self._official.response(method, *sent))
+                response = stack.enter_context(self._pool.response(method, *sent))
             if not 200 <= response.status < 300:
                 raise self._refusal(response, request)
             yield response
@@ -470,7 +476,7 @@ class Client:
         if response.status != UNAUTHORIZED:
             return refusal
         self.access.credentials.renew()
-        self._official.close()  # a connection stays that of the certificate with which it was made
+        self._pool.close()  # a connection stays that of the certificate with which it was made
         return unknown_account(refusal, self.access)
 
     def _chunks(self, response: "BaseHTTPResponse", request: str) -> Iterator[bytes]:
@@ -504,7 +510,7 @@ class Client:
     def _unanswered(self, request: str) -> Iterator[None]:
         try:
             yield
-        except self._official.FAILURES as error:
+        except self._pool.FAILURES as error:
             kind = Untrusted if is_untrusted(error) else Unanswered
             raise kind(f"{request}: {failure(error, self.access)}") from error
 
@@ -521,6 +527,6 @@ def _watch_event(content: dict[str, Any]) -> WatchEvent:
     return WatchEvent(content["object"], deleted=content["type"] == "DELETED")
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None) -> Client:
+def connect(kubeconfig: str | None = None, context: str | None = None, *, official: bool = False) -> Client:
     """A client by ``find_access``. Raises NotConfigured."""
-    return Client(find_access(kubeconfig, context))
+    return Client(find_access(kubeconfig, context), official=official)

@@ -10,11 +10,13 @@ from typing import Any
 
 from topomend.base.plain_text import plain
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_config import documents
 
 
 def read_documents(source: str, flag: str) -> Iterator[Any]:
     """The documents in the file ``source``; errors name the flag ``flag``. Raises BadInput."""
+    # Imported here: it takes 0.1 s, and few commands are given a file.
+    from topomend.discover.kubelet_config import documents  # noqa: PLC0415
+
     try:
         for document in documents.read_documents(_content(source)):
             yield documents.plain_value(document.value)

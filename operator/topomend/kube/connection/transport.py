@@ -2,7 +2,7 @@
 
 Carries the requests of the agent to the API server and its kubelet, and those of the sandbox. Owns connections, their
 reuse, their end when the client's certificate is replaced, time limits and the longest answer. Leaves paths,
-credentials and the meaning of a status to the clients. Operator and commands send theirs by ``official``.
+credentials and the meaning of a status to the clients. Operator and commands send theirs by ``official`` and ``pool``.
 """
 
 import ssl

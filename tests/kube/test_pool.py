@@ -1,4 +1,4 @@
-"""The official client's connections: kept, ended with their certificate, each request once, headers as they were given.
+"""Connections of operator and commands: kept, ended with their certificate, each request once, headers as they came.
 
 The servers are real ones. What the agent says of those that do not answer is what the operator is to say.
 """
@@ -25,6 +25,7 @@ from topomend.kube.connection.tls import trusting, trusting_anybody
 from topomend.kube.connection.transport import Server
 from topomend.kube.errors import Unanswered, Untrusted
 from topomend.kube.official import Official
+from topomend.kube.pool import Pool
 
 SECONDS = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -70,52 +71,61 @@ def recording(answer: bytes = OK) -> Iterator[Recorder]:
         thread.join()
 
 
-def ask(official: Official, *headers: tuple[str, str]) -> tuple[int, bytes]:
-    with official.response("GET", "/a?b=c", None, headers, SECONDS) as response:
+@pytest.fixture(params=[Pool, Official])
+def kind(request: pytest.FixtureRequest) -> type[Pool]:
+    """Of the commands, and of the operator."""
+    made: type[Pool] = request.param
+    return made
+
+
+def ask(pool: Pool, *headers: tuple[str, str]) -> tuple[int, bytes]:
+    with pool.response("GET", "/a?b=c", None, headers, SECONDS) as response:
         return response.status, response.read()
 
 
-def test_requests_share_a_connection_until_the_certificate_is_replaced_or_the_client_is_closed() -> None:
+def test_requests_share_a_connection_until_the_certificate_is_replaced_or_the_client_is_closed(
+    kind: type[Pool],
+) -> None:
     stamp = "first"
     with recording() as server:
-        official = Official(Server("127.0.0.1", server.port, None, stamp=lambda: stamp), SECONDS)
-        with closing(official):
+        pool = kind(Server("127.0.0.1", server.port, None, stamp=lambda: stamp), SECONDS)
+        with closing(pool):
             for _ in range(2):
-                assert ask(official) == (200, b"{}")
+                assert ask(pool) == (200, b"{}")
             stamp = "second"
             for _ in range(2):
-                ask(official)
-            official.close()
-            ask(official)
+                ask(pool)
+            pool.close()
+            ask(pool)
     ports = [port for port, _, _ in server.asked]
     assert ports[0] == ports[1]
     assert ports[2] == ports[3]
     assert len({ports[0], ports[2], ports[4]}) == 3
 
 
-def test_a_request_under_way_is_finished_when_the_connections_are_closed() -> None:
-    with recording() as server, closing(Official(Server("127.0.0.1", server.port, None), SECONDS)) as official:
-        with official.response("GET", "/", None, (), SECONDS) as response:
-            official.close()
+def test_a_request_under_way_is_finished_when_the_connections_are_closed(kind: type[Pool]) -> None:
+    with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        with pool.response("GET", "/", None, (), SECONDS) as response:
+            pool.close()
             assert response.read() == b"{}"
-        ask(official)
+        ask(pool)
     first, second = (port for port, _, _ in server.asked)
     assert first != second
 
 
-def test_a_body_that_is_left_unread_is_not_taken_for_the_next_answer() -> None:
-    with recording() as server, closing(Official(Server("127.0.0.1", server.port, None), SECONDS)) as official:
-        with official.response("GET", "/", None, (), SECONDS):
+def test_a_body_that_is_left_unread_is_not_taken_for_the_next_answer(kind: type[Pool]) -> None:
+    with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        with pool.response("GET", "/", None, (), SECONDS):
             pass
-        assert ask(official) == (200, b"{}")
+        assert ask(pool) == (200, b"{}")
 
 
-def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new_connection() -> None:
-    with recording(OK[:-1]) as server, closing(Official(Server("127.0.0.1", server.port, None), SECONDS)) as official:
-        with pytest.raises(Official.FAILURES, match="IncompleteRead"):
-            ask(official)
+def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new_connection(kind: type[Pool]) -> None:
+    with recording(OK[:-1]) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        with pytest.raises(kind.FAILURES, match="IncompleteRead"):
+            ask(pool)
         server.answer = OK
-        assert ask(official) == (200, b"{}")
+        assert ask(pool) == (200, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -127,19 +137,19 @@ def test_an_answer_that_is_cut_short_is_a_failure_and_the_next_request_has_a_new
     ],
     ids=["503", "429", "302"],
 )
-def test_a_request_is_sent_once_whatever_the_answer(answer: bytes) -> None:
-    with recording(answer) as server, closing(Official(Server("127.0.0.1", server.port, None), SECONDS)) as official:
-        assert ask(official) == (int(answer.split()[1]), b"{}")
+def test_a_request_is_sent_once_whatever_the_answer(answer: bytes, kind: type[Pool]) -> None:
+    with recording(answer) as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        assert ask(pool) == (int(answer.split()[1]), b"{}")
     assert len(server.asked) == 1
 
 
-def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_reads_them() -> None:
+def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_reads_them(kind: type[Pool]) -> None:
     groups = (("Impersonate-Group", "one, two"), ("Impersonate-Group", "three"))
     with recording() as server:
         there = Proxy("127.0.0.1", server.port, "Basic secret")
         for way in (Server("127.0.0.1", server.port, None), Server("api.internal", 8080, None, proxy=there)):
-            with closing(Official(way, SECONDS)) as official:
-                assert ask(official, *groups)[0] == 200
+            with closing(kind(way, SECONDS)) as pool:
+                assert ask(pool, *groups)[0] == 200
     for _, _, headers in server.asked:
         assert [header for header in headers if header[0] == "Impersonate-Group"] == list(groups)
     _, line, headers = server.asked[1]
@@ -148,11 +158,13 @@ def test_headers_that_are_repeated_arrive_as_they_are_also_through_a_proxy_that_
     assert ("Proxy-Authorization", "Basic secret") in headers
 
 
-def test_a_proxy_of_the_environment_counts_only_where_the_server_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_counts_only_where_the_server_has_it(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Pool]
+) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    with recording() as server, closing(Official(Server("127.0.0.1", server.port, None), SECONDS)) as official:
-        assert ask(official) == (200, b"{}")
+    with recording() as server, closing(kind(Server("127.0.0.1", server.port, None), SECONDS)) as pool:
+        assert ask(pool) == (200, b"{}")
 
 
 @pytest.fixture(scope="module")
@@ -161,23 +173,23 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def test_the_certificate_must_carry_the_certified_name_and_be_of_the_authority_of_now(
-    authority: Authority, tmp_path: Path
+    authority: Authority, tmp_path: Path, kind: type[Pool]
 ) -> None:
     in_force = tmp_path / "in-force.crt"
     with serving(authority.issue("n1", "DNS:n1")) as server:
-        official = Official(Server("127.0.0.1", server.port, lambda: trusting(in_force), "n1"), SECONDS)
+        pool = kind(Server("127.0.0.1", server.port, lambda: trusting(in_force), "n1"), SECONDS)
         in_force.write_bytes(authority.certificate.read_bytes())
-        assert ask(official)[0] == 200
+        assert ask(pool)[0] == 200
         in_force.write_bytes(Authority.make(tmp_path).certificate.read_bytes())
-        with pytest.raises(Official.FAILURES):  # the server ended the first connection
-            ask(official)
-        other = Official(Server("127.0.0.1", server.port, partial(trusting, authority.certificate), "n2"), SECONDS)
-        with pytest.raises(Official.FAILURES):
+        with pytest.raises(kind.FAILURES):  # the server ended the first connection
+            ask(pool)
+        other = kind(Server("127.0.0.1", server.port, partial(trusting, authority.certificate), "n2"), SECONDS)
+        with pytest.raises(kind.FAILURES):
             ask(other)
         with warnings.catch_warnings(action="error"):
-            urged = Official(Server("127.0.0.1", server.port, trusting_anybody, "n2"), SECONDS)
+            urged = kind(Server("127.0.0.1", server.port, trusting_anybody, "n2"), SECONDS)
             assert ask(urged)[0] == 200
-        for each in (official, other, urged):
+        for each in (pool, other, urged):
             each.close()
 
 
@@ -228,7 +240,7 @@ def no_answer(_: Authority) -> Iterator[Fields]:
 
 
 @pytest.mark.parametrize(
-    ("broken", "kind", "words"),
+    ("broken", "failed", "words"),
     [
         (nobody, Unanswered, "connection refused"),
         (no_tls, Unanswered, "it does not speak TLS"),
@@ -240,10 +252,11 @@ def no_answer(_: Authority) -> Iterator[Fields]:
     ],
     ids=lambda given: given.__name__ if callable(given) else "",
 )
-def test_the_operator_says_of_a_server_that_does_not_answer_what_the_agent_says(
+def test_all_say_the_same_of_a_server_that_does_not_answer(  # noqa: PLR0917  a row, and where
     broken: Callable[[Authority], AbstractContextManager[Fields]],
-    kind: type[Unanswered],
+    failed: type[Unanswered],
     words: str,
+    kind: type[Pool],
     authority: Authority,
     tmp_path: Path,
 ) -> None:
@@ -253,11 +266,11 @@ def test_the_operator_says_of_a_server_that_does_not_answer_what_the_agent_says(
         context = {"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}
         kubeconfig.write_text(yaml.safe_dump(named | context))
         access = find_access(str(kubeconfig))
-        with closing(Client(access)) as client, pytest.raises(Unanswered) as ours:
+        with closing(Client(access, official=kind is Official)) as client, pytest.raises(Unanswered) as ours:
             client.get(NODES, "n")
         with closing(AgentClient(access)) as agent, pytest.raises(Unanswered) as agents:
             agent.node("n")
-    assert type(ours.value) is kind
+    assert type(ours.value) is failed
     assert words in str(ours.value)
     assert str(ours.value) == str(agents.value)
     assert "secret" not in str(ours.value)
