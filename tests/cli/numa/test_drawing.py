@@ -3,7 +3,7 @@
 import pytest
 from tests.builders import TWO_NUMA_NODES, guaranteed_pod, node_state
 
-from topomend.cli.numa.drawing import draw, holdings
+from topomend.cli.numa.drawing import draw, holdings, styled
 from topomend.model.claimed_device import ContainerClaim
 
 
@@ -46,3 +46,18 @@ def test_devices_of_claims_are_drawn_on_their_numa_node_with_the_letters_of_thos
         "  a ns/train c0   CPUs 1-2   gpu.example.com gpu-0,gpu-2 by claim gpus",
         "  b ns/side c0   gpu.example.com gpu-2,gpu-10,gpu-x by claim gpus",
     ]
+
+
+def test_a_row_of_cores_has_each_container_in_one_colour_with_its_letter() -> None:
+    state = node_state(TWO_NUMA_NODES, pods=[guaranteed_pod("a", 1), guaranteed_pod("b", 1)])
+    rows = [line for line in draw(state) if "  cores  " in line]
+    for row in rows:
+        parts = list(styled(row))
+        assert "".join(text for text, _ in parts) == row
+        styles: dict[str, object] = {}
+        for text, style in parts:
+            if len(text) == 1:
+                assert styles.setdefault(text, style) == style
+    first = dict(styled(rows[0]))
+    assert first["a"] != first["b"] != {}
+    assert not [part for line in draw(state) if line not in rows for part in styled(line)]

@@ -181,5 +181,5 @@ def _run(terminal: str, kubeconfig: Path, arguments: list[str]) -> None:
     end = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
     for stream in range(3):
         os.dup2(end, stream)
-    os.environ["KUBECONFIG"] = str(kubeconfig)
+    os.environ |= {"KUBECONFIG": str(kubeconfig), "NO_COLOR": "1"}  # ours are no part of what objects contain
     numa(arguments, prog_name="kubectl numa")

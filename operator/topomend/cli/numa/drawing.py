@@ -3,11 +3,12 @@
 Ids are the operating system's, as the kubelet uses them. A legend explains each letter where it first appears.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase, ascii_uppercase
 
+from topomend.cli.output.terminal import Style
 from topomend.model.bitmask import CPUSet, format_id_list
 from topomend.model.claimed_device import ContainerClaim
 from topomend.model.machine import Core, HugePages, NUMANode
@@ -31,6 +32,37 @@ class Holder:
     cpus: CPUSet
     devices: frozenset[tuple[str, str]]
     claimed: frozenset[DeviceKey]
+
+
+_CORES, _SPACE = "  cores    ", "   "
+
+_FIXED: Mapping[str, Style] = {
+    FREE: {"fg": "green"},
+    RESERVED: {"dim": True},
+    SEVERAL: {"fg": "red", "bold": True},
+    UNNAMED: {"bold": True},
+}
+_COLOURS = ("cyan", "yellow", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_magenta", "bright_blue")
+"""Of containers, by their letters; who sees no colour has the letters."""
+
+
+def styled(line: str) -> Iterator[tuple[str, Style]]:
+    """A row of cores in parts, each mark with the style of its container; nothing of any other line of a drawing."""
+    if not line.startswith(_CORES):
+        return
+    marks, _, legend = line.removeprefix(_CORES).partition(_SPACE)
+    yield _CORES, {}
+    yield from ((mark, _style(mark)) for mark in marks)
+    for entry in filter(None, legend.split(_SPACE)):
+        yield _SPACE, {}
+        yield entry[0], _style(entry[0])
+        yield entry[1:], {}
+
+
+def _style(mark: str) -> Style:
+    if mark in _FIXED:
+        return _FIXED[mark]
+    return {"fg": _COLOURS[_LETTERS.index(mark) % len(_COLOURS)], "bold": True} if mark in _LETTERS else {}
 
 
 NumaNodeOf = Callable[[str, str, str], int | None]
@@ -161,7 +193,7 @@ def _numa_node(state: NodeState, node: NUMANode, holders: list[Holder], explaine
     if cores:
         marks = [(core.l3_cache, _mark(core, holders, state.kubelet.reserved_cpus or 0)) for core in cores]
         groups = ["".join(mark for _, mark in group) for _, group in groupby(marks, key=lambda mark: mark[0])]
-        yield f"  cores    {'|'.join(groups)}{_legend(''.join(groups), holders, explained)}"
+        yield f"{_CORES}{'|'.join(groups)}{_legend(''.join(groups), holders, explained)}"
     for resource, places in groupby(
         [device for device in state.devices if device.numa_nodes and node.id in device.numa_nodes],
         key=lambda device: device.resource,
@@ -193,7 +225,7 @@ def _legend(marks: str, holders: list[Holder], explained: set[str]) -> str:
     words += [(holder.letter, holder.name) for holder in holders if holder.letter != UNNAMED]
     fresh = [(mark, word) for mark, word in words if mark in marks and mark not in explained]
     explained.update(mark for mark, _ in fresh)
-    return "".join(f"   {mark} {word}" for mark, word in fresh)
+    return "".join(f"{_SPACE}{mark} {word}" for mark, word in fresh)
 
 
 def _distances(nodes: tuple[NUMANode, ...]) -> Iterator[str]:

@@ -18,9 +18,9 @@ from topomend.cli.numa.cluster.cluster import (
 from topomend.cli.numa.cluster.completion import complete_published_nodes
 from topomend.cli.numa.cluster.picture import Source
 from topomend.cli.numa.cluster.pod_argument import pods_of_file
-from topomend.cli.numa.drawing import draw, holdings
+from topomend.cli.numa.drawing import draw, holdings, styled
 from topomend.cli.numa.summary import show_summary
-from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.output.console import echo, echo_styled
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, NAME, WIDE, Printer, Row, output_option, watch_option
 from topomend.kube.client import NODE_TOPOLOGIES
@@ -123,7 +123,16 @@ def _show_drawings(cluster: Cluster, nodes: Sequence[str], *, wide: bool, watch:
         )
         for name, lines in drawn.items():
             if before.get(name) != lines:
-                echo_lines([*lines, ""])
+                _echo_drawing(lines)
+
+
+def _echo_drawing(lines: Iterable[str]) -> None:
+    for line in lines:
+        if parts := list(styled(line)):
+            echo_styled(*parts)
+        else:
+            echo(line)
+    echo()
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,18 @@
 import click
 
 from topomend.base.plain_text import visible
+from topomend.cli.output.terminal import columns, wrapped
+
+_PREFIX = "Error: "
 
 
 class _Failure(click.ClickException):
     """What went wrong, in one line. It may quote a server, a file or an object: so it is printed escaped."""
 
     def format_message(self) -> str:
-        """The text as it is printed."""
-        return visible(self.message)
+        """The text as it is printed, after ``Error: ``."""
+        width = columns(err=True)
+        return wrapped(f"{_PREFIX}{visible(self.message)}", width).removeprefix(_PREFIX)
 
 
 class BadInput(_Failure):

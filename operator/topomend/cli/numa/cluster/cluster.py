@@ -18,7 +18,7 @@ from topomend.check.topomend_itself import INSTALL
 from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.numa.cluster.completion import complete_contexts, complete_namespaces
 from topomend.cli.numa.cluster.picture import Picture, Source, follow, take
-from topomend.cli.output.console import echo
+from topomend.cli.output.console import echo, waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
 from topomend.decide.totals import Requests, sums_by_node
 from topomend.kube.client import (
@@ -290,7 +290,8 @@ def _cluster_options(verb: Callable[..., _Result], role: str) -> Callable[..., _
     def asked(*, kubeconfig: str | None, context: str | None, namespace: str, **arguments: Any) -> _Result:
         with _connected(kubeconfig, context, role) as client:
             cluster = Cluster(client, namespace or client.access.namespace)
-            return verb(cluster=cluster, **arguments)
+            with waiting(f"asking {client.access.server.url} and working the answer out"):
+                return verb(cluster=cluster, **arguments)
 
     return asked
 

@@ -15,12 +15,11 @@ from typing import Any
 
 import click
 
-from topomend.base.plain_text import visible
 from topomend.cli.numa.cluster.cluster import Cluster, writing_cluster_options
 from topomend.cli.numa.cluster.completion import complete_published_nodes
 from topomend.cli.numa.selftest import printed
 from topomend.cli.numa.selftest.trials import CLEAN, NotKnown, Outcome, Trials, check_node
-from topomend.cli.output.console import echo, echo_lines
+from topomend.cli.output.console import confirm, echo, echo_lines
 from topomend.cli.output.failures import NO, NOT_KNOWN, YES, BadInput, CannotAsk
 from topomend.cli.output.formats import DOCUMENTS, JSON, TABLE, YAML, Printer, document_text, output_option
 from topomend.kube.client import NAMESPACES
@@ -230,7 +229,7 @@ def _ask(question: str, *, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise BadInput("selftest asks before it creates or deletes anything: give --yes where nobody can answer")
-    click.confirm(visible(question), abort=True, err=True)
+    confirm(question)
 
 
 def _clean(cluster: Cluster, node: str, *, yes: bool, seconds: int) -> None:
