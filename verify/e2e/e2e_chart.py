@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from deploy.helm.chart import CHART
 from tests.waiting import eventually, stretched
+from tools.chart import programs
 from verify.e2e import images
 from verify.e2e.cluster import Cluster
 from verify.e2e.conftest import NEXT_TAG, TAG
@@ -26,6 +27,7 @@ WAIT = ("--wait", "--timeout=150s")
 
 @pytest.fixture(scope="module")
 def story(archives: Mapping[str, Path]) -> Iterator[Installed]:
+    programs.program("helm4")  # built once, which takes longer than the installation may
     with Cluster.up([Node(HERE), Node(THERE)], list(archives.values()), pause=images.IDLE) as cluster:
         yield Installed.to_be(cluster)
 
