@@ -4,6 +4,7 @@ One node a layout, of a real kubelet that was started as that distribution start
 """
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from verify.e2e.installed import DEPLOY, write_kustomization
 from verify.e2e.layouts import FRESH, LAYOUTS, Layout, rewritten
 from verify.e2e.network import IPV6
 from verify.e2e.pods import NODE_TOPOLOGIES
+from verify.e2e.programs import Failed
 
 NAMESPACE = "topomend-agent"
 READER = "topomend-kubelet-reader"
@@ -111,6 +113,16 @@ def test_a_kubelet_with_another_root_folder_is_reported_with_what_to_do(nodes: N
     assert (status, reason) == ("False", "PodResourcesUnavailable")
     assert "--root-dir" in message
     assert "docs/run/layouts.md" in message
+
+
+def test_check_names_that_node_alone_as_wrong(nodes: Nodes) -> None:
+    with pytest.raises(Failed) as failed:
+        nodes.cluster.numa("check", "--wait", "60")
+    told = str(failed.value).splitlines()
+    print(*told, sep="\n")
+    wrong = [line for line in told if re.search(r"\b(ERROR|WARNING) +TM", line)]
+    assert len(wrong) == 1
+    assert f"Node {ELSEWHERE.name}" in wrong[0]
 
 
 def test_nothing_but_missing_folders_was_created_on_a_node(nodes: Nodes) -> None:

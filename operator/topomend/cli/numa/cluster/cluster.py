@@ -17,6 +17,7 @@ from topomend.cache.topology_reader import TopologyReader
 from topomend.check.topomend_itself import INSTALL
 from topomend.cli.input.did_you_mean import did_you_mean, nearest
 from topomend.cli.numa.cluster.completion import complete_contexts, complete_namespaces
+from topomend.cli.numa.cluster.interrupt import until_interrupted
 from topomend.cli.numa.cluster.picture import Picture, Source, follow, take
 from topomend.cli.output.console import echo, waiting
 from topomend.cli.output.failures import BadInput, CannotAsk
@@ -193,14 +194,11 @@ class Cluster:
         try:
             with _kinds_served([source.resource for source in sources]):
                 if watch:
-                    yield from follow(self.client, sources)
+                    yield from until_interrupted(follow(self.client, sources))
                 else:
                     yield take(self.client, sources)
         except Invalid as error:  # all else of these requests is ours
             raise BadInput(f"the API server cannot read the selector: {error.message}") from error
-        except KeyboardInterrupt:
-            if not watch:
-                raise
 
     def own(self, kind: Resource, namespace: str = "") -> tuple[dict[str, Any], ...]:
         """The objects of one of topomend's kinds; no namespace means all of them. Raises APIError, CannotAsk."""

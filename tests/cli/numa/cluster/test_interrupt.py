@@ -1,0 +1,63 @@
+"""Ctrl-C ends a watch whenever it comes, and the command goes on behind it."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from topomend.cli.numa.cluster.interrupt import until_interrupted
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """A shell's background job ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_one_that_comes_while_an_item_is_used_counts_once_that_is_done() -> None:
+    used = []
+    for number in until_interrupted(iter([1, 2, 3])):
+        if number == 2:
+            interrupt()
+        used.append(number)
+    assert used == [1, 2]
+
+
+def test_one_that_comes_while_the_next_is_waited_for_ends_it_at_once() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        interrupt()
+        pytest.fail("it went on")
+
+    assert list(until_interrupted(items())) == [1]
+
+
+def test_a_second_one_ends_the_command() -> None:
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  the loop is what is tried
+        for _ in until_interrupted(iter([1, 2])):
+            interrupt()
+            interrupt()
+
+
+def test_afterwards_an_interrupt_is_again_what_it_was() -> None:
+    assert list(until_interrupted(iter([1, 2]))) == [1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_an_error_of_the_items_passes_through_and_leaves_nothing() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        list(until_interrupted(items()))
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
