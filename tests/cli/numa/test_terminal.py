@@ -177,6 +177,9 @@ def on_terminal(kubeconfig: Path, arguments: list[str]) -> str:
 def _run(terminal: str, kubeconfig: Path, arguments: list[str]) -> None:
     """In a process of its own, whose terminal this is."""
     from topomend.cli.kubectl_numa import numa  # noqa: PLC0415
+    from topomend.cli.output import waiting  # noqa: PLC0415
+
+    waiting.PATIENCE_SECONDS = 3600.0  # its line has codes of our own
 
     end = os.open(terminal, os.O_RDWR | os.O_NOCTTY)
     for stream in range(3):
