@@ -52,7 +52,7 @@ def styled(line: str) -> Iterator[tuple[str, Style]]:
         return
     marks, _, legend = line.removeprefix(_CORES).partition(_SPACE)
     yield _CORES, {}
-    yield from ((mark, _style(mark)) for mark in marks)
+    yield from (("".join(run), _style(mark)) for mark, run in groupby(marks))
     for entry in filter(None, legend.split(_SPACE)):
         yield _SPACE, {}
         yield entry[0], _style(entry[0])

@@ -33,7 +33,7 @@ def echo_styled(*parts: tuple[str, Style]) -> None:
 
 
 def _styled(text: str, style: Style) -> str:
-    return click.style(text, **style) if has_colours() else text
+    return click.style(text, **style) if style and has_colours() else text
 
 
 def echo_lines(lines: Iterable[str]) -> None:
