@@ -9,7 +9,7 @@ import os
 import pty
 from collections.abc import Iterator
 from contextlib import suppress
-from multiprocessing import connection, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import tests.operator_process  # noqa: F401  it has the fork server load the modules once
 import yaml
 from tests.clusters import NODE_A, NODE_B, Cluster, pod
+from tests.terminals import written
 
 from topomend.kube.client import NODE_TOPOLOGIES, NODES, PODS, RELAUNCHES
 from topomend.kube.errors import AlreadyExists
@@ -165,13 +166,9 @@ def on_terminal(kubeconfig: Path, arguments: list[str]) -> str:
     ours, theirs = pty.openpty()
     process = get_context("forkserver").Process(target=_run, args=(os.ttyname(theirs), kubeconfig, arguments))
     process.start()
-    written = b""
-    while ours in connection.wait([ours, process.sentinel]):
-        written += os.read(ours, 65536)
-    os.close(ours)
-    os.close(theirs)  # not before: a terminal whose other end nobody has open loses what is written to it
+    text = written(ours, theirs, process.sentinel)
     process.join()
-    return written.decode()
+    return text
 
 
 def _run(terminal: str, kubeconfig: Path, arguments: list[str]) -> None:

@@ -13,6 +13,7 @@ from termios import TIOCSWINSZ
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.terminals import written
 
 from topomend.cli.output.terminal import status_of, wrapped
 
@@ -75,19 +76,11 @@ def on_a_terminal(columns: int, *arguments: str, **environment: str) -> str:
         stderr=theirs,
         env=kept | environment,
     )
-    os.close(theirs)
-    printed = b""
-    while True:
-        try:
-            part = os.read(ours, 1 << 16)
-        except OSError:  # Linux' end of a terminal
-            break
-        if not part:
-            break
-        printed += part
-    os.close(ours)
+    ended = os.pidfd_open(process.pid)
+    printed = written(ours, theirs, ended)
+    os.close(ended)
     process.wait(60)
-    return printed.decode().replace("\r\n", "\n")
+    return printed.replace("\r\n", "\n")
 
 
 @pytest.fixture

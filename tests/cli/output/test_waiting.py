@@ -11,6 +11,7 @@ from topomend.cli.output.waiting import Terminal, Waiting
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "EACH_SECONDS", 3600.0)
 
 
 class Screen:
@@ -44,10 +45,11 @@ def test_what_was_not_drawn_is_not_taken_away(monkeypatch: pytest.MonkeyPatch) -
     assert screen.lines == []
 
 
-def test_nothing_is_drawn_where_stderr_is_no_terminal() -> None:
+def test_nothing_is_drawn_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
     screen, terminal = Screen(), Terminal()
     with terminal.waiting(screen.draw, "asking"):
-        assert threading.active_count() == len([one for one in threading.enumerate() if one.name != "waiting"])
+        assert terminal._waiting is None
     terminal.clear()
     assert screen.lines == []
 

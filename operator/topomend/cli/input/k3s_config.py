@@ -7,11 +7,10 @@ same defaults are flags (kubeletArgs). Left out is what neither the resource man
 from collections.abc import Iterator, Mapping, Sequence
 
 from topomend.check.finding import Subject
-from topomend.cli.input.kubelet_input import KubeletInput, configuration
+from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_config.documents import NotADocument, plain_value, read_document
 from topomend.discover.kubelet_process import Flags, read_flags
-from topomend.wire.document import Document, MalformedObject
+from topomend.wire.document import Document
 
 K3S_CONFIG = "K3sConfig"
 """Their configuration has no kind of its own."""
@@ -33,16 +32,11 @@ def of_k3s_config(name: str, content: bytes, minor: int) -> KubeletInput | None:
 
     Raises BadInput.
     """
-    try:
-        document = Document(plain_value(read_document(content).value))
-        if not document["kind"].absent or all(document[key].absent for key in _ARGUMENTS):
-            return None
-    except (NotADocument, MalformedObject):
+    document = first_object(content)
+    if document is None or not document["kind"].absent or all(document[key].absent for key in _ARGUMENTS):
         return None
-    try:
+    with naming(name):
         flags = _flags(document)
-    except MalformedObject as error:
-        raise BadInput(f"{name}: {error}") from error
     if given := [f"{flag}={flags[flag][-1]}" for flag in _FILES if flag in flags]:
         raise BadInput(f"{name}: {given[0]} has the kubelet read another file: lint that, with these arguments in it")
     return _input(name, flags, minor)

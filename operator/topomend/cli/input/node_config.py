@@ -14,9 +14,8 @@ from email import message_from_bytes
 from typing import Any
 
 from topomend.check.finding import Subject
-from topomend.cli.input.kubelet_input import KubeletInput, configuration
+from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.cli.output.failures import BadInput
-from topomend.discover.kubelet_config.documents import NotADocument, plain_value, read_document
 from topomend.discover.kubelet_process import read_flags
 from topomend.wire.document import Document, MalformedObject
 
@@ -47,17 +46,13 @@ def of_node_config(name: str, content: bytes, machine: str, cpus: int, minor: in
     ``machine`` is what the user calls it: the first word of a known instance type tells how many pods it may have, by
     which memory is reserved. Raises BadInput.
     """
-    text = _part(name, content)
-    try:
-        document = Document(plain_value(read_document(text).value))
-        if document["kind"].text("") != NODE_CONFIG or not document["apiVersion"].text("").startswith(f"{_GROUP}/"):
-            return None
-    except (NotADocument, MalformedObject):
+    document = first_object(_part(name, content))
+    if document is None or document["kind"].content != NODE_CONFIG:
         return None
-    try:
+    if not str(document["apiVersion"].content).startswith(f"{_GROUP}/"):
+        return None
+    with naming(name):
         return _read(name, document["spec"]["kubelet"], machine, cpus, minor)
-    except MalformedObject as error:
-        raise BadInput(f"{name}: {error}") from error
 
 
 def _part(name: str, content: bytes) -> bytes:

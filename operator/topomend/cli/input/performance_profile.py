@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topomend.check.finding import Subject
-from topomend.cli.input.kubelet_input import KubeletInput, configuration
-from topomend.cli.output.failures import BadInput
+from topomend.cli.input.kubelet_input import KubeletInput, configuration, first_object, naming
 from topomend.discover.kubelet_config.documents import NotADocument, is_json, plain_value, read_document
 from topomend.model.bitmask import format_id_list
 from topomend.replay.startup import quantity
@@ -39,16 +38,11 @@ _KEPT: Mapping[str, Mapping[str, str]] = {
 
 def of_profile(name: str, content: bytes) -> KubeletInput | None:
     """What the kubelet reads of the profile in a file; None if its first document is none. Raises BadInput."""
-    try:
-        profile = Document(plain_value(read_document(content).value))
-        if profile["kind"].text("") != PROFILE:
-            return None
-    except (NotADocument, MalformedObject):
+    profile = first_object(content)
+    if profile is None or profile["kind"].content != PROFILE:
         return None
-    try:
+    with naming(name):
         made = configuration(name, _configuration(profile))
-    except MalformedObject as error:
-        raise BadInput(f"{name}: {error}") from error
     return KubeletInput(Subject(PROFILE, name), made, unknown=(_UNKNOWN,))
 
 

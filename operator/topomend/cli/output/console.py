@@ -5,6 +5,7 @@ device plugin, a user, or a server's error. So a line is escaped here, whoever w
 How it looks on a terminal is left to ``terminal``.
 """
 
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -57,10 +58,11 @@ def confirm(question: str) -> None:
 @contextmanager
 def waiting(words: str) -> Iterator[None]:
     """During the block, until something is printed, say ``words`` on the terminal where that takes over two seconds."""
-    with _TERMINAL.waiting(lambda line: echo_progress(line, columns(err=True) or len(line) + 1), words):
+    with _TERMINAL.waiting(echo_progress, words):
         yield
 
 
-def echo_progress(words: str, width: int) -> None:
-    """Replace the line on the terminal, on stderr, by these words, cut to its ``width``."""
+def echo_progress(words: str) -> None:
+    """Replace the terminal's last line, on stderr, by these words, cut to its width: a second line would remain."""
+    width = shutil.get_terminal_size().columns
     click.echo(f"\r\033[K{visible(words)[: width - 1]}", nl=False, err=True)

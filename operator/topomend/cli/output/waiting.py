@@ -9,9 +9,12 @@ from threading import Event, Lock, Thread
 PATIENCE_SECONDS = 2.0
 """After how long it appears."""
 
+EACH_SECONDS = 1.0
+"""How often it is drawn again."""
+
 
 class Waiting:
-    """One line for one command, drawn again each second by a thread of its own until ``end``, which may come often."""
+    """One line for one command, drawn again and again by a thread of its own until ``end``, which may come often."""
 
     def __init__(self, draw: Callable[[str], None], words: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._draw, self._words, self._clock = draw, words, clock
@@ -34,7 +37,7 @@ class Waiting:
     def _run(self) -> None:
         pause = PATIENCE_SECONDS
         while not self._ended.wait(pause):
-            pause = 1.0
+            pause = EACH_SECONDS
             with self._lock:
                 if not self._ended.is_set():
                     self._draw(f"{self._words}, {self._clock() - self._began:.0f} s")

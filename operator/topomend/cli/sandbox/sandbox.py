@@ -5,7 +5,6 @@ Owns flags and output; the cluster is left to the room ``sandbox``.
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -326,15 +325,9 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda words: echo(words, err=True)
         return
     try:
-        yield _replace_line
+        yield echo_progress
     finally:
-        _replace_line("")
-
-
-def _replace_line(words: str) -> None:
-    """Overwrite the terminal's last line with ``words``, cut to its width: a second line would stay behind."""
-    width = shutil.get_terminal_size().columns
-    echo_progress(words, width)
+        echo_progress("")
 
 
 def _print_status(status: registry.Status, *, wide: bool) -> None:

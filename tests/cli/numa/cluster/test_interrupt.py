@@ -1,6 +1,5 @@
 """Ctrl-C ends a watch whenever it comes, and the command goes on behind it."""
 
-import os
 import signal
 from collections.abc import Iterator
 
@@ -18,7 +17,8 @@ def heeded() -> Iterator[None]:
 
 
 def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    """In this thread, and before it goes on."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def test_one_that_comes_while_an_item_is_used_counts_once_that_is_done() -> None:
